@@ -1,0 +1,1 @@
+"""Contracts between participants and the load market that they bound."""

@@ -1,0 +1,1 @@
+"""The engine: streams, epochs, boxes, tasks, and the Spark that runs them."""

@@ -1,0 +1,82 @@
+"""What the catalog holds about streams and queries, and what the API sends about them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from engine.query import Query, QueryStatus
+from engine.schema import Schema
+
+ANY = "*"
+"""In `readers` and `writers`: every member of the federation."""
+
+DEFAULT_HISTORY_US = 3_600_000_000
+"""An hour of stime behind the boundary stays readable unless the stream says otherwise."""
+
+
+class Idle(StrEnum):
+    """How a source stream's boundary moves while nothing is posted."""
+
+    EXPLICIT = "explicit"
+    """Only by posts and the boundaries that clients send."""
+    CLOCK = "clock"
+    """With the home's clock, less the slack: for streams whose stime is the present."""
+
+
+class StreamDefinition(Struct, frozen=True):
+    """One stream.
+
+    Attributes:
+        name, schema: object names;.
+        slack_us: how far behind the greatest stime seen a tuple may arrive, microseconds.
+        history_us: how much stime behind the boundary stays readable, microseconds.
+        readers, writers: participants that may subscribe / post; the owner always may.
+        home: peer id (hex) of the peer that orders a source stream; "" lets the peer asked decide.
+        query: the query that produces it, or "" for a source stream.
+    """
+
+    name: str
+    schema: str
+    slack_us: int = 0
+    history_us: int = DEFAULT_HISTORY_US
+    idle: Idle = Idle.EXPLICIT
+    readers: tuple[str, ...] = (ANY,)
+    writers: tuple[str, ...] = ()
+    home: str = ""
+    query: str = ""
+
+
+class StreamEntry(Struct, frozen=True):
+    """A stream as published: its definition and the schema itself, so one lookup tells all."""
+
+    stream: StreamDefinition
+    schema: Schema
+
+
+class QueryEntry(Struct, frozen=True):
+    """A query as published.
+
+    Attributes:
+        peer: peer id (hex) of the peer that runs it.
+        outputs: the streams it produces that others may subscribe to.
+    """
+
+    query: Query
+    status: QueryStatus
+    peer: str
+    outputs: tuple[str, ...]
+
+
+class Producer(Struct, frozen=True):
+    """One producer of a version of a stream.
+
+    Attributes:
+        peer: its peer id, hex.
+        since: the boundary from which it can serve, microseconds.
+    """
+
+    stream: str
+    peer: str
+    since: int

@@ -1,0 +1,230 @@
+"""The messages of the API: Table 1 of the first paper, method by method.
+
+A method's name is its function's; bodies are Arrow IPC streams (one batch or more), never pickles.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from engine.definitions import StreamDefinition
+from engine.query import Query, QueryStatus
+from engine.schema import BEGINNING, Schema
+
+MAX_BATCH_BYTES: Final = 8 * 2**20
+"""Most bytes of Arrow IPC in one message: bounds what a receiver must hold for one peer."""
+
+
+class Done(Struct, frozen=True):
+    """Nothing to say but that it is done."""
+
+
+class CreateSchema(Struct, frozen=True):
+    schema: Schema
+
+
+class CreateStream(Struct, frozen=True):
+    stream: StreamDefinition
+
+
+class CreateQuery(Struct, frozen=True):
+    query: Query
+
+
+class CreateXml(Struct, frozen=True):
+    """create_query_xml (and schemas and streams): any document of either dialect."""
+
+    text: str
+
+
+class Created(Struct, frozen=True):
+    """The object names that a call defined."""
+
+    names: tuple[str, ...]
+
+
+class SetQueryStatus(Struct, frozen=True):
+    query: str
+    status: QueryStatus
+
+
+class PostEvent(Struct, frozen=True):
+    """Opens a post call: then `Post` messages, each answered by `Posted`, in order."""
+
+    stream: str
+    producer: str
+    """Who numbers the posts: unique to the posting client, kept over its restarts."""
+
+
+class Post(Struct, frozen=True):
+    """Tuples (in the body, the schema's payload columns), and promises about later ones.
+
+    Attributes:
+        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again.
+        boundary: the producer promises no later tuple with stime <= boundary (microseconds).
+        end: no tuple follows at all.
+    """
+
+    sequence: int
+    boundary: int | None = None
+    end: bool = False
+
+
+class Posted(Struct, frozen=True):
+    """The post is stored and survives a crash.
+
+    Attributes:
+        rows: tuples accepted in order.
+        late: tuples that came after their boundary and went to `<stream>/late`.
+        boundary: the stream's boundary now, microseconds.
+        duplicate: it had been stored before.
+    """
+
+    sequence: int
+    rows: int
+    late: int
+    boundary: int
+    duplicate: bool = False
+
+
+class Subscribe(Struct, frozen=True):
+    """Opens a subscription: the peer sends `Tuples`, the subscriber `Acknowledge`.
+
+    Attributes:
+        after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
+        subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
+            away for a while; "" for one that does not mind.
+    """
+
+    stream: str
+    after: int = BEGINNING
+    subscriber: str = ""
+
+
+class Tuples(Struct, frozen=True):
+    """A part of an epoch: its rows are the body (may be empty).
+
+    Attributes:
+        after: the boundary the epoch starts from.
+        upto: its own boundary, set on its last part only: until then the rows are provisional.
+    """
+
+    after: int
+    upto: int | None
+    rows: int
+
+
+class Acknowledge(Struct, frozen=True):
+    """The subscriber has everything up to this boundary and will not ask for it again."""
+
+    upto: int
+
+
+class LookupObject(Struct, frozen=True):
+    name: str
+
+
+class ObjectDescription(Struct, frozen=True):
+    """What lookup_object answers: the kinds under that name, each as its entry's JSON."""
+
+    name: str
+    entries: dict[str, str]
+
+
+class ListObjects(Struct, frozen=True):
+    pass
+
+
+class Objects(Struct, frozen=True):
+    """Names by kind, of the objects of every participant that answered."""
+
+    names: dict[str, tuple[str, ...]]
+    unreachable: tuple[str, ...] = ()
+
+
+class StreamStatus(Struct, frozen=True):
+    """
+    Attributes:
+        role: source, derived or mirror.
+        rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
+        late: rows that came late.
+    """
+
+    name: str
+    role: str
+    rate: float
+    boundary: int
+    lag_s: float
+    rows: int
+    late: int
+    bytes: int
+    subscribers: int
+
+
+class TaskStatus(Struct, frozen=True):
+    """
+    Attributes:
+        epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
+        state: running, waiting, stopped or failing; reason says why where it fails.
+    """
+
+    name: str
+    query: str
+    inputs: tuple[str, ...]
+    boundary: int
+    epochs: int
+    epoch_ms: float
+    load: float
+    rate: float
+    state: str
+    reason: str = ""
+
+
+class EventRecord(Struct, frozen=True):
+    """Something worth a person's notice. at: seconds since the epoch."""
+
+    at: float
+    level: str
+    text: str
+
+
+class PeerStatus(Struct, frozen=True):
+    """One peer, seen by itself; of an unreachable peer only the first four fields are known.
+
+    Attributes:
+        state: running, starting or unreachable.
+        spark: off, starting, running or lost.
+        load: CPU seconds per second of all its tasks. capacity: cores.
+    """
+
+    participant: str
+    peer: str
+    address: str
+    state: str
+    spark: str = "off"
+    uptime_s: float = 0.0
+    load: float = 0.0
+    capacity: float = 0.0
+    memory_bytes: int = 0
+    streams: tuple[StreamStatus, ...] = ()
+    tasks: tuple[TaskStatus, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    links: tuple[str, ...] = ()
+    """Peer ids (hex) it has a connection to now."""
+
+
+class Status(Struct, frozen=True):
+    """Ask for the status. federation: of every peer known, not of the one asked alone."""
+
+    federation: bool = True
+
+
+class Snapshot(Struct, frozen=True):
+    """What the monitor draws. at: seconds since the epoch; by: the peer asked (hex)."""
+
+    at: float
+    by: str
+    federation: str
+    peers: tuple[PeerStatus, ...]

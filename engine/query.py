@@ -1,0 +1,95 @@
+"""Query networks: boxes that read and write named streams."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Filter(Struct, frozen=True, tag="filter"):
+    """First-match routing: a tuple leaves by the first port whose predicate is true.
+
+    Attributes:
+        outputs: one stream a predicate, in order; with `pass_on_false` one more, for tuples that
+            match none.
+    """
+
+    name: str
+    input: str
+    outputs: tuple[str, ...]
+    predicates: tuple[str, ...]
+    pass_on_false: bool = False
+
+
+class Map(Struct, frozen=True, tag="map"):
+    """A projection: each output field is an expression over the input tuple; stime is kept."""
+
+    name: str
+    input: str
+    output: str
+    expressions: tuple[tuple[str, str], ...]
+    """(output field, expression) pairs."""
+
+
+class Union(Struct, frozen=True, tag="union"):
+    """The tuples of all inputs, which have the same fields, in canonical order."""
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+
+
+class Function(StrEnum):
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+    COUNT_DISTINCT = "count_distinct"
+    FIRSTVAL = "firstval"
+    LASTVAL = "lastval"
+
+
+class AggregateFunction(Struct, frozen=True):
+    """One aggregate: `function(argument) AS output`; count may have no argument."""
+
+    function: Function
+    argument: str | None
+    output: str
+
+
+class Aggregate(Struct, frozen=True, tag="aggregate"):
+    """Windows of stime, [k * advance, k * advance + size) aligned to the epoch, by group.
+
+    A window is emitted when the boundary passes its last microsecond, which is its tuples' stime.
+    A window without tuples emits nothing. Output fields: `window_start` (timestamp), the group-by
+    fields, the functions' outputs.
+    """
+
+    name: str
+    input: str
+    output: str
+    size_us: int
+    advance_us: int
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+
+
+Box = Filter | Map | Union | Aggregate
+
+WINDOW_START = "window_start"
+
+
+class Query(Struct, frozen=True):
+    """A loop-free network of boxes."""
+
+    name: str
+    boxes: tuple[Box, ...]
+
+
+class QueryStatus(StrEnum):
+    SETUP = "SETUP"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    DELETED = "DELETED"

@@ -1,0 +1,103 @@
+"""Schemas: the typed fields of a stream, and their Arrow form.
+
+A tuple is `stime` (int64, microseconds UTC) and the schema's fields. In the log of a source
+stream there is also `seq` (int64): the number its home gave the tuple on arrival; it breaks ties of
+stime.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+from msgspec import Struct
+
+STIME: Final = "stime"
+SEQ: Final = "seq"
+RESERVED: Final = frozenset({STIME, SEQ})
+
+BEGINNING: Final = -(2**63)
+"""The boundary before every tuple, microseconds."""
+END: Final = 2**63 - 1
+"""The boundary of a stream that has ended: no tuple follows."""
+
+MAX_FIELDS: Final = 256
+"""Fields in one schema; wider tuples belong in several streams."""
+
+
+class FieldType(StrEnum):
+    """The types of the papers' schemas, and `bool`."""
+
+    BOOL = "bool"
+    BYTE = "byte"
+    SHORT = "short"
+    INT = "int"
+    LONG = "long"
+    SINGLE = "single"
+    DOUBLE = "double"
+    STRING = "string"
+    TIMESTAMP = "timestamp"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _ARROW[self]
+
+
+_ARROW: Final[dict[FieldType, pa.DataType]] = {
+    FieldType.BOOL: pa.bool_(),
+    FieldType.BYTE: pa.int8(),
+    FieldType.SHORT: pa.int16(),
+    FieldType.INT: pa.int32(),
+    FieldType.LONG: pa.int64(),
+    FieldType.SINGLE: pa.float32(),
+    FieldType.DOUBLE: pa.float64(),
+    FieldType.STRING: pa.string(),
+    FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+
+
+class Field(Struct, frozen=True):
+    """One field.
+
+    Attributes:
+        size: most bytes of UTF-8 in a string; None for no bound.
+        nullable: whether a tuple may leave it null.
+    """
+
+    name: str
+    type: FieldType
+    size: int | None = None
+    nullable: bool = False
+
+
+class Schema(Struct, frozen=True):
+    """A named list of fields.
+
+    Attributes:
+        name: `medusa://participant/path`.
+        time: the field that gives a source tuple its stime (timestamp; long of microseconds;
+            single or double of seconds), or None: the time of arrival.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    time: str | None = None
+
+    def field(self, name: str) -> Field | None:
+        return next((field for field in self.fields if field.name == name), None)
+
+    @property
+    def payload(self) -> pa.Schema:
+        """The fields alone, as a client posts them."""
+        return pa.schema([pa.field(f.name, f.type.arrow, f.nullable) for f in self.fields])
+
+    @property
+    def derived(self) -> pa.Schema:
+        """`stime` and the fields: the log of a task's output."""
+        return self.payload.insert(0, pa.field(STIME, pa.int64(), nullable=False))
+
+    @property
+    def source(self) -> pa.Schema:
+        """`stime`, `seq` and the fields: the log of a source stream."""
+        return self.derived.insert(1, pa.field(SEQ, pa.int64(), nullable=False))

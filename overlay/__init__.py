@@ -1,0 +1,1 @@
+"""The overlay: names, identity, admission, transport, RPC and the peer table."""

@@ -1,0 +1,1 @@
+"""The commands, the client library, and the composition of a peer."""
