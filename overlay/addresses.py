@@ -1,0 +1,88 @@
+"""Where peers listen: a host and a port, the same port for TCP and UDP."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import re
+import socket
+from typing import Final
+
+from overlay.errors import ConflictError, InvalidInputError, MedusaError
+
+Address = tuple[str, int]
+
+MAX_HOST: Final = 253
+"""Characters of a host name (RFC 1035)."""
+
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
+
+_ELSEWHERE: Final = ("192.0.2.1", 9)
+"""An address of nobody (RFC 5737): only to ask which interface leads out; nothing is sent."""
+
+
+def check_address(address: Address) -> Address:
+    """The address itself, if it can be dialled: a host name or an IP literal, and a port.
+
+    Raises:
+        InvalidInputError: it is none; says why.
+    """
+    host, port = address
+    if not (_is_ip(host) or (len(host) <= MAX_HOST and _HOST.fullmatch(host))):
+        raise InvalidInputError(f"address: {host[:80]!a} is neither a host name nor an IP")
+    if not 0 < port < 65536:
+        raise InvalidInputError(f"address {shown(address)}: the port must be 1 to 65535")
+    return address
+
+
+def is_numeric(address: Address) -> bool:
+    """An IP literal and a port: nothing needs to be resolved."""
+    return _is_ip(address[0]) and 0 < address[1] < 65536
+
+
+def is_unspecified(host: str) -> bool:
+    """0.0.0.0 or ::, where one listens on all interfaces, and nobody can be dialled."""
+    return _is_ip(host) and ipaddress.ip_address(host).is_unspecified
+
+
+def is_ipv6(host: str) -> bool:
+    return _is_ip(host) and ipaddress.ip_address(host).version == 6
+
+
+def shown(address: Address) -> str:
+    """host:port, or [host]:port for IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def outward_host() -> str | None:
+    """Our own IPv4 address on the interface that leads out of this machine, if one does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+def cannot_listen(address: Address, error: OSError) -> MedusaError:
+    """What to tell about a listen address that the system refused: `ConflictError` for a port in
+    use, else `InvalidInputError`."""
+    where = shown(address)
+    if error.errno == errno.EADDRINUSE:
+        return ConflictError(
+            f"cannot listen on {where}: the port is in use; "
+            "stop what uses it, or give another one with --listen"
+        )
+    reason = error.strerror or str(error)
+    return InvalidInputError(
+        f"cannot listen on {where}: {reason}; give an address of this machine with --listen"
+    )
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host  # a zone (fe80::1%eth0) means something on one machine only

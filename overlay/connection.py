@@ -1,0 +1,324 @@
+"""A connection: the multiplexer's driver over one TLS stream, and the calls made over it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import trio
+from msgspec import Struct
+
+from overlay.errors import (
+    BrokenError,
+    BusyError,
+    ClosedError,
+    DeadlineError,
+    DecodeError,
+)
+from overlay.events import Events
+from overlay.identity import PeerName
+from overlay.multiplex import Multiplexer
+from overlay.rpc import Caller, Duplex, EndOfCall, Service
+from overlay.streams import Buffer, Opened, Stream
+
+READ_BYTES: Final = 256 * 2**10
+"""Most bytes taken from the stream at once."""
+
+DEFAULT_WEIGHT: Final = 16
+"""Weight of a call that says nothing: control messages are small and should be quick."""
+
+BULK_WEIGHT: Final = 4
+"""Weight for streams of tuples: a quarter of a control call's share, never nothing."""
+
+MAX_CALLS: Final = 1024
+"""Handlers at work for one connection, those included whose cancellation is under way."""
+
+R = TypeVar("R", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """When a silent connection is given up, in seconds.
+
+    Attributes:
+        ping_s: a ping after every such time.
+        dead_after_s: nothing heard for so long means dead.
+        probe_s: how soon a suspected connection must be heard of.
+    """
+
+    ping_s: float = 10.0
+    dead_after_s: float = 30.0
+    probe_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        assert 0 < self.ping_s < self.dead_after_s
+        assert self.probe_s > 0
+
+
+class Connection:
+    """One connection to one remote, until it breaks or is closed.
+
+    Attributes:
+        remote: who is at the other end (a client has the empty peer id).
+        caller: who the remote is to our methods.
+        closed: set once nothing more can be called over it.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        remote: PeerName,
+        *,
+        dialled: bool,
+        service: Service,
+        caller: Caller,
+        events: Events,
+        keep_alive: KeepAlive | None = None,
+    ) -> None:
+        self.remote = remote
+        self.caller = caller
+        self.closed = trio.Event()
+        self._stream = stream
+        self._service = service
+        self._events = events
+        self._keep_alive = keep_alive or KeepAlive()
+        self._multiplexer = Multiplexer(dialled=dialled)
+        self._calls: dict[Stream, Duplex] = {}
+        self._handling = 0
+        self._writer = trio.lowlevel.ParkingLot()
+        self._scope = trio.CancelScope()
+        self._probes = trio.Event()
+        self._heard_at = 0.0
+        self._reads = 0
+        self._end: tuple[str, bool] | None = None
+
+    # -- calling
+
+    async def call(
+        self,
+        method: str,
+        request: Struct,
+        response_type: type[R],
+        *,
+        body: Buffer = b"",
+        timeout_s: float = 10.0,
+        weight: int = DEFAULT_WEIGHT,
+    ) -> R:
+        """Call a unary method; see `call_with_body`."""
+        response, _ = await self.call_with_body(
+            method, request, response_type, body=body, timeout_s=timeout_s, weight=weight
+        )
+        return response
+
+    async def call_with_body(
+        self,
+        method: str,
+        request: Struct,
+        response_type: type[R],
+        *,
+        body: Buffer = b"",
+        timeout_s: float = 10.0,
+        weight: int = DEFAULT_WEIGHT,
+    ) -> tuple[R, bytes]:
+        """Call a unary method and return its response with its body.
+
+        Raises:
+            DeadlineError: no response within `timeout_s`; the handler is cancelled.
+            BrokenError: the connection broke, before or during the call.
+            ClosedError: our side closed the connection.
+            DecodeError: the response is malformed.
+            MedusaError: whatever the handler raised.
+        """
+        with trio.move_on_after(timeout_s):
+            async with self.open(method, request, body=body, weight=weight) as duplex:
+                duplex.finish_now()
+                try:
+                    return await duplex.receive(response_type)
+                except EndOfCall:
+                    raise DecodeError(f"{method}: {self} finished without a response") from None
+        raise DeadlineError(f"{method}: {self} did not answer within {timeout_s:g} s")
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        request: Struct,
+        *,
+        body: Buffer = b"",
+        weight: int = DEFAULT_WEIGHT,
+    ) -> AsyncIterator[Duplex]:
+        """Open a call and send its request; leaving the block leaves the call.
+
+        Raises:
+            BusyError: as many calls are open as the remote accepts.
+            BrokenError, ClosedError: there is no connection any more.
+        """
+        if self._end is not None:
+            text, closed_here = self._end
+            raise ClosedError(text) if closed_here else BrokenError(text)
+        duplex = self._add(self._multiplexer.open(method, weight))
+        try:
+            await duplex.send(request, body)
+            yield duplex
+        finally:
+            duplex.close()
+            self._forget_over(duplex)
+
+    def admit(self, service: Service) -> None:
+        """From the next call on the remote reaches these methods instead."""
+        self._service = service
+
+    def close(self, reason: str = "closed") -> None:
+        """Close our side now; calls under way fail with ClosedError."""
+        self._finish(f"connection to {self}: {reason}", closed_here=True)
+
+    def probe(self) -> None:
+        """Suspect this connection: unless it is heard of soon it is given up."""
+        self._probes.set()
+
+    def __str__(self) -> str:
+        return f"{self.remote.participant} peer {self.remote.peer_id.hex()[:12] or '(client)'}"
+
+    # -- driving
+
+    async def run(self) -> None:
+        """Drive the connection until it ends; never raises for what the remote does."""
+        try:
+            with self._scope:
+                self._heard_at = trio.current_time()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    nursery.start_soon(self._stay_alive)
+                    nursery.start_soon(self._probe)
+                    await self._read(nursery)
+        finally:
+            self._finish(f"connection to {self} is closed", closed_here=True)
+            await trio.aclose_forcefully(self._stream)
+
+    async def _read(self, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                data = await self._stream.receive_some(READ_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                self._finish(f"connection to {self} broke", closed_here=False)
+                return
+            self._heard_at = trio.current_time()
+            self._reads += 1
+            try:
+                events = self._multiplexer.receive(bytes(data))
+            except DecodeError as error:
+                self._events.note("warning", f"{self} broke the protocol: {error}")
+                self._finish(f"{self} broke the protocol: {error}", closed_here=False)
+                return
+            for event in events:
+                if isinstance(event, Opened):
+                    self._start(event.stream, nursery)
+                elif (duplex := self._calls.get(event.stream)) is not None:
+                    duplex.notify()
+                    self._forget_over(duplex)
+            self._wake_writer()
+
+    async def _write(self) -> None:
+        while True:
+            while not self._multiplexer.pending:
+                await self._writer.park()
+            buffers, drained = self._multiplexer.pull()
+            try:
+                if buffers:
+                    await self._stream.send_all(b"".join(buffers))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._finish(f"connection to {self} broke", closed_here=False)
+                return
+            for stream in drained:
+                if (duplex := self._calls.get(stream)) is not None:
+                    duplex.notify_sent()
+                    self._forget_over(duplex)
+
+    async def _stay_alive(self) -> None:
+        while True:
+            await trio.sleep(self._keep_alive.ping_s)
+            silence = trio.current_time() - self._heard_at
+            if silence > self._keep_alive.dead_after_s:
+                self._finish(f"{self} was silent for {silence:.0f} s", closed_here=False)
+                return
+            self._ping()
+
+    async def _probe(self) -> None:
+        while True:
+            await self._probes.wait()
+            before = self._reads
+            self._ping()
+            await trio.sleep(self._keep_alive.probe_s)
+            if self._reads == before:
+                self._finish(f"{self} did not answer a probe", closed_here=False)
+                return
+            self._probes = trio.Event()
+
+    def _ping(self) -> None:
+        self._multiplexer.ping()
+        self._wake_writer()
+
+    def _start(self, stream: Stream, nursery: trio.Nursery) -> None:
+        """Begin to answer a call."""
+        duplex = self._add(stream)
+        if self._handling >= MAX_CALLS:
+            duplex.fail(BusyError(f"{MAX_CALLS} calls are at work here"))
+            self._forget_over(duplex)
+            return
+        self._handling += 1
+        nursery.start_soon(self._answer, duplex)
+
+    async def _answer(self, duplex: Duplex) -> None:
+        try:
+            await self._service.serve(self.caller, duplex, self._events)
+        finally:
+            self._handling -= 1
+            self._forget_over(duplex)
+
+    def _add(self, stream: Stream) -> Duplex:
+        duplex = Duplex(self._multiplexer, stream, self._wake_writer)
+        self._calls[stream] = duplex
+        return duplex
+
+    def _forget_over(self, duplex: Duplex) -> None:
+        """Calls whose stream is over get no more news; whoever holds them reads what is left."""
+        if duplex.over:
+            self._calls.pop(duplex.stream, None)
+
+    def _wake_writer(self) -> None:
+        self._writer.unpark_all()
+
+    def _finish(self, text: str, *, closed_here: bool) -> None:
+        """Nothing more is sent or received: every call fails and the tasks end."""
+        if self._end is not None:
+            return
+        self._end = (text, closed_here)
+        self._multiplexer.break_all(text, closed_here=closed_here)
+        for duplex in list(self._calls.values()):
+            duplex.notify()
+        self._calls.clear()
+        self.closed.set()
+        self._scope.cancel()
+
+
+@asynccontextmanager
+async def running(connection: Connection) -> AsyncIterator[None]:
+    """Drive the connection within the block, and close it at its end.
+
+    What the block raises leaves as itself, not in a group: `run` has nothing to add.
+    """
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again, outside of the nursery
+            failure = error
+        finally:
+            connection.close()
+    if failure is not None:
+        raise failure

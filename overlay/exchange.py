@@ -1,0 +1,254 @@
+"""Push-pull: two peers show each other what they have, and each sends what the other misses.
+
+Done at random, again and again, and at once after anything new, so that every peer learns all
+admissions, revocations and addresses in about log2(peers) rounds (Demers et al., Epidemic
+Algorithms for Replicated Database Maintenance, 1987).
+"""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - a driver; tests pass a seeded one
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from overlay.addresses import Address, shown
+from overlay.connection import Connection
+from overlay.errors import MedusaError
+from overlay.events import Events, wall_clock
+from overlay.membership import Change, Membership
+from overlay.peers import PeerTable, Stamp
+from overlay.rpc import Caller, Service
+from overlay.streams import Buffer
+
+EXCHANGE: Final = "overlay.exchange"
+PUSH: Final = "overlay.push"
+
+MAX_SENT: Final = 256 * 2**10
+"""Bytes of statements, and again of records, in one message: a message must stay below 1 MiB. What
+does not fit is asked for in the next exchange, which follows at once."""
+
+EXCHANGE_S: Final = 10.0
+"""Seconds one call may take: dialling included, over a slow line."""
+
+AT_ONCE: Final = 4
+"""Exchanges under way at a time: a dead partner's time-out must not hold up the others."""
+
+SPREAD: Final = 0.2
+"""Part of the interval by which rounds are scattered, so that peers do not fall into step."""
+
+
+MIN_GAP_S: Final = 0.05
+"""Seconds between the starts of two exchanges of ours: a peer that says something new all the time
+must not keep everybody busy."""
+
+
+class Preset(StrEnum):
+    """How fast rumours travel against what they cost: by the network between the peers."""
+
+    LOCAL = "local"
+    LAN = "lan"
+    WAN = "wan"
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between exchanges when nothing is new."""
+        return {Preset.LOCAL: 0.5, Preset.LAN: 5.0, Preset.WAN: 30.0}[self]
+
+
+class Offer(Struct, frozen=True):
+    """What the caller has: digests of statements, stamps of peer records."""
+
+    statements: tuple[bytes, ...]
+    records: tuple[Stamp, ...]
+
+
+class Answer(Struct, frozen=True):
+    """What the caller misses, and which of its things the callee wants."""
+
+    statements: tuple[bytes, ...]
+    records: tuple[bytes, ...]
+    wanted_statements: tuple[bytes, ...]
+    wanted_records: tuple[bytes, ...]
+
+
+class Push(Struct, frozen=True):
+    """What the callee wanted."""
+
+    statements: tuple[bytes, ...]
+    records: tuple[bytes, ...]
+
+
+class Pushed(Struct, frozen=True):
+    """new: how much of it was."""
+
+    new: int
+
+
+class Exchange:
+    """Both sides' logic, sans-IO: it reads and changes the membership and the peer table."""
+
+    def __init__(self, membership: Membership, peers: PeerTable) -> None:
+        self._membership = membership
+        self._peers = peers
+
+    def offer(self) -> Offer:
+        return Offer(self._membership.have(), self._peers.have())
+
+    def answer(self, offer: Offer) -> Answer:
+        ours = frozenset(self._membership.have())
+        stamps = {stamp.peer_id: stamp for stamp in self._peers.have()}
+        return Answer(
+            _within(self._membership.missing(offer.statements)),
+            _within(self._peers.missing(offer.records)),
+            tuple(digest for digest in offer.statements if digest not in ours),
+            tuple(
+                stamp.peer_id
+                for stamp in offer.records
+                if stamp.peer_id not in stamps or stamps[stamp.peer_id] < stamp
+            ),
+        )
+
+    def push(self, answer: Answer) -> Push | None:
+        """What the callee wanted and we can give; None if that is nothing."""
+        statements = _within(self._membership.pick(answer.wanted_statements))
+        wanted = (self._peers.get(peer_id) for peer_id in answer.wanted_records)
+        records = _within(tuple(record.data for record in wanted if record is not None))
+        return Push(statements, records) if statements or records else None
+
+    def take(
+        self, statements: Sequence[bytes], records: Sequence[bytes], now: float
+    ) -> list[Change]:
+        """Statements first: records are checked against the members they admit."""
+        return [*self._membership.merge(statements, now), *self._peers.merge(records, now)]
+
+
+class Exchanger:
+    """The driver: serves others' exchanges and starts our own. `learned` is called after anything
+    new."""
+
+    def __init__(
+        self,
+        core: Exchange,
+        peers: PeerTable,
+        *,
+        events: Events,
+        learned: Callable[[], None],
+        clock: Callable[[], float] = wall_clock,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._core = core
+        self._peers = peers
+        self._events = events
+        self._learned = learned
+        self._clock = clock
+        self._rng = rng or random.SystemRandom()
+        self._wake = trio.Event()
+        self._busy: set[bytes | Address] = set()
+
+    def register(self, service: Service) -> None:
+        """Serve exchanges to peers, and to nobody else."""
+        service.unary(EXCHANGE, Offer, self._on_offer, clients=False, peers=True)
+        service.unary(PUSH, Push, self._on_push, clients=False, peers=True)
+
+    def hurry(self) -> None:
+        """There is something new: exchange at once."""
+        self._wake.set()
+
+    def take(self, statements: Sequence[bytes], records: Sequence[bytes]) -> list[Change]:
+        """Take in, tell a person, and pass on what was new."""
+        changes = self._core.take(statements, records, self._clock())
+        for change in changes:
+            self._events.note(change.level, change.text)
+        if any(change.error is None for change in changes):
+            self._learned()
+            self.hurry()
+        return changes
+
+    async def exchange(self, connection: Connection) -> None:
+        """One push-pull with the peer at the other end.
+
+        Raises:
+            MedusaError: it did not work; what was learned stays.
+        """
+        offer = self._core.offer()
+        answer = await connection.call(EXCHANGE, offer, Answer, timeout_s=EXCHANGE_S)
+        self.take(answer.statements, answer.records)
+        push = self._core.push(answer)
+        if push is not None:
+            await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
+
+    async def run(
+        self,
+        connect: Callable[[bytes], Awaitable[Connection]],
+        dial: Callable[[Address], Awaitable[Connection]],
+        bootstrap: Sequence[Address],
+        interval_s: float,
+    ) -> None:
+        """Exchange with a random peer every interval, and at once after anything new."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wake = trio.Event()
+                partner = self._choose(bootstrap)
+                if partner is not None and len(self._busy) < AT_ONCE:
+                    self._busy.add(partner)
+                    nursery.start_soon(self._round, partner, connect, dial)
+                await trio.sleep(MIN_GAP_S)
+                pause = interval_s * self._rng.uniform(1 - SPREAD, 1 + SPREAD)
+                with trio.move_on_after(pause):
+                    await self._wake.wait()
+
+    def _choose(self, bootstrap: Sequence[Address]) -> bytes | Address | None:
+        """A random peer, or an address to join by of which we do not know who is there."""
+        own = self._peers.identity.peer_id
+        known: list[bytes | Address] = [r.peer_id for r in self._peers.all() if r.peer_id != own]
+        unknown = [address for address in bootstrap if self._peers.by_address(address) is None]
+        free = [partner for partner in (*known, *unknown) if partner not in self._busy]
+        return self._rng.choice(free) if free else None
+
+    async def _round(
+        self,
+        partner: bytes | Address,
+        connect: Callable[[bytes], Awaitable[Connection]],
+        dial: Callable[[Address], Awaitable[Connection]],
+    ) -> None:
+        try:
+            with trio.fail_after(2 * EXCHANGE_S):
+                if isinstance(partner, bytes):
+                    connection = await connect(partner)
+                else:
+                    connection = await dial(partner)
+                await self.exchange(connection)
+        except trio.TooSlowError:
+            self._failed(partner, "no answer in time")
+        except MedusaError as error:
+            self._failed(partner, str(error))
+        finally:
+            self._busy.discard(partner)
+
+    def _failed(self, partner: bytes | Address, reason: str) -> None:
+        # a known peer that is away is nothing to report; an address that does not let us in is
+        if not isinstance(partner, bytes):
+            self._events.note("warning", f"cannot join by {shown(partner)}: {reason}")
+
+    async def _on_offer(self, _caller: Caller, offer: Offer, _body: Buffer) -> Answer:
+        return self._core.answer(offer)
+
+    async def _on_push(self, _caller: Caller, push: Push, _body: Buffer) -> Pushed:
+        changes = self.take(push.statements, push.records)
+        return Pushed(sum(1 for change in changes if change.error is None))
+
+
+def _within(items: Sequence[bytes]) -> tuple[bytes, ...]:
+    """As many of the first items as fit into one message."""
+    taken: list[bytes] = []
+    room = MAX_SENT
+    for item in items:
+        room -= len(item)
+        if room < 0:
+            break
+        taken.append(item)
+    return tuple(taken)

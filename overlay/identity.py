@@ -1,0 +1,176 @@
+"""Who we are: a participant's root, and the identity of one of its peers, on disk and in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from overlay.certificates import (
+    MAX_CERTIFICATE,
+    PEER_ID_BYTES,
+    PeerName,
+    check_certificate,
+    check_issued,
+    check_root,
+    load_certificate_pem,
+    make_peer_certificate,
+    make_root_certificate,
+    peer_id_of,
+    public_key_of,
+)
+from overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from overlay.files import read_public, read_secret, write_atomically, write_secret
+from overlay.names import check_participant
+
+__all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
+
+ROOT_KEY: Final = "root.key"
+ROOT_CERTIFICATE: Final = "root.crt"
+PEER_KEY: Final = "peer.key"
+PEER_CERTIFICATE: Final = "peer.crt"
+
+MAX_PEM: Final = 2 * MAX_CERTIFICATE
+"""Bytes of a certificate file: base64 adds a third."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A participant: the key that signs its peers and the members it admits."""
+
+    participant: str
+    private_key: Ed25519PrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def create(cls, participant: str, now: float) -> Self:
+        """A new participant. now: seconds since the epoch.
+
+        Raises:
+            InvalidInputError: that is no participant's name.
+        """
+        key = Ed25519PrivateKey.generate()
+        certificate = make_root_certificate(key, check_participant(participant), now)
+        return cls(participant, key, certificate)
+
+    def save(self, folder: Path) -> None:
+        """Write root.key (0600) and root.crt."""
+        write_secret(folder / ROOT_KEY, _key_pem(self.private_key))
+        write_atomically(folder / ROOT_CERTIFICATE, certificate_pem(self.certificate))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """
+        Raises:
+            NotFoundError, NotAuthorisedError, DecodeError: a file is missing, open to others, or
+                malformed.
+            UntrustedError: key and certificate do not belong together.
+        """
+        key = _read_key(folder / ROOT_KEY)
+        certificate = read_certificate(folder / ROOT_CERTIFICATE)
+        participant = check_root(certificate)
+        _check_pair(key, certificate, folder / ROOT_CERTIFICATE)
+        return cls(participant, key, certificate)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One peer: its key, and its participant's word for it."""
+
+    participant: str
+    peer_id: bytes
+    private_key: Ed25519PrivateKey
+    certificate: x509.Certificate
+    root_certificate: x509.Certificate
+
+    @property
+    def name(self) -> PeerName:
+        return PeerName(self.participant, self.peer_id)
+
+    @classmethod
+    def issue(cls, root: Root, now: float, key: Ed25519PrivateKey | None = None) -> Self:
+        """A new peer of that participant, or with its `key` a peer whose certificate is renewed."""
+        key = key or Ed25519PrivateKey.generate()
+        public = key.public_key()
+        certificate = make_peer_certificate(root.private_key, root.certificate, public, now)
+        return cls(root.participant, peer_id_of(public), key, certificate, root.certificate)
+
+    def save(self, folder: Path) -> None:
+        """Write peer.key (0600), peer.crt and root.crt."""
+        write_secret(folder / PEER_KEY, _key_pem(self.private_key))
+        write_atomically(folder / PEER_CERTIFICATE, certificate_pem(self.certificate))
+        write_atomically(folder / ROOT_CERTIFICATE, certificate_pem(self.root_certificate))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The identity in that folder; its dates are checked by whoever meets it.
+
+        Raises:
+            NotFoundError, NotAuthorisedError, DecodeError: a file is missing, open to others, or
+                malformed.
+            UntrustedError: key, certificate and root do not belong together.
+        """
+        key = _read_key(folder / PEER_KEY)
+        certificate = read_certificate(folder / PEER_CERTIFICATE)
+        root = read_certificate(folder / ROOT_CERTIFICATE)
+        name = check_issued(certificate, root)
+        _check_pair(key, certificate, folder / PEER_CERTIFICATE)
+        return cls(name.participant, name.peer_id, key, certificate, root)
+
+
+def parse_peer_id(text: str) -> bytes:
+    """The peer id that this hexadecimal text writes.
+
+    Raises:
+        InvalidInputError: it is not 40 hexadecimal digits.
+    """
+    if len(text) != 2 * PEER_ID_BYTES or not set(text) <= set("0123456789abcdef"):
+        raise InvalidInputError(
+            f"peer id {text[:80]!a}: must be {2 * PEER_ID_BYTES} lower-case hexadecimal digits"
+        )
+    return bytes.fromhex(text)
+
+
+def certificate_pem(certificate: x509.Certificate) -> bytes:
+    """The certificate as a file holds it."""
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """
+    Raises:
+        NotFoundError, InvalidInputError: no such file, or no certificate in it.
+    """
+    try:
+        return load_certificate_pem(read_public(path, MAX_PEM))
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
+
+
+def _key_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _read_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(read_secret(path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise DecodeError(f"{path}: holds no private key in PEM") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidInputError(f"{path}: not an Ed25519 key")
+    return key
+
+
+def _check_pair(key: Ed25519PrivateKey, certificate: x509.Certificate, path: Path) -> None:
+    if public_key_of(certificate).public_bytes_raw() != key.public_key().public_bytes_raw():
+        raise UntrustedError(f"{path}: certifies another key than the one beside it")

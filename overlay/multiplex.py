@@ -1,0 +1,357 @@
+"""Many streams over one connection: credit per stream, weights, limits (sans-IO).
+
+The side that dialled opens streams with odd numbers, the other with even ones, each counting up. A
+stream is one call: its opener may finish its own direction early; when the other side, which
+answers, finishes, the stream is over for both. Either may reset it.
+
+Credit. A receiver announces how many bytes of a stream it takes in all: what was read so far, what
+has come of the message its reader waits for (`want`), and one window. So a reader that stops
+reading stops its writer after one window, a message may be longer than a window, and no more than
+a window of a stream is ever under way in front of another stream's small call.
+
+Order. Control frames go first. DATA goes by start-time fair queueing: each frame moves its stream's
+tag on by length / weight, and the lowest tag is next; a stream that was idle starts at the present
+tag, so a small call overtakes all fat streams and gathers no debt or credit while idle.
+
+Why not HTTP/2 (h2): docs/adr/0004-multiplexer.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from overlay.encoding import decode
+from overlay.encoding import encode as pack
+from overlay.errors import BrokenError, BusyError, ClosedError, DecodeError
+from overlay.frames import (
+    FRAME_BYTES,
+    LIMIT,
+    MAX_CONTROL_BYTES,
+    Frame,
+    FrameDecoder,
+    Kind,
+    encode,
+    encode_header,
+)
+from overlay.streams import (
+    MAX_WEIGHT,
+    WINDOW_BYTES,
+    Buffer,
+    Changed,
+    Event,
+    Failure,
+    Opened,
+    Opening,
+    Stream,
+    move,
+    store,
+)
+
+MAX_STREAMS: Final = 512
+"""Streams the other side may have open at once: a subscription each for a busy pair of peers, and
+room for calls; one more is answered with BusyError."""
+
+MAX_UNREAD_BYTES: Final = 256 * 2**20
+"""Bytes received and not yet read on all streams of a connection together. Only a hostile or
+broken peer fills many windows at once; the stream that passes it is reset with BusyError."""
+
+MAX_CONTROL_FRAMES: Final = 4096
+"""Control frames waiting to be sent. Their number follows what the other side sends, so more means
+that it sends without reading: the connection is given up."""
+
+WRITE_BYTES: Final = 128 * 2**10
+"""Bytes of DATA taken for one write: large enough for TLS's best speed, small enough (1 ms at
+1 Gbit/s) that what comes next waits little."""
+
+AHEAD_BYTES: Final = 256 * 2**10
+"""Bytes a stream may have queued before its sender waits: the next write is always ready."""
+
+_LAST_LIMIT: Final = 2**63 - 1
+"""Largest credit believed: no call moves 8 EiB."""
+
+
+class Multiplexer:
+    """One side of a connection."""
+
+    def __init__(self, *, dialled: bool, max_streams: int = MAX_STREAMS) -> None:
+        self._decoder = FrameDecoder()
+        self._streams: dict[int, Stream] = {}
+        self._parity = 1 if dialled else 0
+        self._last_ours = -1 if dialled else 0
+        self._last_theirs = 0 if dialled else -1
+        self._max_streams = max_streams
+        self._theirs = 0
+        self._unread = 0
+        self._control: deque[bytes] = deque()
+        self._credits: dict[int, Stream] = {}
+        self._ready: list[tuple[float, int, Stream]] = []
+        self._present = 0.0
+        self._pong_due = False
+        self._handlers: dict[Kind, Callable[[Frame, list[Event]], None]] = {
+            Kind.OPEN: self._on_open,
+            Kind.DATA: self._on_data,
+            Kind.CREDIT: self._on_credit,
+            Kind.FINISH: self._on_finish,
+            Kind.RESET: self._on_reset,
+            Kind.PING: self._on_ping,
+            Kind.PONG: lambda frame, events: None,
+        }
+
+    @property
+    def streams(self) -> Sequence[Stream]:
+        """All streams that are not over."""
+        return tuple(self._streams.values())
+
+    # -- sending
+
+    def open(self, method: str, weight: int) -> Stream:
+        """A new stream of ours.
+
+        Raises:
+            BusyError: as many of our streams are open as the other side would accept.
+        """
+        assert 1 <= weight <= MAX_WEIGHT
+        if len(self._streams) - self._theirs >= self._max_streams:
+            raise BusyError(f"{self._max_streams} calls to this peer are open")
+        self._last_ours += 2
+        stream = Stream(self._last_ours, ours=True, method=method, weight=weight)
+        self._streams[stream.number] = stream
+        opening = pack(Opening(method, weight))
+        assert len(opening) <= MAX_CONTROL_BYTES
+        self._control.append(encode(Kind.OPEN, stream.number, opening))
+        return stream
+
+    def send(self, stream: Stream, *buffers: Buffer) -> None:
+        """Queue bytes; they are not copied, so they must not change until pulled."""
+        assert not stream.finishing
+        if stream.over:
+            return
+        for buffer in buffers:
+            view = memoryview(buffer)
+            if view.nbytes:
+                stream.outgoing.append(view.cast("B"))
+                stream.queued += view.nbytes
+        self._schedule(stream)
+
+    def finish(self, stream: Stream) -> None:
+        """Send no more after what is queued."""
+        stream.finishing = True
+        self._schedule(stream)
+
+    def reset(self, stream: Stream, code: str, message: str) -> None:
+        """End the stream at once for both sides; queued bytes are dropped."""
+        if stream.over:
+            return
+        # 4 bytes per character at most, and both together within a control frame
+        failure = Failure(code[:64], message[: MAX_CONTROL_BYTES // 4 - 128])
+        self._control.append(
+            encode(Kind.RESET, stream.number, pack(failure)),
+        )
+        self._fail(stream, failure)
+
+    def ping(self) -> None:
+        self._control.append(encode(Kind.PING, 0))
+
+    @property
+    def pending(self) -> bool:
+        """Whether `pull` would give anything."""
+        return bool(self._control or self._credits or self._ready or self._pong_due)
+
+    def pull(self, budget: int = WRITE_BYTES) -> tuple[list[Buffer], list[Stream]]:
+        """What goes on the wire next, and the streams that may queue more after it."""
+        buffers: list[Buffer] = list(self._control)
+        self._control.clear()
+        if self._pong_due:
+            buffers.append(encode(Kind.PONG, 0))
+            self._pong_due = False
+        for stream in self._credits.values():
+            limit = LIMIT.pack(stream.receive_limit)
+            buffers.append(encode(Kind.CREDIT, stream.number, limit))
+        self._credits.clear()
+        drained: list[Stream] = []
+        while self._ready and budget > 0:
+            tag, _, stream = heapq.heappop(self._ready)
+            stream.scheduled = False
+            if stream.sendable:
+                self._present = tag
+                budget -= self._pull_frame(stream, buffers)
+                if stream.queued <= AHEAD_BYTES:
+                    drained.append(stream)
+                self._schedule(stream)
+        return buffers, drained
+
+    def _pull_frame(self, stream: Stream, buffers: list[Buffer]) -> int:
+        size = min(FRAME_BYTES, stream.queued, stream.send_limit - stream.sent)
+        if size:
+            buffers.append(encode_header(stream.number, size))
+            move(stream.outgoing, size, buffers)
+            stream.queued -= size
+            stream.sent += size
+            stream.tag = self._present + size / stream.weight
+        if stream.finishing and not stream.finish_sent and not stream.queued:
+            buffers.append(encode(Kind.FINISH, stream.number))
+            stream.finish_sent = True
+            if not stream.ours:
+                self._forget(stream)
+        return size
+
+    def _schedule(self, stream: Stream) -> None:
+        if stream.sendable and not stream.scheduled:
+            stream.scheduled = True
+            stream.tag = max(stream.tag, self._present)
+            heapq.heappush(self._ready, (stream.tag, stream.number, stream))
+
+    # -- reading what was received
+
+    def want(self, stream: Stream, size: int) -> bool:
+        """Whether `size` bytes can be taken; if not, `Changed` follows once they can."""
+        stream.wanted = 0 if stream.unread >= size else size
+        self._grant(stream)
+        return stream.unread >= size
+
+    def take(self, stream: Stream, size: int) -> bytes:
+        """The next `size` bytes; `want` said that they are there. The one copy on the way in."""
+        assert size <= stream.unread
+        stream.unread -= size
+        self._unread -= size
+        parts: list[Buffer] = []
+        move(stream.inbox, size, parts)
+        self._grant(stream)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def discard(self, stream: Stream) -> None:
+        """Nobody reads this stream any more: forget what is unread."""
+        self._unread -= stream.unread
+        stream.unread = 0
+        stream.inbox.clear()
+
+    def _grant(self, stream: Stream) -> None:
+        """Announce more credit once it is worth a frame."""
+        if stream.over or stream.ended:
+            return
+        read = stream.received - stream.unread + min(stream.unread, stream.wanted)
+        limit = read + WINDOW_BYTES
+        if limit - stream.receive_limit >= WINDOW_BYTES // 4:
+            stream.receive_limit = limit
+            self._credits[stream.number] = stream
+
+    # -- receiving
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes from the wire.
+
+        Raises:
+            DecodeError: they break the protocol; the connection cannot go on.
+        """
+        events: list[Event] = []
+        for frame in self._decoder.feed(data):
+            self._handlers[frame.kind](frame, events)
+        if len(self._control) > MAX_CONTROL_FRAMES:
+            raise DecodeError(f"over {MAX_CONTROL_FRAMES} control frames wait to be read")
+        return events
+
+    def _find(self, number: int) -> Stream | None:
+        """The stream, or None where it is over already.
+
+        Raises:
+            DecodeError: it was never opened.
+        """
+        stream = self._streams.get(number)
+        last = self._last_ours if number % 2 == self._parity else self._last_theirs
+        if stream is None and not 0 < number <= last:
+            raise DecodeError(f"a frame for stream {number}, which was never opened")
+        return stream
+
+    def _on_open(self, frame: Frame, events: list[Event]) -> None:
+        if frame.stream % 2 == self._parity or frame.stream <= max(0, self._last_theirs):
+            raise DecodeError(f"stream {frame.stream} opened out of turn")
+        opening = decode(frame.payload, Opening, limit=MAX_CONTROL_BYTES, what="an OPEN frame")
+        if not 1 <= opening.weight <= MAX_WEIGHT:
+            raise DecodeError(f"weight {opening.weight} is not within 1 to {MAX_WEIGHT}")
+        self._last_theirs = frame.stream
+        stream = Stream(frame.stream, ours=False, method=opening.method, weight=opening.weight)
+        self._streams[stream.number] = stream
+        self._theirs += 1
+        if self._theirs > self._max_streams:
+            self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")
+        else:
+            events.append(Opened(stream))
+
+    def _on_data(self, frame: Frame, events: list[Event]) -> None:
+        stream = self._find(frame.stream)
+        if stream is None:
+            return
+        size = len(frame.payload)
+        if stream.ended:
+            raise DecodeError(f"stream {stream.number} goes on after its end")
+        stream.received += size
+        if stream.received > stream.receive_limit:
+            raise DecodeError(f"stream {stream.number} sends over its credit")
+        stream.unread += size
+        self._unread += size
+        store(stream.inbox, frame.payload)
+        if self._unread > MAX_UNREAD_BYTES:
+            self.reset(stream, BusyError.code, f"{MAX_UNREAD_BYTES} bytes are unread")
+            self.discard(stream)
+            events.append(Changed(stream))
+        elif stream.wanted:
+            if stream.wanted <= stream.unread:
+                stream.wanted = 0
+                events.append(Changed(stream))
+            else:
+                self._grant(stream)
+
+    def _on_credit(self, frame: Frame, events: list[Event]) -> None:
+        stream = self._find(frame.stream)
+        (limit,) = LIMIT.unpack(frame.payload)
+        if limit > _LAST_LIMIT:
+            raise DecodeError(f"a credit of {limit} bytes")
+        if stream is not None:
+            stream.send_limit = max(stream.send_limit, limit)
+            self._schedule(stream)
+
+    def _on_finish(self, frame: Frame, events: list[Event]) -> None:
+        stream = self._find(frame.stream)
+        if stream is not None:
+            if stream.ended:
+                raise DecodeError(f"stream {stream.number} finished twice")
+            stream.ended = True
+            if stream.ours:
+                self._forget(stream)
+            events.append(Changed(stream))
+
+    def _on_reset(self, frame: Frame, events: list[Event]) -> None:
+        stream = self._find(frame.stream)
+        failure = decode(frame.payload, Failure, limit=MAX_CONTROL_BYTES, what="a RESET frame")
+        if stream is not None:
+            self._fail(stream, failure)
+            events.append(Changed(stream))
+
+    def _on_ping(self, frame: Frame, events: list[Event]) -> None:
+        self._pong_due = True  # one answer for all pings of a read: no queue to fill
+
+    # -- ending
+
+    def break_all(self, message: str, *, closed_here: bool) -> list[Stream]:
+        """The connection is gone: every stream fails; returns them."""
+        code = ClosedError.code if closed_here else BrokenError.code
+        streams = list(self._streams.values())
+        for stream in streams:
+            self._fail(stream, Failure(code, message))
+        return streams
+
+    def _fail(self, stream: Stream, failure: Failure) -> None:
+        stream.failure = failure
+        stream.ended = True
+        self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        stream.over = True
+        stream.outgoing.clear()
+        stream.queued = 0
+        self._credits.pop(stream.number, None)
+        if self._streams.pop(stream.number, None) is not None and not stream.ours:
+            self._theirs -= 1

@@ -1,0 +1,243 @@
+"""One peer's overlay, composed: its table, its port for TCP and UDP, its exchanges, its files."""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - a composition; tests pass a seeded one
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from overlay.addresses import (
+    Address,
+    check_address,
+    is_ipv6,
+    is_unspecified,
+    outward_host,
+    shown,
+)
+from overlay.certificates import der
+from overlay.connection import Connection
+from overlay.datagrams import Datagrams, open_datagrams
+from overlay.errors import ConflictError, InvalidInputError, MedusaError
+from overlay.events import Events, wall_clock
+from overlay.exchange import Exchange, Exchanger, Preset
+from overlay.files import write_atomically
+from overlay.identity import Identity
+from overlay.membership import Change, Membership
+from overlay.membership_file import store_statements
+from overlay.peers import FILE as PEERS_FILE
+from overlay.peers import PeerTable
+from overlay.rpc import Service
+from overlay.transport import Transport, open_transport
+
+PORT_TRIES: Final = 16
+"""Ports tried when any will do: TCP's choice is taken on UDP about never."""
+
+SAVE_GAP_S: Final = 0.5
+"""Seconds between two writes of what was learned: a burst of news is one write."""
+
+DATA: Final = "data"
+"""The folder of the home where the peer table is kept."""
+
+
+@dataclass(frozen=True)
+class OverlayConfig:
+    """
+    Attributes:
+        listen: where to listen, TCP and UDP; port 0: any that is free on both.
+        advertise: where others reach us, if that differs (behind NAT); port 0: the one listened on.
+        bootstrap: addresses of peers to join by.
+        preset: how fast news spreads: local, lan or wan.
+    """
+
+    listen: Address = ("127.0.0.1", 0)
+    advertise: Address | None = None
+    bootstrap: tuple[Address, ...] = ()
+    preset: Preset = Preset.LAN
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the packages above stand on. address: where others reach this peer."""
+
+    identity: Identity
+    membership: Membership
+    peers: PeerTable
+    transport: Transport
+    datagrams: Datagrams
+    service: Service
+    events: Events
+    address: Address
+    _exchanger: Exchanger
+
+    async def connect(self, peer_id: bytes) -> Connection:
+        """The connection to that peer, dialled if need be.
+
+        Raises:
+            UnavailableError: it cannot be reached, or is not known.
+        """
+        return await self.transport.connection(peer_id)
+
+    def learn(self, statements: Iterable[bytes]) -> list[Change]:
+        """Take in admissions and revocations made at this home: keep them, and spread them now."""
+        return self._exchanger.take(tuple(statements), ())
+
+
+@asynccontextmanager
+async def open_overlay(
+    identity: Identity,
+    membership: Membership,
+    home: Path,
+    config: OverlayConfig,
+    service: Service,
+    *,
+    events: Events | None = None,
+    clock: Callable[[], float] = wall_clock,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Overlay]:
+    """Listen, announce ourselves, and exchange news with the others while open.
+
+    Raises:
+        UntrustedError: our own certificate does not count (expired, revoked, not admitted).
+        ConflictError: the port is in use. InvalidInputError: an address in the config is wrong.
+        DecodeError: a file of the home is damaged.
+    """
+    events = events or Events(clock)
+    membership.authenticate(der(identity.certificate), clock())
+    peers = PeerTable(identity, membership)
+    data = home / DATA
+    data.mkdir(parents=True, exist_ok=True)
+    peers.load(data, clock())
+    keeper = _Keeper(home, membership, peers)
+
+    def learned() -> None:
+        transport.drop_revoked()
+        keeper.tell()
+
+    exchanger = Exchanger(
+        Exchange(membership, peers), peers, events=events, learned=learned, clock=clock, rng=rng
+    )
+    exchanger.register(service)
+
+    def tcp(at: Address) -> AbstractAsyncContextManager[Transport]:
+        return open_transport(
+            identity, membership, service, at, peers.addresses_of, events, clock=clock
+        )
+
+    def udp(at: Address) -> AbstractAsyncContextManager[Datagrams]:
+        return open_datagrams(identity, peers, at, events, clock)
+
+    # what can be wrong with the config is found before anything is open
+    bootstrap = tuple(check_address(at) for at in config.bootstrap)
+    host, port = await _reachable(config)
+    async with AsyncExitStack() as stack:
+        stack.callback(keeper.close, events)
+        transport, datagrams = await _listen(stack, config.listen, tcp, udp)
+        address = (host, port or transport.address[1])
+        peers.announce([address], clock())
+        events.note("info", f"listening on {shown(transport.address)} as {identity.name}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                exchanger.run,
+                transport.connection,
+                transport.dial,
+                bootstrap,
+                config.preset.interval_s,
+            )
+            nursery.start_soon(keeper.run, exchanger, events)
+            try:
+                yield Overlay(
+                    identity,
+                    membership,
+                    peers,
+                    transport,
+                    datagrams,
+                    service,
+                    events,
+                    address,
+                    exchanger,
+                )
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+async def _listen(
+    stack: AsyncExitStack,
+    listen: Address,
+    tcp: Callable[[Address], AbstractAsyncContextManager[Transport]],
+    udp: Callable[[Address], AbstractAsyncContextManager[Datagrams]],
+) -> tuple[Transport, Datagrams]:
+    """TCP and UDP on one port. A free TCP port may be taken on UDP: then another is tried."""
+    for attempt in range(1, PORT_TRIES + 1):
+        both = AsyncExitStack()
+        try:
+            transport = await both.enter_async_context(tcp(listen))
+            datagrams = await both.enter_async_context(udp((listen[0], transport.address[1])))
+        except ConflictError:
+            await both.aclose()
+            if listen[1] != 0 or attempt == PORT_TRIES:
+                raise
+        else:
+            await stack.enter_async_context(both)
+            return transport, datagrams
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _reachable(config: OverlayConfig) -> Address:
+    """The address to announce, as configured or as far as this machine can tell itself; port 0: the
+    one that will be listened on."""
+    host, port = config.advertise or config.listen
+    if is_unspecified(host):
+        host = "::1" if is_ipv6(host) else outward_host() or "127.0.0.1"
+    try:
+        found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_DGRAM)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot announce {shown((host, port))}: {error.strerror}; set overlay.advertise"
+        ) from None
+    return str(found[0][4][0]), int(found[0][4][1])
+
+
+class _Keeper:
+    """Writes what is learned to the home. `tell` says that there is something new to write."""
+
+    def __init__(self, home: Path, membership: Membership, peers: PeerTable) -> None:
+        self._home = home
+        self._membership = membership
+        self._peers = peers
+        self._news = trio.Event()
+        self._news.set()  # what the start brought has to be written as well
+
+    def tell(self) -> None:
+        self._news.set()
+
+    async def run(self, exchanger: Exchanger, events: Events) -> None:
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            records, held = self._peers.saved(), self._membership.statements()
+            try:
+                stored = await trio.to_thread.run_sync(self._write, records, held)
+            except MedusaError as error:
+                events.note("error", f"members and peers learned are not saved: {error}")
+            else:
+                exchanger.take(stored, ())  # what a command put into the file while we ran
+            await trio.sleep(SAVE_GAP_S)
+
+    def close(self, events: Events) -> None:
+        """Write what was learned since the last time."""
+        if not self._news.is_set():
+            return
+        try:
+            self._write(self._peers.saved(), self._membership.statements())
+        except MedusaError as error:
+            events.note("error", f"members and peers learned are not saved: {error}")
+
+    def _write(self, records: bytes, statements: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Write both files; all the statements that are then in the file."""
+        write_atomically(self._home / DATA / PEERS_FILE, records)
+        return store_statements(self._home, self._membership.charter, statements)

@@ -1,0 +1,286 @@
+"""The peer table: what each peer says about itself, signed by it, kept by everyone. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from msgspec import Struct
+
+from overlay.addresses import Address, is_numeric, is_unspecified
+from overlay.certificates import (
+    MAX_CERTIFICATE,
+    PeerName,
+    der,
+    load_certificate,
+    public_key_of,
+)
+from overlay.encoding import decode, encode
+from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
+from overlay.files import read_public, write_atomically
+from overlay.identity import Identity
+from overlay.membership import Change, Membership
+from overlay.signing import Signed, signed, verify
+
+MAX_RECORD: Final = MAX_CERTIFICATE + 1024
+"""Bytes of a record: a certificate and a few addresses."""
+
+MAX_ADDRESSES: Final = 4
+"""Addresses of one peer: bounds what dialling it may try."""
+
+MAX_PEERS: Final = 10_000
+"""Peers in the table: ten times the largest federation of the papers; about 10 MB."""
+
+MAX_PEERS_PER_PARTICIPANT: Final = 1_000
+"""Peers of one participant: a hostile member cannot fill the table alone."""
+
+MAX_AHEAD_US: Final = 600 * 1_000_000
+"""Microseconds that an incarnation may lie ahead of our clock: clocks differ; the last incarnation
+there is (2**63) would let no later record of that peer pass."""
+
+DOMAIN: Final = "medusa peer record"
+
+FILE: Final = "peers"
+
+MAX_FILE: Final = MAX_PEERS * MAX_RECORD
+
+
+class _Body(Struct, frozen=True, array_like=True):
+    """
+    Attributes:
+        federation: its id: a record of one federation says nothing in another.
+        certificate: the peer's, DER: it says who the peer is.
+        incarnation: microseconds since the epoch when the peer started; survives restarts without
+            a file, because clocks go on.
+        version: counts the records of one incarnation.
+    """
+
+    federation: str
+    certificate: bytes
+    addresses: tuple[Address, ...]
+    incarnation: int
+    version: int
+
+
+class Stamp(Struct, frozen=True, array_like=True, order=True):
+    """How new a record of a peer is."""
+
+    peer_id: bytes
+    incarnation: int
+    version: int
+
+
+@dataclass(frozen=True)
+class PeerRecord:
+    """One peer, as it describes itself. `data`: the signed bytes, as they travel."""
+
+    name: PeerName
+    certificate: x509.Certificate
+    addresses: tuple[Address, ...]
+    incarnation: int
+    version: int
+    data: bytes
+
+    @property
+    def participant(self) -> str:
+        return self.name.participant
+
+    @property
+    def peer_id(self) -> bytes:
+        return self.name.peer_id
+
+    @cached_property
+    def expires(self) -> float:
+        """When its certificate ends, seconds since the epoch."""
+        return self.certificate.not_valid_after_utc.timestamp()
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        return Stamp(self.peer_id, self.incarnation, self.version)
+
+
+class PeerTable:
+    """All peers known, dead ones and oneself included; never one that is revoked."""
+
+    def __init__(self, identity: Identity, membership: Membership) -> None:
+        self.identity = identity
+        self._membership = membership
+        self._records: dict[bytes, PeerRecord] = {}
+        self._by_address: dict[Address, bytes] = {}
+
+    @property
+    def federation(self) -> str:
+        """The id of the federation whose peers these are."""
+        return self._membership.federation
+
+    def announce(self, addresses: Iterable[Address], now: float) -> PeerRecord:
+        """Say where we are: a new record of our own. now: seconds since the epoch.
+
+        Raises:
+            InvalidInputError: an address is not an IP and a port that others can dial.
+        """
+        where = tuple(addresses)[:MAX_ADDRESSES]
+        if not where or not all(_can_be_announced(a) for a in where):
+            raise InvalidInputError(f"cannot announce {where}: must be IP addresses with ports")
+        old = self._records.get(self.identity.peer_id)
+        incarnation, version = int(now * 1e6), 0
+        if old is not None and old.incarnation >= incarnation:
+            incarnation, version = old.incarnation, old.version + 1  # our clock went back
+        return self._sign(where, incarnation, version)
+
+    def merge(self, records: Iterable[bytes], now: float) -> list[Change]:
+        """Take in others' records; what was new, and what was refused and why. Never raises.
+
+        An older record than the one held is passed over in silence: that is how gossip works.
+        """
+        changes: list[Change] = []
+        for data in records:
+            try:
+                record = self._open(data, now)
+                text = self._take(record)
+            except MedusaError as error:
+                changes.append(Change(f"peer record refused: {error}", error))
+            else:
+                if text:
+                    changes.append(Change(text))
+        return changes
+
+    def get(self, peer_id: bytes) -> PeerRecord | None:
+        """What that peer says about itself; None if it is unknown or revoked."""
+        record = self._records.get(peer_id)
+        return record if record is not None and self._stands(record) else None
+
+    def all(self) -> tuple[PeerRecord, ...]:
+        """Every peer known, oneself included, dead ones too."""
+        return tuple(record for record in self._records.values() if self._stands(record))
+
+    def addresses_of(self, peer_id: bytes) -> tuple[Address, ...]:
+        """Where to dial that peer; () if it is unknown."""
+        record = self.get(peer_id)
+        return record.addresses if record is not None else ()
+
+    def certificate_of(self, peer_id: bytes) -> x509.Certificate | None:
+        """The certificate that a peer's signatures are checked with; None if unknown or revoked."""
+        record = self.get(peer_id)
+        return record.certificate if record is not None else None
+
+    def by_address(self, address: Address) -> PeerRecord | None:
+        """The peer that last said it is there."""
+        peer_id = self._by_address.get(address)
+        return self.get(peer_id) if peer_id is not None else None
+
+    def have(self) -> tuple[Stamp, ...]:
+        """How new our records are, for the other side to see what we miss."""
+        return tuple(record.stamp for record in self._records.values())
+
+    def missing(self, have: Iterable[Stamp]) -> tuple[bytes, ...]:
+        """The records held here that are newer than these, or not among them."""
+        theirs = {stamp.peer_id: stamp for stamp in have}
+        return tuple(
+            record.data
+            for peer_id, record in self._records.items()
+            if self._stands(record)
+            and ((stamp := theirs.get(peer_id)) is None or stamp < record.stamp)
+        )
+
+    def saved(self) -> bytes:
+        """The file: all records, of dead peers too, so that a restart knows whom to call."""
+        return encode([record.data for record in self._records.values()])
+
+    def save(self, folder: Path) -> None:
+        """
+        Raises:
+            StorageFullError, InvalidInputError: see `overlay.files`.
+        """
+        write_atomically(folder / FILE, self.saved())
+
+    def load(self, folder: Path, now: float) -> list[Change]:
+        """Take in what was saved; no file is an empty one.
+
+        Raises:
+            DecodeError: the file is damaged.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return []
+        try:
+            data = read_public(path, MAX_FILE)
+            records: list[bytes] = decode(data, list[bytes], limit=MAX_FILE, what=str(path))
+        except DecodeError as error:
+            raise DecodeError(f"{error}; remove it: peers are learned again") from None
+        return self.merge(records, now)
+
+    def _sign(self, addresses: tuple[Address, ...], incarnation: int, version: int) -> PeerRecord:
+        own = self.identity
+        body = _Body(self.federation, der(own.certificate), addresses, incarnation, version)
+        data = encode(signed(own.private_key, DOMAIN, encode(body)))
+        record = PeerRecord(own.name, own.certificate, addresses, incarnation, version, data)
+        self._store(record)
+        return record
+
+    def _open(self, data: bytes, now: float) -> PeerRecord:
+        envelope = decode(data, Signed, limit=MAX_RECORD, what="peer record")
+        body = decode(envelope.payload, _Body, limit=MAX_RECORD, what="peer record")
+        if body.federation != self.federation:
+            raise UntrustedError(f"it is of another federation, {body.federation[:32]!a}")
+        name = self._membership.authenticate(body.certificate, now)
+        certificate = load_certificate(body.certificate)
+        verify(public_key_of(certificate), DOMAIN, envelope.payload, envelope.signature)
+        if not 0 < len(body.addresses) <= MAX_ADDRESSES:
+            raise DecodeError(f"{name}: must have 1 to {MAX_ADDRESSES} addresses")
+        if not all(_can_be_announced(address) for address in body.addresses):
+            raise DecodeError(f"{name}: an address is not an IP with a port")
+        if not 0 <= body.incarnation <= now * 1e6 + MAX_AHEAD_US or body.version < 0:
+            raise DecodeError(f"{name}: its incarnation lies in the future; check its clock")
+        return PeerRecord(name, certificate, body.addresses, body.incarnation, body.version, data)
+
+    def _take(self, record: PeerRecord) -> str:
+        """Store it if it is newer; what to tell, if anything."""
+        old = self._records.get(record.peer_id)
+        if old is not None and record.stamp <= old.stamp:
+            return ""
+        if record.peer_id == self.identity.peer_id:
+            return self._outdo(record)
+        if old is None:
+            self._check_room(record)
+        self._store(record)
+        place = ", ".join(f"{host}:{port}" for host, port in record.addresses)
+        if old is not None and old.addresses == record.addresses:
+            return f"peer {record.name} started again at {place}"
+        return f"peer {record.name} is at {place}"
+
+    def _outdo(self, record: PeerRecord) -> str:
+        """A record of ours from a time when our clock was ahead: ours of now must be the newer."""
+        own = self._records.get(self.identity.peer_id)
+        if own is None:
+            self._store(record)  # before the first announcement, which will be newer
+            return ""
+        self._sign(own.addresses, record.incarnation, record.version + 1)
+        return "our own record from a faster clock is about; ours was renewed"
+
+    def _check_room(self, record: PeerRecord) -> None:
+        if len(self._records) >= MAX_PEERS:
+            raise BusyError(f"the peer table is full: {MAX_PEERS}")
+        siblings = sum(1 for r in self._records.values() if r.participant == record.participant)
+        if siblings >= MAX_PEERS_PER_PARTICIPANT:
+            raise BusyError(f"{record.participant} has {MAX_PEERS_PER_PARTICIPANT} peers, the most")
+
+    def _store(self, record: PeerRecord) -> None:
+        old = self._records.get(record.peer_id)
+        for address in old.addresses if old is not None else ():
+            if self._by_address.get(address) == record.peer_id:
+                del self._by_address[address]
+        self._records[record.peer_id] = record
+        for address in record.addresses:
+            self._by_address[address] = record.peer_id
+
+    def _stands(self, record: PeerRecord) -> bool:
+        return self._membership.stands(record.name)
+
+
+def _can_be_announced(address: Address) -> bool:
+    return is_numeric(address) and not is_unspecified(address[0])

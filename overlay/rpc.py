@@ -1,0 +1,322 @@
+"""Typed calls over a multiplexed stream: messages, the two ends of an open call, methods served.
+
+A message on a stream is two lengths (u32 struct, u32 body, big-endian), the struct in MessagePack
+and the body as it is. A call is one stream: the request, then whatever the method says, until the
+side that answers finishes; an error ends it with its code and text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from struct import Struct as Layout
+from typing import Any, Final, TypeAlias, TypeVar
+
+import trio
+from msgspec import Struct
+
+from overlay.encoding import decode, encode
+from overlay.errors import (
+    ClosedError,
+    DecodeError,
+    InternalError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from overlay.events import Events
+from overlay.multiplex import AHEAD_BYTES, Multiplexer
+from overlay.streams import Buffer, Stream
+
+MAX_STRUCT_BYTES: Final = 2**20
+"""Bytes of a message's struct: what is decoded at once into Python objects."""
+
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""Bytes of a message's body: the largest batch of tuples or document, twice over."""
+
+MAX_METHOD: Final = 128
+"""Characters of a method's name."""
+
+_LENGTHS: Final = Layout("!II")
+
+T = TypeVar("T", bound=Struct)
+
+
+class EndOfCall(trio.EndOfChannel):
+    """The other side has finished: no message follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls. peer_id: None for a client that holds the participant's token."""
+
+    participant: str
+    peer_id: bytes | None
+
+
+class Duplex:
+    """One open call, either side. Messages may be sent and received by different tasks.
+
+    Attributes:
+        method: what was called.
+        stream: its state in the multiplexer.
+        scope: cancelled when the call ends early; the side that answers runs its handler in it.
+    """
+
+    def __init__(
+        self, multiplexer: Multiplexer, stream: Stream, wake_writer: Callable[[], None]
+    ) -> None:
+        self.method = stream.method
+        self.scope = trio.CancelScope()
+        self._multiplexer = multiplexer
+        self.stream = stream
+        self._wake_writer = wake_writer
+        self._receivers = trio.lowlevel.ParkingLot()
+        self._senders = trio.lowlevel.ParkingLot()
+        self._lengths: tuple[int, int] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self.stream.over
+
+    async def send(self, message: Struct, body: Buffer = b"") -> None:
+        """Send a message; see `send_raw`."""
+        await self.send_raw(encode(message), body)
+
+    async def send_raw(self, message: Buffer, body: Buffer = b"") -> None:
+        """Send an encoded message, once those before have left for the wire (as credit allows).
+
+        The bytes are not copied: they must not change afterwards. Cancelled, it has either sent
+        nothing or queued the whole message.
+
+        Raises:
+            InvalidInputError: it is over a limit; nothing was sent.
+            EndOfCall: the side that answers has finished, so nobody listens.
+            MedusaError: how the call failed; BrokenError when the connection broke.
+        """
+        size, body_size = memoryview(message).nbytes, memoryview(body).nbytes
+        if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
+            raise InvalidInputError(_too_long(self.method, size, body_size))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self.stream.queued > AHEAD_BYTES and not self.stream.over:
+            await self._senders.park()
+        self._check_open()
+        self._multiplexer.send(self.stream, _LENGTHS.pack(size, body_size), message, body)
+        self._wake_writer()
+
+    async def receive(self, kind: type[T]) -> tuple[T, bytes]:
+        """The next message; see `receive_raw`. One of another type is a DecodeError as well."""
+        message, body = await self.receive_raw()
+        what = f"{self.method}: {kind.__name__}"
+        return decode(message, kind, limit=MAX_STRUCT_BYTES, what=what), body
+
+    async def receive_raw(self) -> tuple[bytes, bytes]:
+        """The next message, not decoded. Cancelled, it has taken nothing.
+
+        Raises:
+            EndOfCall: the other side has finished.
+            DecodeError: the message is over a limit, or cut short; the call is reset.
+            MedusaError: how the call failed; BrokenError when the connection broke.
+        """
+        if self._lengths is None:
+            await self._available(_LENGTHS.size)
+            head = self._multiplexer.take(self.stream, _LENGTHS.size)
+            self._lengths = _LENGTHS.unpack(head)
+        size, body_size = self._lengths
+        if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
+            raise self._refuse(_too_long(self.method, size, body_size))
+        await self._available(size + body_size)
+        self._lengths = None
+        message = self._multiplexer.take(self.stream, size)
+        body = self._multiplexer.take(self.stream, body_size)
+        self._wake_writer()
+        return message, body
+
+    async def finish(self) -> None:
+        """Send no more. On the side that answers this ends the call, both ways."""
+        await trio.lowlevel.checkpoint()
+        self.finish_now()
+
+    def finish_now(self) -> None:
+        """`finish`, without a checkpoint."""
+        self._multiplexer.finish(self.stream)
+        self._wake_writer()
+
+    def fail(self, error: MedusaError) -> None:
+        """End the call with an error, which the other side raises."""
+        self._multiplexer.reset(self.stream, error.code, str(error))
+        self._wake_writer()
+        self.notify()
+
+    def close(self) -> None:
+        """Leave the call: unless it is over, the other side is told that nobody listens."""
+        self.fail(ClosedError(f"{self.method}: the other side left the call"))
+        self._multiplexer.discard(self.stream)
+
+    def abandon(self) -> None:
+        """The handler is done: read no more, while what it sent is still under way."""
+        self._multiplexer.discard(self.stream)
+
+    def notify(self) -> None:
+        """The stream changed: whoever waits looks again."""
+        self._receivers.unpark_all()
+        if self.stream.over:
+            self._senders.unpark_all()
+            if self.stream.failure is not None:
+                self.scope.cancel()
+
+    def notify_sent(self) -> None:
+        """What was queued is on the wire, or little is left of it."""
+        self._senders.unpark_all()
+
+    async def _available(self, size: int) -> None:
+        """Wait until that many bytes are here."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._multiplexer.want(self.stream, size):
+            if self.stream.ended:
+                self._check_failure()
+                if self.stream.unread or self._lengths is not None:
+                    raise self._refuse(f"{self.method}: the call ended inside a message")
+                raise EndOfCall(f"{self.method}: the other side has finished")
+            self._wake_writer()  # there may be credit to announce
+            await self._receivers.park()
+
+    def _refuse(self, text: str) -> DecodeError:
+        error = DecodeError(text)
+        self.fail(error)
+        self._multiplexer.discard(self.stream)
+        return error
+
+    def _check_open(self) -> None:
+        self._check_failure()
+        if self.stream.over:
+            raise EndOfCall(f"{self.method}: the other side has finished")
+
+    def _check_failure(self) -> None:
+        failure = self.stream.failure
+        if failure is not None:
+            raise MedusaError.from_wire(failure.code, failure.message)
+
+
+Reply: TypeAlias = Struct | tuple[Struct, Buffer]
+UnaryHandler: TypeAlias = Callable[[Caller, T, bytes], Awaitable[Reply]]
+StreamingHandler: TypeAlias = Callable[[Caller, T, Duplex], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    request_type: type[Struct]
+    handler: Callable[[Caller, Any, bytes, Duplex], Awaitable[None]]
+    clients: bool
+    peers: bool
+
+
+class Service:
+    """The methods a peer answers, filled by every package before the peer listens."""
+
+    def __init__(self) -> None:
+        self._methods: dict[str, _Method] = {}
+
+    def unary(
+        self,
+        method: str,
+        request_type: type[T],
+        handler: UnaryHandler[T],
+        *,
+        clients: bool = False,
+        peers: bool = True,
+    ) -> None:
+        """Answer `method` with what `handler(caller, request, body)` returns.
+
+        Args:
+            clients, peers: who may call it.
+        """
+
+        async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
+            reply = await handler(caller, request, body)
+            message, reply_body = reply if isinstance(reply, tuple) else (reply, b"")
+            await duplex.send(message, reply_body)
+
+        self._add(method, _Method(request_type, answer, clients, peers))
+
+    def streaming(
+        self,
+        method: str,
+        request_type: type[T],
+        handler: StreamingHandler[T],
+        *,
+        clients: bool = False,
+        peers: bool = True,
+    ) -> None:
+        """Answer `method` by `handler(caller, request, duplex)`; its return finishes the call.
+
+        The handler is cancelled when the caller leaves or the connection breaks. EndOfCall may
+        leave it: the caller has finished and so has the handler.
+        """
+
+        async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
+            await handler(caller, request, duplex)
+
+        self._add(method, _Method(request_type, answer, clients, peers))
+
+    def _add(self, name: str, method: _Method) -> None:
+        assert name not in self._methods, f"{name} is served already"
+        assert len(name) <= MAX_METHOD
+        self._methods[name] = method
+
+    async def serve(self, caller: Caller, duplex: Duplex, events: Events) -> None:
+        """Answer one call to its end. Whatever a handler raises stays within its call."""
+        try:
+            with duplex.scope:
+                await self._dispatch(caller, duplex)
+            duplex.finish_now()
+        except MedusaError as error:
+            duplex.fail(error)
+        except EndOfCall:
+            duplex.finish_now()
+        except Exception as error:  # noqa: BLE001 - the boundary: a stranger's call ends here
+            duplex.fail(_as_ours(duplex.method, error, events))
+        duplex.abandon()
+
+    def missing(self, method: str) -> MedusaError:
+        """What a caller of a method that is not served is told."""
+        return NotFoundError(f"no method {method[:MAX_METHOD]!r} is served here")
+
+    async def _dispatch(self, caller: Caller, duplex: Duplex) -> None:
+        method = self._methods.get(duplex.method)
+        if method is None:
+            raise self.missing(duplex.method)
+        if not (method.clients if caller.peer_id is None else method.peers):
+            kind = "clients" if caller.peer_id is None else "peers"
+            raise NotAuthorisedError(f"{duplex.method} is not for {kind}")
+        try:
+            request, body = await duplex.receive(method.request_type)
+        except EndOfCall:
+            raise DecodeError(f"{duplex.method}: the call has no request") from None
+        await method.handler(caller, request, body, duplex)
+
+
+def _too_long(method: str, size: int, body_size: int) -> str:
+    return (
+        f"{method}: a message of {size} + {body_size} bytes;"
+        f" at most {MAX_STRUCT_BYTES} + {MAX_BODY_BYTES} are allowed"
+    )
+
+
+def _as_ours(method: str, error: Exception, events: Events) -> MedusaError:
+    """What the caller is told: a group of our errors gives its first, the rest stays here."""
+    leaves = _leaves(error)
+    if all(isinstance(leaf, MedusaError) for leaf in leaves):
+        first = leaves[0]
+        assert isinstance(first, MedusaError)
+        return first
+    events.note("error", f"{method} failed: {'; '.join(repr(leaf) for leaf in leaves)}")
+    return InternalError(f"{method} failed inside the peer; its log has the details")
+
+
+def _leaves(error: Exception) -> list[Exception]:
+    if isinstance(error, ExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]

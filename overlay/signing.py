@@ -1,0 +1,49 @@
+"""Signatures over bytes, never over objects, and never without saying what they are for."""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from msgspec import Struct
+
+from overlay.errors import UntrustedError
+
+
+class Signed(Struct, frozen=True, array_like=True):
+    """Bytes and an Ed25519 signature over them; by whom and for what, the context knows."""
+
+    payload: bytes
+    signature: bytes
+
+
+def sign(key: Ed25519PrivateKey, domain: str, payload: bytes) -> bytes:
+    """The signature (64 bytes) of `payload` for the purpose `domain`.
+
+    The domain is part of what is signed: a signature made for one purpose is worth nothing for
+    another, even if the payload reads as both.
+    """
+    return key.sign(_message(domain, payload))
+
+
+def verify(public: Ed25519PublicKey, domain: str, payload: bytes, signature: bytes) -> None:
+    """
+    Raises:
+        UntrustedError: the holder of this key did not sign this payload for this domain.
+    """
+    try:
+        public.verify(signature, _message(domain, payload))
+    except InvalidSignature:
+        raise UntrustedError(f"bad signature on a {domain}") from None
+
+
+def signed(key: Ed25519PrivateKey, domain: str, payload: bytes) -> Signed:
+    """The payload together with its signature."""
+    return Signed(payload, sign(key, domain, payload))
+
+
+def _message(domain: str, payload: bytes) -> bytes:
+    tag = domain.encode()
+    return b"medusa\0" + len(tag).to_bytes(2, "big") + tag + payload

@@ -1,0 +1,126 @@
+"""One multiplexed stream's state, its queues of bytes, and what is said about it (sans-IO)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from overlay.frames import Fragment
+
+WINDOW_BYTES: Final = 2 * 2**20
+"""Bytes of a stream sent and not yet read: 1 Gbit/s at a round trip of 16 ms; what a reader that
+stopped holds of our memory."""
+
+MAX_WEIGHT: Final = 256
+"""Largest share of a stream relative to one of weight 1."""
+
+_SMALL_BYTES: Final = 4 * 2**10
+"""Fragments below this are copied together: a view of one byte would keep the whole read alive."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Opening(msgspec.Struct, frozen=True, array_like=True):
+    """What an OPEN frame carries. weight: 1 to MAX_WEIGHT, for both directions."""
+
+    method: str
+    weight: int
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """What a RESET frame carries: the wire form of a MedusaError."""
+
+    code: str
+    message: str
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """One stream's state. Read by others, changed by its `Multiplexer` alone.
+
+    Attributes:
+        ours: this side opened it.
+        queued: bytes handed to `send` and not yet pulled.
+        unread: bytes received and not yet taken.
+        ended: the other side sends no more (finished or failed).
+        failure: why it was reset, by either side.
+        over: nothing more is sent or received; what is unread may still be taken.
+    """
+
+    number: int
+    ours: bool
+    method: str
+    weight: int
+    queued: int = 0
+    unread: int = 0
+    ended: bool = False
+    failure: Failure | None = None
+    over: bool = False
+    outgoing: deque[memoryview] = field(default_factory=deque)
+    inbox: deque[memoryview | bytearray] = field(default_factory=deque)
+    sent: int = 0
+    send_limit: int = WINDOW_BYTES
+    received: int = 0
+    receive_limit: int = WINDOW_BYTES
+    wanted: int = 0
+    finishing: bool = False
+    finish_sent: bool = False
+    scheduled: bool = False
+    tag: float = 0.0
+
+    @property
+    def sendable(self) -> bool:
+        if self.over:
+            return False
+        return (
+            self.send_limit > self.sent if self.queued else self.finishing and not self.finish_sent
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The other side opened a stream."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The stream has what its reader wants, or is ended or over."""
+
+    stream: Stream
+
+
+Event: TypeAlias = Opened | Changed
+
+
+def move(
+    source: deque[memoryview] | deque[memoryview | bytearray], size: int, parts: list[Buffer]
+) -> None:
+    """Move exactly `size` bytes from the front of a queue of buffers, splitting the last."""
+    while size:
+        head = source[0]
+        if len(head) <= size:
+            parts.append(source.popleft())
+            size -= len(head)
+        elif isinstance(head, bytearray):
+            parts.append(bytes(memoryview(head)[:size]))
+            del head[:size]  # moves the array's start: no copy of the rest
+            size = 0
+        else:
+            parts.append(head[:size])
+            source[0] = head[size:]
+            size = 0
+
+
+def store(inbox: deque[memoryview | bytearray], fragment: Fragment) -> None:
+    """Append; small fragments are copied together, so that each costs its bytes and no more."""
+    if len(fragment) >= _SMALL_BYTES:
+        inbox.append(fragment)
+    elif inbox and isinstance(tail := inbox[-1], bytearray):
+        tail.extend(fragment)
+    else:
+        inbox.append(bytearray(fragment))

@@ -1,0 +1,130 @@
+"""TLS 1.3 for peers and clients: contexts, the handshake, and what its failures mean.
+
+OpenSSL checks the chain and that the other side holds its key; who that is, and whether it still
+belongs to the federation, membership says afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+
+from overlay.certificates import der, fingerprint
+from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.identity import Identity
+from overlay.tls_stream import TlsStream
+
+PEER_PROTOCOL: Final = "medusa-peer/1"
+CLIENT_PROTOCOL: Final = "medusa-client/1"
+"""ALPN names: a connection to the wrong port, or of another version, ends in the handshake."""
+
+
+class PeerContexts:
+    """The contexts for connections between peers: both sides show a certificate."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._contexts = {
+            server_side: _context(PEER_PROTOCOL, server_side=server_side, identity=identity)
+            for server_side in (False, True)
+        }
+        for context in self._contexts.values():
+            context.verify_mode = ssl.CERT_REQUIRED
+        self._trusted: set[bytes] = set()
+
+    def context(self, roots: Iterable[x509.Certificate], *, server_side: bool) -> ssl.SSLContext:
+        """The context for the next handshake. A root once trusted here stays so in OpenSSL."""
+        for root in roots:
+            if fingerprint(root) not in self._trusted:
+                self._trusted.add(fingerprint(root))
+                for context in self._contexts.values():
+                    context.load_verify_locations(cadata=der(root))
+        return self._contexts[server_side]
+
+
+def listener_context(identity: Identity) -> ssl.SSLContext:
+    """For listening to clients: they prove themselves with a token, not with a certificate."""
+    return _context(CLIENT_PROTOCOL, server_side=True, identity=identity)
+
+
+def client_context(root: x509.Certificate) -> ssl.SSLContext:
+    """For a client: it believes the peers of one participant."""
+    context = _context(CLIENT_PROTOCOL, server_side=False)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=der(root))
+    return context
+
+
+async def shake_hands(
+    stream: trio.abc.Stream, context: ssl.SSLContext, protocol: str, *, server_side: bool
+) -> TlsStream:
+    """The encrypted stream, its handshake done.
+
+    Raises:
+        UntrustedError: either side refuses the other's certificate. (In TLS 1.3 the dialling side
+            may learn of its refusal only from its first read: see `failure`.)
+        UnavailableError: what is there does not speak our TLS.
+    """
+    tls = TlsStream(stream, context, server_side=server_side)
+    try:
+        await tls.do_handshake()
+    except trio.BrokenResourceError as error:
+        raise failure(error) from None
+    if tls.protocol != protocol:
+        raise UnavailableError(f"the other side does not speak {protocol}")
+    return tls
+
+
+def failure(error: trio.BrokenResourceError) -> MedusaError:
+    """What a broken TLS stream means to us."""
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return UntrustedError(f"its certificate is refused: {cause.verify_message}")
+    if isinstance(cause, ssl.SSLError):
+        reason = cause.reason or "unknown reason"
+        if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
+            return UntrustedError(f"it refuses our certificate: {_words(reason)}")
+        return UnavailableError(f"the TLS handshake failed: {_words(reason)}")
+    return UnavailableError("the connection broke in the handshake")
+
+
+def _words(reason: str) -> str:
+    return reason.lower().replace("_", " ")
+
+
+def _context(
+    protocol: str, *, server_side: bool, identity: Identity | None = None
+) -> ssl.SSLContext:
+    side = ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # identity is a URI in the certificate, not a host
+    context.set_alpn_protocols([protocol])
+    if server_side:
+        context.num_tickets = 0  # connections live long: nothing is resumed
+    if identity is not None:
+        _load_key(context, identity)
+    return context
+
+
+def _load_key(context: ssl.SSLContext, identity: Identity) -> None:
+    """OpenSSL takes keys from files alone: it gets one that only this call can decrypt."""
+    password = secrets.token_bytes(32).hex().encode()
+    key = identity.private_key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        chain = Path(folder) / "chain.pem"
+        chain.write_bytes(key + identity.certificate.public_bytes(Encoding.PEM))
+        context.load_cert_chain(chain, password=password)

@@ -1,0 +1,135 @@
+"""An encrypted stream that reads many TLS records at a time.
+
+trio.SSLStream gives one record (16 KiB) per read, with a pass through the scheduler each, which
+costs more than the decryption; and it does not send the alert when it refuses a certificate, so
+that the other side learns nothing but the end of the connection (both measured:
+docs/adr/0004-multiplexer.md). One task may read while another writes.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+READ_BYTES: Final = 256 * 2**10
+"""Bytes asked of the socket at once."""
+
+
+class TlsStream(trio.abc.Stream):
+    """TLS over a stream, by OpenSSL's memory buffers. `do_handshake` comes first."""
+
+    def __init__(
+        self, transport: trio.abc.Stream, context: ssl.SSLContext, *, server_side: bool
+    ) -> None:
+        self._transport = transport
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._flushing = trio.Lock()
+
+    @property
+    def protocol(self) -> str | None:
+        """The ALPN protocol both sides agreed on."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
+    def certificate(self) -> bytes:
+        """What the other side showed, DER; empty if nothing."""
+        return self._tls.getpeercert(binary_form=True) or b""
+
+    async def do_handshake(self) -> None:
+        """
+        Raises:
+            trio.BrokenResourceError: it failed; its cause is OpenSSL's error, if there is one.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            except ssl.SSLError as error:
+                with suppress(trio.BrokenResourceError):
+                    await self._flush()  # the alert that says why
+                raise trio.BrokenResourceError from error
+            else:
+                await self._flush()
+                return
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """What is there, at most `max_bytes` (default READ_BYTES); b"" at the end.
+
+        Raises:
+            trio.BrokenResourceError: the connection broke, or the bytes are not TLS.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        data = self._decrypted(max_bytes or READ_BYTES)
+        if data is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        while data is None:
+            await self._fill()
+            data = self._decrypted(max_bytes or READ_BYTES)
+        if self._outgoing.pending:  # TLS itself has something to say: new keys, or a farewell
+            with suppress(trio.BrokenResourceError):  # what was read counts all the same
+                await self._flush()
+        return data
+
+    def _decrypted(self, most: int) -> bytes | None:
+        """All records that are complete, or None where there is none."""
+        parts: list[bytes] = []
+        try:
+            while most > 0:
+                part = self._tls.read(most)
+                parts.append(part)
+                most -= len(part)
+                if not part:
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            if not parts:
+                if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
+                    return b""
+                raise trio.BrokenResourceError from error
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt and send. Cancelled, the stream is of no more use.
+
+        Raises:
+            trio.BrokenResourceError: the connection broke.
+        """
+        if not data:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            self._tls.write(data)
+        except ssl.SSLError as error:
+            raise trio.BrokenResourceError from error
+        await self._flush()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._transport.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Close the transport; the protocol above says when all has been said."""
+        await self._transport.aclose()
+
+    async def _flush(self) -> None:
+        async with self._flushing:  # records leave in the order they were made
+            data = self._outgoing.read()
+            if data:
+                await self._transport.send_all(data)
+
+    async def _fill(self) -> None:
+        assert isinstance(self._transport, trio.abc.ReceiveStream)
+        data = await self._transport.receive_some(READ_BYTES)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()

@@ -1,0 +1,379 @@
+"""The transport: one TLS connection per pair of peers, dialled when needed, accepted from members.
+
+A fault in one connection ends that connection; the transport's own tasks never fail for what a
+remote does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import trio
+
+from overlay.clients import open_client, open_client_listener
+from overlay.connection import Connection, KeepAlive
+from overlay.errors import (
+    InvalidInputError,
+    MedusaError,
+    UnavailableError,
+    UntrustedError,
+)
+from overlay.events import Events, wall_clock
+from overlay.greeting import (
+    INSTANCE_BYTES,
+    Answer,
+    Verdict,
+    receive_hello,
+    receive_verdict,
+    send_hello,
+    send_verdict,
+)
+from overlay.identity import Identity, PeerName
+from overlay.listening import (
+    HANDSHAKE_S,
+    Address,
+    ConnectionLimits,
+    Listening,
+    bound_address,
+    dial_tcp,
+    listen_tcp,
+)
+from overlay.membership import Membership
+from overlay.rpc import Caller, Service
+from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
+from overlay.tls_stream import TlsStream
+
+__all__ = ["Transport", "TransportConfig", "open_client", "open_client_listener", "open_transport"]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportConfig:
+    """
+    Attributes:
+        handshake_s: seconds for TCP, TLS and greeting of one dial.
+        backoff_s, max_backoff_s: pause after the first failure to reach a peer, doubled by each
+            further one up to the maximum; half of it is random, so that peers do not redial in
+            step.
+    """
+
+    handshake_s: float = HANDSHAKE_S
+    backoff_s: float = 0.2
+    max_backoff_s: float = 30.0
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    keep_alive: KeepAlive = field(default_factory=KeepAlive)
+
+    def __post_init__(self) -> None:
+        assert 0 < self.backoff_s <= self.max_backoff_s
+        assert self.handshake_s > 0
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """What is known of the way to one peer.
+
+    Attributes:
+        greeting: held by the dial whose greeting is under way, one at a time.
+        attempt: set when the reaching under way is over.
+        changed: set, and replaced, when a connection is adopted.
+        retry_at: trio's time before which no new dial is made; reason says why.
+    """
+
+    connection: Connection | None = None
+    instance: bytes = b""
+    greeting: trio.Lock = field(default_factory=trio.Lock)
+    attempt: trio.Event | None = None
+    changed: trio.Event = field(default_factory=trio.Event)
+    failures: int = 0
+    retry_at: float = 0.0
+    error: MedusaError | None = None
+
+
+class Transport:
+    """All connections of one peer."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        membership: Membership,
+        service: Service,
+        address_of: Callable[[bytes], Sequence[Address]],
+        events: Events,
+        config: TransportConfig,
+        clock: Callable[[], float],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._identity = identity
+        self._membership = membership
+        self._service = service
+        self._address_of = address_of
+        self._events = events
+        self._config = config
+        self._clock = clock
+        self._nursery = nursery
+        self._contexts = PeerContexts(identity)
+        self._instance = secrets.token_bytes(INSTANCE_BYTES)
+        self._links: dict[bytes, _Link] = {}
+        self.address: Address = ("", 0)
+
+    def connections(self) -> tuple[Connection, ...]:
+        """The connections that stand now."""
+        return tuple(link.connection for link in self._links.values() if link.connection)
+
+    async def connection(self, peer_id: bytes) -> Connection:
+        """The connection to that peer, dialled if there is none.
+
+        Raises:
+            UnavailableError: it cannot be reached, or could not a moment ago.
+            UntrustedError: it or we are refused.
+        """
+        await trio.lowlevel.checkpoint()
+        link = self._link(peer_id)
+        if link.connection is not None:
+            return link.connection
+        if link.attempt is None:
+            wait = link.retry_at - trio.current_time()
+            if link.error is not None and wait > 0:
+                _again(link.error, f"; next try in {wait:.1f} s")
+            link.attempt = trio.Event()
+            self._nursery.start_soon(self._reach, peer_id, link)
+        await link.attempt.wait()
+        return self._reached(peer_id, link)
+
+    async def dial(self, address: Address) -> Connection:
+        """The connection to whatever peer answers there; its certificate says which.
+
+        Raises:
+            UnavailableError, UntrustedError: as `connection`.
+            InvalidInputError: it is our own address.
+        """
+        return await self._dial(address, None)
+
+    def drop(self, peer_id: bytes) -> None:
+        """Close the connection to that peer, if there is one."""
+        link = self._links.get(peer_id)
+        if link is not None and link.connection is not None:
+            link.connection.close("dropped")
+
+    def drop_revoked(self) -> None:
+        """Close the connections to peers that membership no longer stands by."""
+        for connection in self.connections():
+            if not self._membership.stands(connection.remote):
+                connection.close(f"{connection.remote} is no member any more")
+
+    # -- dialling
+
+    def _reached(self, peer_id: bytes, link: _Link) -> Connection:
+        if link.connection is None:
+            _again(link.error or UnavailableError(f"peer {peer_id.hex()} closed the connection"))
+        return link.connection
+
+    async def _reach(self, peer_id: bytes, link: _Link) -> None:
+        """Try the peer's addresses in turn; records the outcome in its link."""
+        error: MedusaError = UnavailableError(f"no address of peer {peer_id.hex()} is known")
+        try:
+            for address in self._address_of(peer_id):
+                try:
+                    await self._dial(address, peer_id)
+                    return
+                except MedusaError as failure:
+                    error = failure
+                if link.connection is not None:
+                    return
+            link.error = error
+            link.failures += 1
+            doubled = self._config.backoff_s * 2.0 ** min(link.failures - 1, 30)
+            pause = min(self._config.max_backoff_s, doubled)
+            pause *= (1000 + secrets.randbelow(1001)) / 2000
+            link.retry_at = trio.current_time() + pause
+        finally:
+            assert link.attempt is not None
+            link.attempt.set()
+            link.attempt = None
+
+    async def _dial(self, address: Address, expected: bytes | None) -> Connection:
+        where = f"{address[0]}:{address[1]}"
+        with trio.move_on_after(self._config.handshake_s):
+            stream = await dial_tcp(address)
+            connection = None
+            try:
+                connection = await self._greet(stream, expected)
+            except MedusaError as error:
+                raise type(error)(f"{where}: {error}") from None
+            finally:
+                if connection is None:
+                    await trio.aclose_forcefully(stream)
+            return connection
+        raise UnavailableError(
+            f"{where} did not complete the handshake within {self._config.handshake_s:g} s"
+        )
+
+    async def _greet(self, stream: trio.SocketStream, expected: bytes | None) -> Connection:
+        """TLS and greeting of a dial; the stream is used or closed."""
+        tls = await self._shake_hands(stream, server_side=False)
+        name = self._membership.authenticate(tls.certificate, self._clock())
+        if name.peer_id == self._identity.peer_id:
+            raise InvalidInputError("this is our own address")
+        if expected is not None and name.peer_id != expected:
+            raise UntrustedError(f"{name} answers there, not peer {expected.hex()}")
+        link = self._link(name.peer_id)
+        async with link.greeting:
+            if link.connection is None:
+                await send_hello(tls, self._instance)
+                verdict = await receive_verdict(tls)
+                if (error := verdict.error()) is not None:
+                    raise error
+                if verdict.answer is Answer.ACCEPTED:
+                    connection = self._adopt(tls, name, verdict.instance, dialled=True)
+                    self._nursery.start_soon(self._drive, connection)
+                    return connection
+        await trio.aclose_forcefully(stream)
+        return await self._standing(link)
+
+    async def _standing(self, link: _Link) -> Connection:
+        """The connection that the other side says there is: it may be on its way here.
+
+        If it never comes, the other side holds a dead one, which it now probes.
+        """
+        with trio.move_on_after(self._config.keep_alive.probe_s):
+            while link.connection is None:
+                await link.changed.wait()
+            return link.connection
+        raise UnavailableError("it says that a connection stands, and none does")
+
+    # -- accepting
+
+    async def welcome(self, stream: trio.SocketStream) -> None:
+        """Serve an accepted connection to its end.
+
+        Raises:
+            MedusaError: it never came to be one.
+        """
+        connection = None
+        with trio.move_on_after(self._config.handshake_s) as scope:
+            connection = await self._admit(stream)
+        if scope.cancelled_caught:
+            raise UnavailableError(f"no greeting within {self._config.handshake_s:g} s")
+        if connection is not None:
+            await self._drive(connection)
+
+    async def _admit(self, stream: trio.SocketStream) -> Connection | None:
+        """TLS, greeting and verdict; None where another connection is kept."""
+        tls = await self._shake_hands(stream, server_side=True)
+        hello = await receive_hello(tls)
+        try:
+            name = self._membership.authenticate(tls.certificate, self._clock())
+        except UntrustedError as error:
+            await send_verdict(tls, Verdict(Answer.UNTRUSTED, self._instance, str(error)))
+            raise
+        link = self._link(name.peer_id)
+        if self._is_duplicate(link, name, hello):
+            await send_verdict(tls, Verdict(Answer.DUPLICATE, self._instance))
+            return None
+        connection = self._adopt(tls, name, hello, dialled=False)
+        try:
+            await send_verdict(tls, Verdict(Answer.ACCEPTED, self._instance))
+        except BaseException:
+            self._disown(connection)
+            raise
+        return connection
+
+    def _is_duplicate(self, link: _Link, name: PeerName, instance: bytes) -> bool:
+        if link.connection is not None and link.instance == instance:
+            link.connection.probe()  # the dialler may know already that it is dead
+            return True
+        return link.greeting.locked() and self._identity.peer_id < name.peer_id
+
+    # -- both
+
+    async def _shake_hands(self, stream: trio.SocketStream, *, server_side: bool) -> TlsStream:
+        roots = self._membership.roots()
+        context = self._contexts.context(roots, server_side=server_side)
+        return await shake_hands(stream, context, PEER_PROTOCOL, server_side=server_side)
+
+    def _adopt(
+        self, stream: trio.abc.Stream, name: PeerName, instance: bytes, *, dialled: bool
+    ) -> Connection:
+        """Make this the connection to that peer; one that stood before is closed."""
+        connection = Connection(
+            stream,
+            name,
+            dialled=dialled,
+            service=self._service,
+            caller=Caller(name.participant, name.peer_id),
+            events=self._events,
+            keep_alive=self._config.keep_alive,
+        )
+        link = self._link(name.peer_id)
+        if link.connection is not None:
+            link.connection.close("replaced by a newer one")
+        link.connection, link.instance = connection, instance
+        link.failures, link.error = 0, None
+        link.changed.set()
+        link.changed = trio.Event()
+        return connection
+
+    async def _drive(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._disown(connection)
+
+    def _disown(self, connection: Connection) -> None:
+        link = self._link(connection.remote.peer_id)
+        if link.connection is connection:
+            link.connection = None
+
+    def _link(self, peer_id: bytes) -> _Link:
+        return self._links.setdefault(peer_id, _Link())
+
+
+def _again(error: MedusaError, more: str = "") -> NoReturn:
+    """Raise a fresh copy: one failure may be told to many callers."""
+    raise type(error)(f"{error}{more}")
+
+
+@asynccontextmanager
+async def open_transport(  # noqa: PLR0917 - each a part of the composition root
+    identity: Identity,
+    membership: Membership,
+    service: Service,
+    listen: Address,
+    address_of: Callable[[bytes], Sequence[Address]],
+    events: Events,
+    config: TransportConfig | None = None,
+    *,
+    clock: Callable[[], float] = wall_clock,
+) -> AsyncIterator[Transport]:
+    """Listen for peers and be ready to dial them, until the block is left.
+
+    Args:
+        address_of: where a peer may be reached, best first.
+        clock: seconds since the epoch, for certificates.
+
+    Raises:
+        ConflictError: the port is in use.
+        InvalidInputError: the address cannot be listened on.
+    """
+    config = config or TransportConfig()
+    listener = await listen_tcp(listen)
+    async with trio.open_nursery() as nursery:
+        transport = Transport(
+            identity=identity,
+            membership=membership,
+            service=service,
+            address_of=address_of,
+            events=events,
+            config=config,
+            clock=clock,
+            nursery=nursery,
+        )
+        transport.address = bound_address(listener)
+        listening = Listening(transport.welcome, config.limits, events)
+        nursery.start_soon(listening.serve, listener)
+        yield transport
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,142 @@
+"""Push-pull, sans-IO: whoever exchanges with whom, all come to know all."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay import exchange as exchange_module
+from overlay.encoding import encode
+from overlay.exchange import MAX_SENT, Exchange, Offer
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.peers import PeerTable, Stamp
+
+NOW = 1_700_000_000.0
+ROOTS = [Root.create(f"p{number}.org", NOW) for number in range(8)]
+PEERS = [Identity.issue(root, NOW) for root in ROOTS]
+
+
+class Side:
+    """One peer: what it knows, and its half of the exchanges."""
+
+    def __init__(self, number: int, charter: bytes) -> None:
+        self.membership = Membership(charter)
+        self.peers = PeerTable(PEERS[number], self.membership)
+        self.core = Exchange(self.membership, self.peers)
+        self.number = number
+
+    def enter(self, statements: tuple[bytes, ...]) -> None:
+        self.membership.merge(statements, NOW)
+        self.peers.announce([("10.0.0.1", 1000 + self.number)], NOW)
+
+    def call(self, other: Side) -> int:
+        """One push-pull; how many things were new to either."""
+        answer = other.core.answer(self.core.offer())
+        changes = self.core.take(answer.statements, answer.records, NOW)
+        push = self.core.push(answer)
+        if push is not None:
+            changes += other.core.take(push.statements, push.records, NOW)
+        assert not [change for change in changes if change.error is not None]
+        return len(changes)
+
+
+def federation(sponsors: list[int]) -> list[Side]:
+    """Peer n+1 was admitted by the participant `sponsors[n] % (n + 1)`, as its token says."""
+    founder = Membership.found(ROOTS[0], NOW)
+    sides = [Side(number, founder.charter) for number in range(len(sponsors) + 1)]
+    sides[0].enter(())
+    for number, pick in enumerate(sponsors, 1):
+        sponsor = sides[pick % number]
+        sponsor.membership.admit(ROOTS[sponsor.number], ROOTS[number].certificate, NOW)
+        sides[number].enter(sponsor.membership.chain_of(ROOTS[number].participant))
+    return sides
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=7), st.randoms(use_true_random=False))
+def test_all_come_to_know_all(sponsors: list[int], rng: random.Random) -> None:
+    sides = federation(sponsors)
+    everybody = tuple(sorted(ROOTS[side.number].participant for side in sides))
+    for _ in range(40 * len(sides)):
+        # a peer may only call one that knows of its admission: TLS sees to that
+        caller, callee = rng.sample(sides, 2)
+        if callee.membership.root_of(PEERS[caller.number].participant) is not None:
+            caller.call(callee)
+    for side in sides:
+        assert side.membership.participants() == everybody
+        assert {r.addresses[0][1] - 1000 for r in side.peers.all()} == {s.number for s in sides}
+    assert all(one.call(two) == 0 for one in sides for two in sides if one is not two)
+
+
+def test_it_takes_logarithmic_rounds() -> None:
+    """Everyone calls one random other per round: 8 peers agree within some log2(8) rounds."""
+    rng = random.Random(1)
+    sides = federation([0] * 7)
+    for side in sides:
+        side.membership.merge(sides[0].membership.statements(), NOW)
+    rounds = 0
+    while any(len(side.peers.all()) < len(sides) for side in sides):
+        rounds += 1
+        for side in sides:
+            side.call(rng.choice([other for other in sides if other is not side]))
+    assert rounds <= 6
+
+
+def test_a_revocation_spreads_and_its_peer_is_not_passed_on() -> None:
+    one, two, three = federation([0, 0])
+    one.call(two)
+    three.call(one)
+    one.membership.revoke(ROOTS[0], "p1.org", now=NOW)
+    one.call(three)
+    assert three.membership.root_of("p1.org") is None
+    assert three.peers.get(PEERS[1].peer_id) is None
+    assert two.core.push(two.core.answer(one.core.offer())) is None
+
+
+def test_a_message_stays_small_and_the_rest_follows(monkeypatch: object) -> None:
+    one, two = federation([0])
+    two.call(one)
+    for _ in range(40):
+        table = PeerTable(Identity.issue(ROOTS[0], NOW), one.membership)
+        one.peers.merge([table.announce([("10.0.0.2", 1)], NOW).data], NOW)
+    sizes = []
+    old, exchange_module.MAX_SENT = MAX_SENT, 8000  # type: ignore[misc]
+    try:
+        while two.call(one):
+            answer = one.core.answer(two.core.offer())
+            sizes.append(len(encode(answer)))
+    finally:
+        exchange_module.MAX_SENT = old  # type: ignore[misc]
+    assert len(two.peers.all()) == 42
+    assert len(sizes) > 3
+    assert max(sizes) < 10_000
+
+
+def test_two_roots_for_one_name_do_not_travel_for_ever() -> None:
+    """Admitted at once by two members: each side keeps its first, is told, and asks no more."""
+    one, two = federation([0])
+    two.call(one)
+    for side, number in ((one, 0), (two, 1)):
+        side.membership.admit(ROOTS[number], Root.create("new.org", NOW).certificate, NOW)
+    answer = two.core.answer(one.core.offer())
+    (change,) = one.core.take(answer.statements, (), NOW)
+    assert "second root" in change.text
+    push = one.core.push(answer)
+    assert push is not None
+    assert two.core.take(push.statements, (), NOW)[0].error is not None
+    answer = two.core.answer(one.core.offer())
+    assert (answer.statements, answer.wanted_statements) == ((), ())
+
+
+@given(
+    st.lists(st.binary(max_size=40), max_size=5),
+    st.lists(st.builds(Stamp, st.binary(max_size=20), st.integers(), st.integers()), max_size=5),
+)
+def test_any_offer_is_answered(statements: list[bytes], stamps: list[Stamp]) -> None:
+    (one,) = federation([])
+    answer = one.core.answer(Offer(tuple(statements), tuple(stamps)))
+    assert set(answer.wanted_statements) == set(statements)
+    assert one.core.push(answer) is None

@@ -1,0 +1,274 @@
+"""The frame decoder and the multiplexer: any bytes, any cuts, credit, weights, limits."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.encoding import encode as pack
+from overlay.errors import BusyError, DecodeError
+from overlay.frames import HEADER, LIMIT, MAX_FRAME_BYTES, FrameDecoder, Kind, encode, encode_header
+from overlay.multiplex import MAX_CONTROL_FRAMES, Multiplexer
+from overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Stream
+
+
+def pair(**options: int) -> tuple[Multiplexer, Multiplexer]:
+    return Multiplexer(dialled=True, **options), Multiplexer(dialled=False, **options)
+
+
+def carry(source: Multiplexer, target: Multiplexer, budget: int = 2**18) -> list:
+    """Move one pull over; the events it made."""
+    buffers, _ = source.pull(budget)
+    data = b"".join(buffers)
+    return target.receive(data) if data else []
+
+
+def opened(left: Multiplexer, right: Multiplexer, weight: int = 16) -> tuple[Stream, Stream]:
+    ours = left.open("m", weight)
+    (event,) = [e for e in carry(left, right) if isinstance(e, Opened)]
+    return ours, event.stream
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    parts, at = [], 0
+    for size in sizes:
+        parts.append(data[at : at + size])
+        at += size
+    return [*parts, data[at:]]
+
+
+frames = st.one_of(
+    st.binary(max_size=40),
+    st.builds(
+        lambda kind, stream, payload: HEADER.pack(kind, stream, len(payload)) + payload,
+        st.integers(0, 9),
+        st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1)),
+        st.one_of(
+            st.binary(max_size=60),
+            st.builds(lambda w: pack(Opening("m", w)), st.integers(-1, 300)),
+            st.integers(0, 2**64 - 1).map(LIMIT.pack),
+        ),
+    ),
+)
+
+
+@given(data=st.lists(frames, max_size=12).map(b"".join), sizes=st.lists(st.integers(0, 30)))
+@settings(max_examples=400, deadline=None)
+def test_any_bytes_give_decode_error_only(data: bytes, sizes: list[int]) -> None:
+    _, target = pair()
+    try:
+        for part in cut(data, sizes):
+            target.receive(part)
+    except DecodeError:
+        return
+    target.pull()
+
+
+@given(
+    sent=st.lists(st.tuples(st.sampled_from("DF"), st.binary(min_size=1, max_size=40)), max_size=8),
+    sizes=st.lists(st.integers(0, 25), max_size=20),
+)
+def test_frames_survive_any_cut(sent: list[tuple[str, bytes]], sizes: list[int]) -> None:
+    wire = b"".join(
+        encode_header(3, len(p)) + p if k == "D" else encode(Kind.RESET, 3, p) for k, p in sent
+    )
+    decoder = FrameDecoder()
+    got = [f for part in cut(wire, sizes) for f in decoder.feed(part)]
+    assert b"".join(f.payload for f in got if f.kind is Kind.DATA) == b"".join(
+        p for k, p in sent if k == "D"
+    )
+    assert [bytes(f.payload) for f in got if f.kind is Kind.RESET] == [
+        p for k, p in sent if k == "F"
+    ]
+
+
+def test_a_frame_that_claims_2_gib_is_refused_by_its_header() -> None:
+    with pytest.raises(DecodeError, match="2147483648"):
+        FrameDecoder().feed(HEADER.pack(Kind.DATA, 1, 2**31))
+    FrameDecoder().feed(HEADER.pack(Kind.DATA, 1, MAX_FRAME_BYTES))
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, 700_000)),
+        st.tuples(st.just("carry"), st.integers(1, 300_000), st.lists(st.integers(1, 90_000))),
+        st.tuples(st.just("read"), st.integers(0, 3), st.integers(1, 900_000)),
+    ),
+    max_size=60,
+)
+
+
+def flush(left: Multiplexer, right: Multiplexer, budget: int, sizes: list[int]) -> None:
+    for source, target in ((left, right), (right, left)):
+        for part in cut(b"".join(source.pull(budget)[0]), sizes):
+            target.receive(part)
+
+
+@given(operations=operations)
+@settings(max_examples=120, deadline=None)
+def test_streams_arrive_intact_in_order_and_within_credit(operations: list) -> None:
+    left, right = pair()
+    streams = [opened(left, right, weight) for weight in (1, 4, 16, 256)]
+    sent, got = [bytearray() for _ in streams], [bytearray() for _ in streams]
+
+    def read(index: int, size: int) -> None:
+        theirs = streams[index][1]
+        size = min(size, len(sent[index]) - len(got[index]))
+        if right.want(theirs, size):
+            got[index].extend(right.take(theirs, size))
+
+    for name, first, second in operations:
+        if name == "send":
+            data = bytes([len(sent[first]) % 251]) * second
+            sent[first] += data
+            left.send(streams[first][0], data[:3], memoryview(data)[3:])
+        elif name == "carry":
+            flush(left, right, first, second)
+        else:
+            read(first, second)
+        assert all(theirs.unread <= WINDOW_BYTES for _, theirs in streams)
+    for ours, _ in streams:
+        left.finish(ours)
+    for _ in range(200):
+        flush(left, right, 2**20, [7, 50_000])
+        for index in range(4):
+            read(index, 2**30)
+    assert got == sent
+    assert all(theirs.ended and not theirs.unread for _, theirs in streams)
+
+
+def test_a_reader_that_stops_stops_its_writer_after_one_window() -> None:
+    left, right = pair()
+    ours, theirs = opened(left, right)
+    left.send(ours, bytes(3 * WINDOW_BYTES))
+    while left.pending or right.pending:
+        flush(left, right, 2**20, [])
+    assert theirs.unread == WINDOW_BYTES
+    assert right.want(theirs, 1000)
+    right.take(theirs, WINDOW_BYTES)
+    while left.pending or right.pending:
+        flush(left, right, 2**20, [])
+    assert theirs.unread == WINDOW_BYTES
+
+
+def test_a_message_longer_than_a_window_arrives() -> None:
+    left, right = pair()
+    ours, theirs = opened(left, right)
+    size = 5 * WINDOW_BYTES
+    left.send(ours, bytes(size))
+    assert not right.want(theirs, size)
+    events = []
+    while left.pending or right.pending:
+        events += carry(left, right)
+        carry(right, left)
+    assert events == [Changed(theirs)]
+    assert len(right.take(theirs, size)) == size
+
+
+def test_weights_share_the_wire() -> None:
+    left, right = pair()
+    heavy, heavy_there = opened(left, right, 12)
+    light, light_there = opened(left, right, 4)
+    for stream in (light, heavy):
+        left.send(stream, bytes(WINDOW_BYTES))
+    for _ in range(4):
+        carry(left, right, 2**18)
+    share = heavy_there.unread / light_there.unread
+    assert 2.4 <= share <= 4
+
+
+def test_a_small_call_overtakes_fat_streams() -> None:
+    left, right = pair()
+    fat = [opened(left, right, 16) for _ in range(5)]
+    for ours, _ in fat:
+        left.send(ours, bytes(WINDOW_BYTES))
+    for _ in range(10):
+        carry(left, right)
+    small = left.open("small", 16)
+    left.send(small, b"x" * 100)
+    wire = b"".join(left.pull(1)[0]) + b"".join(left.pull(2**18 + 2**17)[0])
+    streams = [f.stream for f in FrameDecoder().feed(wire) if f.kind is Kind.DATA]
+    assert small.number in streams[: len(fat) + 1]
+
+
+def test_control_goes_before_data() -> None:
+    left, right = pair()
+    ours, _ = opened(left, right)
+    left.send(ours, bytes(2**20))
+    left.ping()
+    frames = FrameDecoder().feed(b"".join(left.pull()[0]))
+    assert frames[0].kind is Kind.PING
+
+
+def test_one_stream_too_many_is_busy() -> None:
+    left, right = pair(max_streams=2)
+    left._max_streams = 3  # a caller that does not keep the limit
+    third = [left.open("m", 1) for _ in range(3)][-1]
+    events = carry(left, right)
+    assert len([e for e in events if isinstance(e, Opened)]) == 2
+    carry(right, left)
+    assert third.failure is not None
+    assert third.failure.code == BusyError.code
+    left.open("m", 1)
+    with pytest.raises(BusyError, match="3 calls"):
+        left.open("m", 1)
+
+
+def test_streams_are_given_back() -> None:
+    left, right = pair(max_streams=1)
+    for number in range(5):
+        ours, theirs = opened(left, right)
+        left.send(ours, b"request")
+        left.finish(ours)
+        carry(left, right)
+        assert right.take(theirs, 7) == b"request"
+        if number % 2:
+            right.finish(theirs)
+        else:
+            right.reset(theirs, "busy", "no")
+        carry(right, left)
+        assert ours.over
+        assert theirs.over
+    assert not left.streams
+    assert not right.streams
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        encode_header(1, 1) + b"x",
+        encode(Kind.FINISH, 1),
+        encode(Kind.OPEN, 2, pack(Opening("m", 1))),
+        encode(Kind.OPEN, 1, pack(Opening("m", 0))),
+        encode(Kind.OPEN, 1, pack(Opening("m", 1))) * 2,
+        encode(Kind.OPEN, 1, pack(Opening("m", 1))) + encode(Kind.FINISH, 1) * 2,
+        encode(Kind.OPEN, 1, pack(Opening("m", 1)))
+        + (encode_header(1, MAX_FRAME_BYTES) + bytes(MAX_FRAME_BYTES)) * 9,
+        encode(Kind.OPEN, 1, pack(Opening("m", 1))) + encode(Kind.CREDIT, 1, LIMIT.pack(2**64 - 1)),
+    ],
+    ids=["unopened", "unopened-end", "parity", "weight", "twice", "end-twice", "credit", "huge"],
+)
+def test_protocol_faults_are_decode_errors(wire: bytes) -> None:
+    _, right = pair()
+    with pytest.raises(DecodeError):
+        right.receive(wire)
+
+
+def test_a_peer_that_never_reads_our_answers_is_given_up() -> None:
+    _, right = pair(max_streams=1)
+    opens = [encode(Kind.OPEN, n, pack(Opening("m", 1))) for n in range(1, 2 * 4200, 2)]
+    assert len(opens) > MAX_CONTROL_FRAMES
+    with pytest.raises(DecodeError, match="control frames"):
+        right.receive(b"".join(opens))
+    right = Multiplexer(dialled=False)
+    right.receive(encode(Kind.PING, 0) * 100_000)
+    assert right.pull()[0] == [encode(Kind.PONG, 0)]
+
+
+def test_tiny_frames_cost_their_bytes_only() -> None:
+    left, right = pair()
+    _, theirs = opened(left, right)
+    for _ in range(1000):
+        right.receive(encode_header(1, 1) + b"x")
+    assert len(theirs.inbox) == 1
+    assert right.take(theirs, 600) == b"x" * 600
+    assert right.take(theirs, 400) == b"x" * 400

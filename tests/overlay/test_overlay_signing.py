@@ -1,0 +1,96 @@
+"""Signatures, the one decoder, secrets on disk, and events."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from overlay.encoding import decode, encode
+from overlay.errors import (
+    DecodeError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UntrustedError,
+)
+from overlay.events import MAX_EVENTS, Events
+from overlay.files import read_secret, write_atomically, write_secret
+from overlay.signing import Signed, sign, verify
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(31) + b"\1")
+
+
+def test_a_signature_holds_for_its_key_purpose_and_payload_alone() -> None:
+    signature = sign(KEY, "purpose", b"payload")
+    verify(KEY.public_key(), "purpose", b"payload", signature)
+    for key, domain, payload, given_signature in [
+        (OTHER, "purpose", b"payload", signature),
+        (KEY, "other", b"payload", signature),
+        (KEY, "purpose", b"payloae", signature),
+        (KEY, "purpose", b"payload", signature[:-1]),
+        (KEY, "purpose", b"payload", b""),
+        # the boundary between domain and payload is part of what is signed
+        (KEY, "purposep", b"ayload", signature),
+    ]:
+        with pytest.raises(UntrustedError, match="bad signature"):
+            verify(key.public_key(), domain, payload, given_signature)
+
+
+@given(st.binary(max_size=200))
+@example(b"\x92\xa2\xff\xfe\xc4\x00")
+@example(b"\x91" * 5000)
+@example(b"\x92\xc6\xff\xff\xff\xff")
+@example(b"\xdd\xff\xff\xff\xff")
+def test_any_bytes_decode_or_give_the_one_error(data: bytes) -> None:
+    for kind in (Signed, list[str], dict[str, int], object):
+        with suppress(DecodeError):
+            decode(data, kind, limit=6000, what="thing")
+
+
+def test_too_long_is_refused_before_reading() -> None:
+    with pytest.raises(DecodeError, match="101 bytes, at most 100"):
+        decode(encode(bytes(99)), bytes, limit=100, what="x")
+
+
+def test_a_secret_is_written_closed_and_read_only_closed(tmp_path: Path) -> None:
+    path = tmp_path / "peer.key"
+    write_secret(path, b"one")
+    assert path.stat().st_mode & 0o777 == 0o600
+    write_secret(path, b"two")
+    assert read_secret(path) == b"two"
+    assert [p.name for p in tmp_path.iterdir()] == ["peer.key"]
+    for mode in (0o640, 0o604, 0o700, 0o644):
+        path.chmod(mode)
+        with pytest.raises(NotAuthorisedError, match=f"chmod 600 {path}"):
+            read_secret(path)
+
+
+def test_what_is_public_is_readable_by_all(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "root.crt", b"x")
+    assert (tmp_path / "root.crt").stat().st_mode & 0o777 == 0o644
+
+
+def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="nothing"):
+        read_secret(tmp_path / "nothing")
+    with pytest.raises(InvalidInputError, match="missing/x: cannot be written"):
+        write_atomically(tmp_path / "missing" / "x", b"")
+
+
+def test_events_are_bounded_counted_and_printable() -> None:
+    events = Events(lambda: 7.0)
+    events.note("info", "a\x1b[2Jb")
+    for _ in range(3):
+        events.note("warning", "again")
+    first, second = events.recent()
+    assert (first.text, first.at, first.times) == ("a?[2Jb", 7.0, 1)
+    assert (second.text, second.times) == ("again", 3)
+    for number in range(MAX_EVENTS + 10):
+        events.note("info", str(number))
+    assert len(events.recent()) == MAX_EVENTS

@@ -1,0 +1,127 @@
+"""The TLS stream: any size of pieces, both ways at once, ends and noise."""
+
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.errors import UnavailableError, UntrustedError
+from overlay.identity import Identity, Root
+from overlay.tls import (
+    CLIENT_PROTOCOL,
+    PEER_PROTOCOL,
+    client_context,
+    failure,
+    listener_context,
+    shake_hands,
+)
+from overlay.tls_stream import TlsStream
+
+NOW = time.time()
+ROOT = Root.create("mit.edu", NOW)
+SERVER = listener_context(Identity.issue(ROOT, NOW))
+CLIENT = client_context(ROOT.certificate)
+
+
+@asynccontextmanager
+async def encrypted(
+    server: ssl.SSLContext = SERVER, client: ssl.SSLContext = CLIENT
+) -> AsyncIterator[tuple[TlsStream, TlsStream]]:
+    left, right = trio.testing.memory_stream_pair()
+    here = TlsStream(left, client, server_side=False)
+    there = TlsStream(right, server, server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.do_handshake)
+        nursery.start_soon(there.do_handshake)
+    yield here, there
+
+
+@given(pieces=st.lists(st.integers(0, 70_000), max_size=6), most=st.integers(1, 100_000))
+@settings(max_examples=25, deadline=None)
+def test_both_ways_at_once_in_pieces_of_any_size(pieces: list[int], most: int) -> None:
+    data = b"".join(bytes([n % 251]) * size for n, size in enumerate(pieces))
+
+    async def send(stream: TlsStream) -> None:
+        at = 0
+        for size in pieces:
+            await stream.send_all(data[at : at + size])
+            at += size
+
+    async def receive(stream: TlsStream) -> None:
+        got = bytearray()
+        while len(got) < len(data):
+            part = await stream.receive_some(most)
+            assert 0 < len(part) <= most
+            got += part
+        assert got == data
+
+    async def both() -> None:
+        async with encrypted() as (here, there), trio.open_nursery() as nursery:
+            for stream in (here, there):
+                nursery.start_soon(send, stream)
+                nursery.start_soon(receive, stream)
+
+    trio.run(both)
+
+
+async def test_many_records_come_in_one_read() -> None:
+    async with encrypted() as (here, there), trio.open_nursery() as nursery:
+        nursery.start_soon(here.send_all, bytes(100_000))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(await there.receive_some()) == 100_000
+
+
+async def test_the_end_of_the_transport_is_the_end() -> None:
+    async with encrypted() as (here, there):
+        await here.send_all(b"last")
+        await here.aclose()
+        assert await there.receive_some() == b"last"
+        assert await there.receive_some() == b""
+        with pytest.raises(trio.BrokenResourceError):
+            await there.send_all(b"x")
+
+
+async def test_noise_breaks_the_stream() -> None:
+    async with encrypted() as (here, there):
+        await here._transport.send_all(b"\x17\x03\x03\x00\x20" + bytes(32))
+        with pytest.raises(trio.BrokenResourceError):
+            await there.receive_some()
+
+
+async def test_a_refused_certificate_is_told_to_its_owner() -> None:
+    other = client_context(Root.create("mit.edu", NOW).certificate)
+    left, right = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            with pytest.raises(UntrustedError, match="refuses our certificate"):
+                await shake_hands(right, SERVER, CLIENT_PROTOCOL, server_side=True)
+
+        nursery.start_soon(serve)
+        with pytest.raises(UntrustedError, match="its certificate is refused"):
+            await shake_hands(left, other, CLIENT_PROTOCOL, server_side=False)
+
+
+async def test_another_protocol_is_refused() -> None:
+    left, right = trio.testing.memory_stream_pair()
+    client = client_context(ROOT.certificate)
+    client.set_alpn_protocols(["h2"])
+    async with trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            with pytest.raises(UnavailableError, match="does not speak medusa-client/1"):
+                await shake_hands(right, SERVER, CLIENT_PROTOCOL, server_side=True)
+
+        nursery.start_soon(serve)
+        with pytest.raises(UnavailableError, match="does not speak medusa-peer/1"):
+            await shake_hands(left, client, PEER_PROTOCOL, server_side=False)
+
+
+def test_a_break_without_tls_reason_is_unavailable() -> None:
+    assert type(failure(trio.BrokenResourceError())) is UnavailableError
