@@ -1,0 +1,101 @@
+"""Bodies too large for a record: kept by their hash, fetched from whoever has them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, cast
+
+import trio
+
+from dht.database import Database
+from dht.records import Pointer, digest_of
+from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.events import Events
+
+MAX_CACHED_BYTES: Final = 64 * 2**20
+"""Bytes of other peers' bodies kept, the latest used first."""
+
+FETCH_S: Final = 3.0
+"""Seconds for one source to deliver before the next one is asked."""
+
+_PINNED: Final = 1e300
+"""`used_at` of our own bodies: they are never crowded out."""
+
+Fetch = Callable[[bytes, bytes], Awaitable[bytes]]
+"""(peer id, digest) -> what that peer sends as the body; raises MedusaError."""
+
+
+class Bodies:
+    """clock: seconds since the epoch."""
+
+    def __init__(
+        self, database: Database, fetch: Fetch, events: Events, clock: Callable[[], float]
+    ) -> None:
+        self._database = database
+        self._fetch = fetch
+        self._events = events
+        self._clock = clock
+
+    def keep(self, body: bytes, *, own: bool) -> Pointer:
+        """Keep a body; one of our own stays until it is released."""
+        pointer = Pointer(digest_of(body), len(body))
+        used_at = _PINNED if own else self._clock()
+        self._database.change(
+            ("INSERT OR REPLACE INTO bodies VALUES (?, ?, ?)", (pointer.digest, body, used_at))
+        )
+        self._crowd_out()
+        return pointer
+
+    def release(self, digest: bytes) -> None:
+        """It is no longer one of our own: from now on a cached body like others."""
+        sql = "UPDATE bodies SET used_at = ? WHERE digest = ?"
+        self._database.change((sql, (self._clock(), digest)))
+
+    def get(self, digest: bytes) -> bytes | None:
+        """The body with that hash, if it is here."""
+        rows = self._database.rows("SELECT body FROM bodies WHERE digest = ?", digest)
+        return cast("bytes", rows[0][0]) if rows else None
+
+    async def obtain(self, pointer: Pointer, sources: Iterable[bytes]) -> bytes:
+        """The body, from here or from the first of these peers (ids) that has the right one.
+
+        Raises:
+            UntrustedError: what was sent is not what the record speaks of.
+            UnavailableError: no source could send it.
+        """
+        await trio.lowlevel.checkpoint()
+        body = self.get(pointer.digest)
+        problem: MedusaError = UnavailableError(f"body {pointer.digest.hex()}: nobody to ask")
+        for peer_id in sources if body is None else ():
+            try:
+                body = await self._from(peer_id, pointer)
+            except UntrustedError as error:
+                self._events.note("warning", str(error))
+                problem = error
+            except MedusaError as error:
+                if not isinstance(problem, UntrustedError):
+                    problem = UnavailableError(f"body {pointer.digest.hex()}: {error}")
+            else:
+                self.keep(body, own=False)
+                break
+        if body is None:
+            raise problem
+        return body
+
+    async def _from(self, peer_id: bytes, pointer: Pointer) -> bytes:
+        with trio.move_on_after(FETCH_S):
+            body = await self._fetch(peer_id, pointer.digest)
+            if len(body) != pointer.size or digest_of(body) != pointer.digest:
+                raise UntrustedError(
+                    f"peer {peer_id.hex()} sent another body than {pointer.digest.hex()}"
+                )
+            return body
+        raise UnavailableError(f"peer {peer_id.hex()} did not send it within {FETCH_S:.0f} s")
+
+    def _crowd_out(self) -> None:
+        sql = "SELECT digest, length(body) FROM bodies WHERE used_at < ? ORDER BY used_at DESC"
+        total = 0
+        for digest, size in self._database.rows(sql, _PINNED):
+            total += cast("int", size)
+            if total > MAX_CACHED_BYTES:
+                self._database.change(("DELETE FROM bodies WHERE digest = ?", (digest,)))

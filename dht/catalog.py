@@ -1,0 +1,324 @@
+"""The catalog: typed objects under names, published by their owners, found by everybody.
+
+`publish` puts a signed record on the nodes nearest to the name; what does not fit is fetched by its
+hash from the publisher, or from any peer that has looked it up before. What was seen is remembered,
+so that a partition does not take the catalog away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+from typing import Final, Generic, TypeVar
+
+import trio
+from msgspec import Struct
+
+from dht.bodies import Bodies
+from dht.config import DhtConfig
+from dht.database import open_database
+from dht.directory import Directory
+from dht.finding import Finder
+from dht.node import open_node
+from dht.publishing import Publishing
+from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
+from dht.store import RecordStore
+from dht.surroundings import (
+    BODY,
+    NAMES,
+    BodyFollows,
+    BodyRequest,
+    Names,
+    NamesRequest,
+    Surroundings,
+    surroundings_of,
+)
+from overlay.encoding import decode, encode
+from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.events import wall_clock
+from overlay.names import ObjectName
+from overlay.node import DATA, Overlay
+from overlay.rpc import Caller, Service
+
+__all__ = [
+    "Catalog",
+    "DhtConfig",
+    "Kind",
+    "Listing",
+    "Published",
+    "open_catalog",
+    "open_catalog_in",
+]
+
+T = TypeVar("T")
+
+DATABASE: Final = "catalog.sqlite"
+
+SOURCES: Final = 6
+"""Peers asked for a body one after the other before the lookup gives up."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A kind of object. many: several publishers each hold their own under one name."""
+
+    label: str
+    type: type[T]
+    many: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind(self.label)
+
+    def under(self, name: ObjectName) -> Subject:
+        return Subject(self.label, self.many, str(name))
+
+
+@dataclass(frozen=True)
+class Published(Generic[T]):
+    """publisher: peer id. version: microseconds UTC, greater than any before."""
+
+    name: ObjectName
+    value: T
+    publisher: bytes
+    version: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """names by kind, of all peers that answered. unreachable: peer ids (hex) of the others."""
+
+    names: dict[str, tuple[str, ...]]
+    unreachable: tuple[str, ...]
+
+
+class Catalog:
+    """Made by `open_catalog`."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        directory: Directory,
+        store: RecordStore,
+        bodies: Bodies,
+        config: DhtConfig,
+    ) -> None:
+        self._around = around
+        self._directory = directory
+        self._store = store
+        self._bodies = bodies
+        self._finder = Finder(around, directory, store)
+        self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
+        self.keep_told = self._publishing.keep_told
+
+    # -- publishing ---------------------------------------------------------------------------
+
+    async def publish(self, kind: Kind[T], name: ObjectName, value: T) -> int:
+        """Declare this object under a name of our own participant, from now until it is withdrawn.
+
+        It is on disk on return. Where no other peer could be told yet it is told later.
+
+        Returns:
+            how many peers hold the record now, this one counted.
+
+        Raises:
+            NotAuthorisedError: the name is another participant's.
+            InvalidInputError: the object is larger than MAX_BODY_BYTES.
+            ConflictError: another peer of ours keeps publishing newer versions.
+        """
+        self._check_ours(name)
+        body = encode(value)
+        if len(body) > MAX_BODY_BYTES:
+            raise InvalidInputError(f"{name}: {len(body)} bytes, at most {MAX_BODY_BYTES} allowed")
+        return await self._publishing.declare(kind.under(name), body)
+
+    async def withdraw(self, kind: Kind[T], name: ObjectName) -> None:
+        """Declare that the object is no more. It may be any that our participant published.
+
+        Raises:
+            NotAuthorisedError: the name is another participant's.
+            NotFoundError: it is not there (or, of a `many` kind, not ours).
+        """
+        self._check_ours(name)
+        subject = kind.under(name)
+        own = self._store.publication(subject)
+        if own is None or own.body is None:
+            if kind.many:
+                raise NotFoundError(f"{subject}: not published by this peer")
+            await self._finder.newest(subject)
+        await self._publishing.declare(subject, None)
+
+    def own(self, kind: Kind[T]) -> list[Published[T]]:
+        """What this peer publishes of that kind."""
+        return [
+            Published(
+                ObjectName.parse(p.subject.name),
+                _decoded(kind, p.subject, p.body),
+                self._around.peer_id,
+                p.version,
+            )
+            for p in self._store.publications()
+            if p.body is not None and (p.subject.kind, p.subject.many) == (kind.label, kind.many)
+        ]
+
+    # -- looking up ---------------------------------------------------------------------------
+
+    async def lookup(self, kind: Kind[T], name: ObjectName) -> Published[T]:
+        """The newest object of that kind under that name.
+
+        Raises:
+            NotFoundError: there is none, said by the peers that should know.
+            UnavailableError: too few peers answer, and it is not remembered here; or nobody who can
+                be reached has its body.
+            UntrustedError: all who answered sent another body than the record speaks of.
+            DecodeError: its publisher published something else than this kind.
+        """
+        return await self._published(kind, await self._finder.newest(kind.under(name)))
+
+    async def lookup_all(self, kind: Kind[T], name: ObjectName) -> list[Published[T]]:
+        """All objects of a `many` kind under that name, at most one a publisher; or [].
+
+        Raises:
+            UnavailableError, UntrustedError, DecodeError: as `lookup`.
+        """
+        records = await self._finder.records(kind.under(name))
+        return [await self._published(kind, r) for r in records if r.body is not None]
+
+    async def names(self) -> Listing:
+        """What every peer that can be reached publishes."""
+        found: dict[str, set[str]] = {}
+        unreachable: list[str] = []
+
+        async def ask(peer_id: bytes) -> None:
+            try:
+                answer = await self._around.fetch_names(peer_id)
+            except MedusaError:
+                unreachable.append(peer_id.hex())
+            else:
+                _add(found, answer.names)
+
+        _add(found, self.own_names())
+        async with trio.open_nursery() as nursery:
+            for peer_id in self._around.contacts.known():
+                nursery.start_soon(ask, peer_id)
+        names = {kind: tuple(sorted(names)) for kind, names in sorted(found.items())}
+        return Listing(names, tuple(sorted(unreachable)))
+
+    # -- what other peers ask -----------------------------------------------------------------
+
+    def own_names(self) -> dict[str, tuple[str, ...]]:
+        """Names by kind that this peer publishes."""
+        names: dict[str, list[str]] = {}
+        for publication in self._store.publications():
+            if publication.body is not None:
+                subject = publication.subject
+                names.setdefault(subject.kind, []).append(subject.name)
+        return {kind: tuple(sorted(found)) for kind, found in names.items()}
+
+    def body(self, digest: bytes) -> bytes:
+        """A body that is here.
+
+        Raises:
+            NotFoundError: it is not.
+        """
+        body = self._bodies.get(digest)
+        if body is None:
+            raise NotFoundError(f"body {digest.hex()} is not here")
+        return body
+
+    # -----------------------------------------------------------------------------------------
+
+    async def _published(self, kind: Kind[T], record: Record) -> Published[T]:
+        body = record.body
+        if isinstance(body, Pointer):
+            body = await self._bodies.obtain(body, self._sources(record))
+        value = _decoded(kind, record.subject, body)
+        return Published(ObjectName.parse(record.name), value, record.publisher, record.version)
+
+    def _sources(self, record: Record) -> list[bytes]:
+        """Who may have a body: its publisher, then neighbours, who may have looked it up."""
+        others = [p for p in self._directory.neighbours() if p != record.publisher]
+        self._around.rng.shuffle(others)
+        return [record.publisher, *others][:SOURCES]
+
+    def _check_ours(self, name: ObjectName) -> None:
+        if name.participant != self._around.participant:
+            raise NotAuthorisedError(
+                f"{name}: only {name.participant} may publish under its name, "
+                f"and this peer is of {self._around.participant}"
+            )
+
+
+@asynccontextmanager
+async def open_catalog(
+    overlay: Overlay,
+    home: Path,
+    config: DhtConfig,
+    *,
+    clock: Callable[[], float] = wall_clock,
+    rng: Random | None = None,
+) -> AsyncIterator[Catalog]:
+    """The catalog of a peer whose overlay is open; its file is `home/data/catalog.sqlite`.
+
+    Raises:
+        InvalidInputError: that file is damaged.
+        StorageFullError: the disk is full.
+    """
+    async with open_catalog_in(surroundings_of(overlay, clock, rng), home, config) as catalog:
+        _serve(overlay.service, catalog)
+        yield catalog
+
+
+@asynccontextmanager
+async def open_catalog_in(
+    around: Surroundings, home: Path, config: DhtConfig
+) -> AsyncIterator[Catalog]:
+    """As `open_catalog`, in any surroundings."""
+    folder = home / DATA
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_database(folder / DATABASE) as database:
+        store = RecordStore(database, around.publisher_of, around.clock)
+        bodies = Bodies(database, around.fetch_body, around.events, around.clock)
+        async with (
+            open_node(
+                around.peer_id,
+                around.wire,
+                around.contacts,
+                store,
+                config=config,
+                events=around.events,
+                rng=around.rng,
+            ) as directory,
+            trio.open_nursery() as nursery,
+        ):
+            catalog = Catalog(around, directory, store, bodies, config)
+            nursery.start_soon(catalog.keep_told)
+            try:
+                yield catalog
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+def _decoded(kind: Kind[T], subject: Subject, body: bytes | None) -> T:
+    assert body is not None, "callers have seen to withdrawals"
+    return decode(body, kind.type, limit=MAX_BODY_BYTES, what=str(subject))
+
+
+def _serve(service: Service, catalog: Catalog) -> None:
+    async def body(_caller: Caller, request: BodyRequest, _body: bytes) -> tuple[Struct, bytes]:
+        await trio.lowlevel.checkpoint()
+        return BodyFollows(), catalog.body(request.digest)
+
+    async def names(_caller: Caller, _request: NamesRequest, _body: bytes) -> Struct:
+        await trio.lowlevel.checkpoint()
+        return Names(catalog.own_names())
+
+    service.unary(BODY, BodyRequest, body, clients=False, peers=True)
+    service.unary(NAMES, NamesRequest, names, clients=False, peers=True)
+
+
+def _add(found: dict[str, set[str]], names: dict[str, tuple[str, ...]]) -> None:
+    for kind, some in names.items():
+        found.setdefault(kind, set()).update(some)

@@ -1,0 +1,92 @@
+"""One SQLite file for all that the catalog keeps, with this project's errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from overlay.errors import InvalidInputError, StorageFullError
+
+SCHEMA_VERSION: Final = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (
+    key BLOB, publisher BLOB, withdrawn INTEGER, version INTEGER, issued_at INTEGER,
+    expires_at INTEGER, data BLOB NOT NULL, PRIMARY KEY (key, publisher)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS records_expire ON records (expires_at);
+CREATE TABLE IF NOT EXISTS publications (
+    kind TEXT, many INTEGER, name TEXT, version INTEGER, body BLOB, until INTEGER,
+    PRIMARY KEY (kind, many, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bodies (
+    digest BLOB PRIMARY KEY, body BLOB NOT NULL, used_at REAL) WITHOUT ROWID;
+"""
+
+
+class Database:
+    """Statements and transactions. Calls are short (microseconds) and block."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def rows(self, sql: str, *arguments: object) -> list[tuple[object, ...]]:
+        """All rows a query gives.
+
+        Raises:
+            StorageFullError, InvalidInputError: see `open_database`.
+        """
+        with _translated(self._path):
+            return self._connection.execute(sql, arguments).fetchall()
+
+    def change(self, *statements: tuple[str, tuple[object, ...]]) -> int:
+        """Run all of them or none; committed on return. Returns the number of rows changed.
+
+        Raises:
+            StorageFullError: the disk is full; nothing was changed.
+        """
+        with _translated(self._path), self._connection:
+            return sum(
+                self._connection.execute(sql, arguments).rowcount for sql, arguments in statements
+            )
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[Database]:
+    """Open or create it. Write-ahead log: a commit survives `kill -9`.
+
+    Raises:
+        InvalidInputError: the file is damaged, or of another version.
+        StorageFullError: the disk is full.
+    """
+    with _translated(path):
+        connection = sqlite3.connect(path, isolation_level="IMMEDIATE")
+    try:
+        with _translated(path):
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in {0, SCHEMA_VERSION}:
+                raise InvalidInputError(
+                    f"{path}: version {version}, this program reads {SCHEMA_VERSION}"
+                )
+            connection.executescript(f"{_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION};")
+        yield Database(connection, path)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise StorageFullError(f"{path}: the disk is full") from None
+        if isinstance(error, sqlite3.OperationalError):
+            raise InvalidInputError(f"{path}: {error}") from None
+        raise InvalidInputError(
+            f"{path}: damaged ({error}); move it away, and create your objects again"
+        ) from None

@@ -1,0 +1,85 @@
+"""From a subject to the records about it that may be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dht.directory import Directory
+from dht.records import Record, Subject, newer, verify_record
+from dht.store import RecordStore
+from dht.surroundings import Surroundings
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
+
+
+class Finder:
+    """Asks the directory, verifies what it says, and remembers it for when it does not answer."""
+
+    def __init__(self, around: Surroundings, directory: Directory, store: RecordStore) -> None:
+        self._around = around
+        self._directory = directory
+        self._store = store
+
+    async def records(self, subject: Subject) -> list[Record]:
+        """The newest first; one a publisher, of a single kind only the newest.
+
+        Raises:
+            UnavailableError: too few peers answer, and nothing is remembered.
+        """
+        key = subject.key
+        try:
+            values = await self._directory.get(key)
+        except UnavailableError:
+            records = self.remembered(subject)
+            if not records:
+                raise
+        else:
+            self._remember(key, values)
+            records = self._believed(subject, values, expired_ok=False)
+        best: dict[bytes, Record] = {}
+        for record in records:
+            slot = record.publisher if subject.many else b""
+            if slot not in best or newer(record, best[slot]):
+                best[slot] = record
+        return sorted(best.values(), key=lambda r: r.version, reverse=True)
+
+    async def newest(self, subject: Subject) -> Record:
+        """
+        Raises:
+            NotFoundError: there is none, or it is withdrawn.
+            UnavailableError: as `records`.
+        """
+        records = await self.records(subject)
+        if not records:
+            raise NotFoundError(f"{subject}: not found")
+        if records[0].body is None:
+            raise NotFoundError(f"{subject}: withdrawn")
+        return records[0]
+
+    def remembered(self, subject: Subject) -> list[Record]:
+        """The records about it that are here, expired ones too."""
+        return self._believed(subject, self._store.remembered(subject.key), expired_ok=True)
+
+    def _remember(self, key: bytes, values: Iterable[bytes]) -> None:
+        held = set(self._store.held(key))
+        for value in values:
+            if value not in held:
+                try:
+                    self._store.accept(key, value)
+                except MedusaError:
+                    # whether it is believed is decided below; not to keep it is no loss
+                    continue
+
+    def _believed(
+        self, subject: Subject, values: Iterable[bytes], *, expired_ok: bool
+    ) -> list[Record]:
+        records: list[Record] = []
+        publisher_of, now = self._around.publisher_of, self._around.clock()
+        for value in values:
+            try:
+                record = verify_record(value, publisher_of, now, expired_ok=expired_ok)
+            except MedusaError as error:
+                self._around.events.note("warning", f"catalog: disbelieved a {error}")
+                continue
+            if record.subject == subject:
+                records.append(record)
+        return records

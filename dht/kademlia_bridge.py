@@ -1,0 +1,394 @@
+"""The `kademlia` package as a `Directory`: the only file that knows asyncio.
+
+Of the package remain its routing table and its shortlist of nearest nodes; what it sends, believes,
+counts and stores is replaced (docs/adr/0002-asyncio-bridge.md lists why, tests/dht shows it). The
+package's tasks run in a trio-asyncio loop of their own, whose errors are noted and never raised:
+otherwise one bad datagram would end the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+import trio_asyncio
+from kademlia.crawling import SpiderCrawl
+from kademlia.node import Node
+from kademlia.protocol import KademliaProtocol
+from kademlia.routing import RoutingTable
+
+from dht import wire
+from dht.config import DhtConfig
+from dht.directory import Address, Contacts, Replicas, Wire
+from overlay.errors import ClosedError, DecodeError, MedusaError
+from overlay.events import Events
+
+T = TypeVar("T")
+
+MAX_INBOUND: Final = 1024
+"""Datagrams waiting for the loop; more are dropped and counted, as a socket's buffer would."""
+
+MAX_HAND_OVER: Final = 1000
+"""Records looked at for one new node; the rest reaches it with the next renewals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """values: as found, unverified. asked, answered: nodes."""
+
+    values: frozenset[bytes]
+    asked: int
+    answered: int
+
+
+Ask = Callable[[Node], Awaitable[wire.Reply | None]]
+
+
+class _Router(RoutingTable):  # type: ignore[misc]
+    """The package's table. Its own search stops at the first k it comes by; this one finds the
+    nearest."""
+
+    def nodes(self) -> list[Node]:
+        return [node for bucket in self.buckets for node in bucket.get_nodes()]
+
+    def find_neighbors(
+        self, node: Node, k: int | None = None, exclude: Node | None = None
+    ) -> list[Node]:
+        others = [n for n in self.nodes() if exclude is None or n.id != exclude.id]
+        return nsmallest(k or self.ksize, others, key=node.distance_to)
+
+
+class _Crawl(SpiderCrawl):  # type: ignore[misc]
+    """One lookup: asks ever nearer nodes, `parallel` at a time, and waits for no straggler that it
+    can do without (the package's crawl goes on in lock step)."""
+
+    def __init__(self, protocol: _Protocol, key: bytes, ask: Ask, enough: int | None) -> None:
+        self.own = protocol.source_node.id
+        self.me = protocol
+        self.ask = ask
+        self.enough = enough
+        self.values: set[bytes] = set()
+        self.asked = self.answered = 0
+        target = Node(key)
+        start = protocol.router.find_neighbors(target)
+        config = protocol.config
+        super().__init__(protocol, target, start, config.copies, config.parallel)
+
+    async def find(self) -> list[Node]:
+        """The nearest nodes that answered; `values` then holds what they hold."""
+        under_way: dict[asyncio.Task[wire.Reply | None], Node] = {}
+        try:
+            while not self._done():
+                for node in self.nearest.get_uncontacted()[: self.alpha - len(under_way)]:
+                    self.nearest.mark_contacted(node)
+                    self.asked += 1
+                    under_way[asyncio.ensure_future(self.ask(node))] = node
+                if not under_way:
+                    break
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    self._heard(under_way.pop(task), task.result())
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        return list(self.nearest)
+
+    def _done(self) -> bool:
+        return self.enough is not None and bool(self.values) and self.answered >= self.enough
+
+    def _heard(self, node: Node, reply: wire.Reply | None) -> None:
+        if not isinstance(reply, wire.Found):
+            self.nearest.remove([node.id])
+            return
+        self.answered += 1
+        self.values.update(reply.values)
+        strangers = [n for n in reply.nodes if n != self.own and self.me.reachable(n)]
+        self.nearest.push([Node(n) for n in strangers])
+
+
+class _Protocol(KademliaProtocol):  # type: ignore[misc]
+    """A node among nodes. Everything here runs in the asyncio loop."""
+
+    def __init__(
+        self, node_id: bytes, out: Wire, contacts: Contacts, replicas: Replicas, config: DhtConfig
+    ) -> None:
+        super().__init__(Node(node_id), replicas, config.copies)
+        self.router = _Router(self, config.copies, self.source_node)
+        self.config = config
+        self.counts: Counter[str] = Counter()
+        self.met = trio.Event()
+        self._wire = out
+        self._contacts = contacts
+        self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply]]] = {}
+        self._shunned: dict[bytes, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # rpcudp makes a remote call of any attribute it lacks, a slip of the pen included
+            raise AttributeError(name)
+
+    # -- datagrams in -------------------------------------------------------------------------
+
+    def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
+        """A datagram that peer_id has signed."""
+        try:
+            frame = wire.decode_frame(payload)
+        except DecodeError:
+            self.counts["malformed"] += 1
+            return
+        match frame.message:
+            case wire.Ping() | wire.Store() | wire.FindNode() | wire.FindValue() as question:
+                self._welcome(peer_id)
+                reply = self._answer(peer_id, question)
+                self._wire.send(address, wire.encode_reply(frame.call, reply))
+            case wire.Pong() | wire.Stored() | wire.Found() as reply:
+                self._settle(peer_id, frame.call, reply)
+
+    def _settle(self, peer_id: bytes, call: bytes, reply: wire.Reply) -> None:
+        asked, future = self._calls.get(call, (None, None))
+        if future is None or asked != peer_id or future.done():
+            self.counts["unexpected"] += 1
+            return
+        future.set_result(reply)
+
+    def _answer(self, peer_id: bytes, question: wire.Request) -> wire.Reply:
+        match question:
+            case wire.Ping():
+                return wire.Pong()
+            case wire.Store(key, value):
+                return self._keep(key, value)
+            case wire.FindNode(key):
+                return wire.Found(self._nearest(key, peer_id))
+            case wire.FindValue(key):
+                values = self.storage.held(key)[: wire.MAX_VALUES]
+                return wire.Found(self._nearest(key, peer_id), values)
+
+    def _keep(self, key: bytes, value: bytes) -> wire.Stored:
+        try:
+            self.storage.accept(key, value)
+        except MedusaError as error:
+            self.counts["refused"] += 1
+            return wire.Stored(error.code, str(error)[:1024])
+        return wire.Stored()
+
+    def _nearest(self, key: bytes, asker: bytes) -> list[bytes]:
+        nodes = self.router.find_neighbors(Node(key), exclude=Node(asker))
+        return [node.id for node in nodes]
+
+    # -- questions out ------------------------------------------------------------------------
+
+    def reachable(self, peer_id: bytes) -> bool:
+        return self._contacts.address_of(peer_id) is not None
+
+    async def ask(self, node: Node, message: wire.Request) -> wire.Reply | None:
+        """The node's answer, after several tries at need; None: it stays silent."""
+        loop = asyncio.get_running_loop()
+        address = self._contacts.address_of(node.id)
+        if address is None or self._shunned.get(node.id, 0.0) > loop.time():
+            return None
+        call = os.urandom(wire.CALL_BYTES)
+        future: asyncio.Future[wire.Reply] = loop.create_future()
+        self._calls[call] = (node.id, future)
+        try:
+            for _ in range(self.config.attempts):
+                self._wire.send(address, wire.encode_request(call, message))
+                await asyncio.wait([future], timeout=self.config.attempt_s)
+                if future.done():
+                    self._welcome(node.id)
+                    return future.result()
+        finally:
+            del self._calls[call]
+        self._shunned[node.id] = loop.time() + self.config.shun_s
+        self.router.remove_contact(node)
+        return None
+
+    async def call_ping(self, node: Node) -> None:
+        """The package's table calls this when a bucket is full: is its oldest node alive?"""
+        await self.ask(node, wire.Ping())
+
+    async def greet(self, peer_ids: list[bytes]) -> None:
+        """Ping these peers; who answers becomes a neighbour."""
+        for peer_id in peer_ids:
+            self._shunned.pop(peer_id, None)
+        await asyncio.gather(*(self.call_ping(Node(peer_id)) for peer_id in peer_ids))
+
+    async def crawl(self, key: bytes) -> list[Node]:
+        """The live nodes nearest to the key."""
+        return await _Crawl(self, key, lambda n: self.ask(n, wire.FindNode(key)), None).find()
+
+    async def collect(self, key: bytes) -> _Crawl:
+        """A finished search for values."""
+        ask: Ask = lambda node: self.ask(node, wire.FindValue(key))  # noqa: E731
+        search = _Crawl(self, key, ask, self.config.quorum)
+        await search.find()
+        return search
+
+    async def place(self, key: bytes, value: bytes) -> list[wire.Reply | None]:
+        """What the nodes nearest to the key, this one counted in, said to storing the value."""
+        target = Node(key)
+        nodes = [self.source_node, *await self.crawl(key)]
+        nearest = nsmallest(self.config.copies, nodes, key=target.distance_to)
+        mine = [self._keep(key, value)] if self.source_node in nearest else []
+        others = [node for node in nearest if node is not self.source_node]
+        message = wire.Store(key, value)
+        return mine + list(await asyncio.gather(*(self.ask(node, message) for node in others)))
+
+    # -- neighbours ---------------------------------------------------------------------------
+
+    def _welcome(self, peer_id: bytes) -> None:
+        """A sign of life, signed by that peer."""
+        node = Node(peer_id)
+        self._shunned.pop(peer_id, None)
+        bucket = self.router.buckets[self.router.get_bucket_for(node)]
+        if peer_id in bucket.replacement_nodes:
+            return  # its bucket is full, and it stands in line already
+        if bucket.is_new_node(node):
+            self._start(self._hand_over(node, self.router.nodes()))
+        self.router.add_contact(node)
+        self.met.set()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        # asyncio keeps only weak references to tasks; the loop cancels what is left when it closes
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hand_over(self, newcomer: Node, others: list[Node]) -> None:
+        """Give a new node what it should hold, if this node is the nearest that can."""
+        for number, (key, value) in enumerate(self.storage.everything()):
+            if number == MAX_HAND_OVER:
+                break
+            if self._falls_to(newcomer, Node(key), others):
+                if await self.ask(newcomer, wire.Store(key, value)) is None:
+                    break
+                self.counts["handed over"] += 1
+            else:
+                await asyncio.sleep(0)
+
+    def _falls_to(self, newcomer: Node, target: Node, others: list[Node]) -> bool:
+        distance = target.distance_to
+        holders = nsmallest(self.config.copies, [self.source_node, *others], key=distance)
+        if holders[0] is not self.source_node:
+            return False
+        return len(holders) < self.config.copies or distance(newcomer) < distance(holders[-1])
+
+
+class Bridge:
+    """The trio side: the protocol's actions as trio calls. Made by `open_bridge`."""
+
+    def __init__(self, protocol: _Protocol, loop: trio_asyncio.TrioEventLoop) -> None:
+        self._protocol = protocol
+        self._loop = loop
+        self._inbound = 0
+        self._closed = False
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Datagrams dropped and records refused or handed over, by reason."""
+        return self._protocol.counts
+
+    def neighbours(self) -> list[bytes]:
+        """Ids of the nodes in the routing table."""
+        return [node.id for node in self._protocol.router.nodes()]
+
+    async def greet(self, peer_ids: list[bytes]) -> None:
+        """Ping these peers; who answers becomes a neighbour."""
+        await self._run(self._protocol.greet(peer_ids))
+
+    async def crawl(self, key: bytes) -> None:
+        """Look for the nodes nearest to the key, and so learn of them."""
+        await self._run(self._protocol.crawl(key))
+
+    async def collect(self, key: bytes) -> Collected:
+        """Search for the values under the key at the nodes nearest to it."""
+        search = await self._run(self._protocol.collect(key))
+        return Collected(frozenset(search.values), search.asked, search.answered)
+
+    async def place(self, key: bytes, value: bytes) -> list[wire.Stored]:
+        """What the nodes nearest to the key, this one counted in, answered to storing the value."""
+        replies = await self._run(self._protocol.place(key, value))
+        return [reply for reply in replies if isinstance(reply, wire.Stored)]
+
+    async def met(self) -> None:
+        """Returns once a node gives a sign of life, beginning now."""
+        if self._protocol.met.is_set():
+            self._protocol.met = trio.Event()
+        await self._protocol.met.wait()
+
+    def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
+        """A datagram for this node; safe to call from any trio task."""
+        if self._closed:
+            return
+        if self._inbound >= MAX_INBOUND:
+            self.counts["flooded"] += 1
+            return
+        self._inbound += 1
+        self._loop.call_soon(self._deliver, peer_id, address, payload)
+
+    def _deliver(self, peer_id: bytes, address: Address, payload: bytes) -> None:
+        self._inbound -= 1
+        self._protocol.receive(peer_id, address, payload)
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            work.close()
+            raise ClosedError("the DHT is closed")
+        try:
+            result: T = await self._loop.run_aio_coroutine(work)
+        except asyncio.CancelledError:
+            raise ClosedError("the DHT was closed meanwhile") from None
+        return result
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._closed = True
+
+
+@asynccontextmanager
+async def open_bridge(
+    node_id: bytes,
+    out: Wire,
+    contacts: Contacts,
+    replicas: Replicas,
+    *,
+    config: DhtConfig,
+    events: Events,
+) -> AsyncIterator[Bridge]:
+    """A node of the package's protocol in a loop of its own; nothing of it is left on exit."""
+
+    def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception") or context.get("message")
+        events.note("error", f"in the DHT: {problem!r}")
+
+    async with trio.open_nursery() as nursery:
+        loop, scope = await nursery.start(_run_loop, note)
+        bridge = Bridge(_Protocol(node_id, out, contacts, replicas, config), loop)
+        out.on(bridge.receive)
+        try:
+            yield bridge
+        finally:
+            bridge.close()
+            scope.cancel()
+
+
+async def _run_loop(
+    note: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None],
+    task_status: trio.TaskStatus[tuple[trio_asyncio.TrioEventLoop, trio.CancelScope]],
+) -> None:
+    # In a task of its own, so that the loop does not become "current" for the caller's tasks; and
+    # shielded, so that it outlives whoever uses it when all are cancelled at once.
+    with trio.CancelScope(shield=True) as scope:
+        async with trio_asyncio.open_loop() as loop:
+            loop.set_exception_handler(note)
+            task_status.started((loop, scope))
+            await trio.sleep_forever()

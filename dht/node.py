@@ -1,0 +1,135 @@
+"""A node of the DHT as the catalog sees it: `Directory`, with typed errors instead of silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+
+import trio
+
+from dht.config import DhtConfig
+from dht.directory import Contacts, Replicas, Wire
+from dht.kademlia_bridge import Bridge, open_bridge
+from dht.meeting import Meeting
+from dht.records import KEY_BYTES
+from overlay.errors import ConflictError, MedusaError, UnavailableError
+from overlay.events import Events
+
+
+class Node:
+    """Implements `dht.directory.Directory`. Made by `open_node`."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        contacts: Contacts,
+        replicas: Replicas,
+        config: DhtConfig,
+        rng: Random,
+    ) -> None:
+        self._bridge = bridge
+        self._contacts = contacts
+        self._replicas = replicas
+        self._config = config
+        self._rng = rng
+        self._meeting = Meeting(rng)
+        self._greeting = 0
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Datagrams dropped and records refused or handed over, by reason."""
+        return self._bridge.counts
+
+    def neighbours(self) -> list[bytes]:
+        return self._bridge.neighbours()
+
+    async def put(self, key: bytes, value: bytes) -> int:
+        await self._be_ready()
+        answers = await self._bridge.place(key, value)
+        refusals = [MedusaError.from_wire(a.code, a.reason) for a in answers if a.code]
+        for refusal in refusals:
+            if isinstance(refusal, ConflictError):
+                raise refusal
+        stored = len(answers) - len(refusals)
+        if not stored and refusals:
+            raise refusals[0]
+        if not self.neighbours() and self._has_others():
+            raise UnavailableError(f"no other peer answers; {key.hex()} is stored here alone")
+        return stored
+
+    async def get(self, key: bytes) -> list[bytes]:
+        await self._be_ready()
+        found = await self._bridge.collect(key)
+        values = found.values | frozenset(self._replicas.held(key))
+        # this node counts as asked and answering: with its own, the answers must be a majority
+        certain = 2 * (found.answered + 1) > found.asked + 1 and found.asked > 0
+        if not values and self._has_others() and not certain:
+            raise UnavailableError(
+                f"{found.answered} of the {found.asked} peers asked for {key.hex()} answered"
+            )
+        return sorted(values)
+
+    async def keep_up(self) -> None:
+        """Meet new peers and keep the routing table full, for ever."""
+        refresh_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            while True:
+                nursery.start_soon(self._greet)
+                if trio.current_time() >= refresh_at and self.neighbours():
+                    refresh_at = trio.current_time() + self._config.refresh_s
+                    nursery.start_soon(self._refresh)
+                await trio.sleep(self._config.meet_s)
+
+    async def _greet(self) -> None:
+        now = trio.current_time()
+        due = self._meeting.due(self._contacts.known(), set(self.neighbours()), now)
+        if not due:
+            return
+        self._greeting += 1
+        try:
+            await self._bridge.greet(due)
+        finally:
+            self._greeting -= 1
+
+    async def _refresh(self) -> None:
+        for _ in range(2):
+            await self._bridge.crawl(self._rng.randbytes(KEY_BYTES))
+
+    async def _be_ready(self) -> None:
+        """Without neighbours, wait for the first of the peers that are being greeted."""
+        await trio.lowlevel.checkpoint()
+        if self.neighbours():
+            return
+        if self._greeting or self._meeting.any_due(self._contacts.known(), trio.current_time()):
+            config = self._config
+            with trio.move_on_after(config.meet_s + config.attempts * config.attempt_s):
+                await self._bridge.met()
+
+    def _has_others(self) -> bool:
+        return any(True for _ in self._contacts.known())
+
+
+@asynccontextmanager
+async def open_node(
+    node_id: bytes,
+    out: Wire,
+    contacts: Contacts,
+    replicas: Replicas,
+    *,
+    config: DhtConfig,
+    events: Events,
+    rng: Random,
+) -> AsyncIterator[Node]:
+    """A node of the DHT; `node_id` is the peer's id, which its datagrams' signatures prove."""
+    async with (
+        open_bridge(node_id, out, contacts, replicas, config=config, events=events) as bridge,
+        trio.open_nursery() as nursery,
+    ):
+        node = Node(bridge, contacts, replicas, config, rng)
+        nursery.start_soon(node.keep_up)
+        try:
+            yield node
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,192 @@
+"""What this peer keeps: records of the whole federation, and its own publications.
+
+Merge rules. Under a key of a single kind the newest record stays, whoever of the participant signed
+it; of a `many` kind the newest of each publisher, of at most MAX_PER_KEY of them. An older version
+than the one held is refused, an older renewal of the same version is no news. An expired record
+still holds its place against older ones until it is purged, and may answer when nobody can be
+asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, cast
+
+from dht.database import Database
+from dht.records import PublisherOf, Record, Subject, newer, read_record, verify_record
+from dht.wire import MAX_VALUES
+from overlay.errors import BusyError, ConflictError, UntrustedError
+
+MAX_PER_KEY: Final = MAX_VALUES
+"""Publishers under one key of a `many` kind: their records fit one answer."""
+
+MAX_RECORDS: Final = 200_000
+"""Records in all, of 1 KiB: 200 MB of disk."""
+
+MAX_PER_PUBLISHER: Final = 20_000
+"""Records of one publisher: ten of them are needed to fill a peer's share."""
+
+_INSERT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Something this peer published.
+
+    Attributes:
+        version: microseconds UTC.
+        body: the encoded object, None once it is withdrawn.
+        until: microseconds UTC until which a withdrawal is told; 0 while it is not withdrawn.
+    """
+
+    subject: Subject
+    version: int
+    body: bytes | None
+    until: int = 0
+
+
+class RecordStore:
+    """Implements `dht.directory.Replicas`. clock: seconds since the epoch."""
+
+    def __init__(
+        self, database: Database, publisher_of: PublisherOf, clock: Callable[[], float]
+    ) -> None:
+        self._database = database
+        self._publisher_of = publisher_of
+        self._clock = clock
+        rows = database.rows("SELECT publisher, count(*) FROM records GROUP BY publisher")
+        self._per_publisher: Counter[bytes] = Counter(
+            {cast("bytes", publisher): cast("int", count) for publisher, count in rows}
+        )
+
+    def accept(self, key: bytes, value: bytes) -> None:
+        """Verify a record and keep it by the merge rules.
+
+        Raises:
+            DecodeError, UntrustedError: it may not be believed, or does not belong under this key.
+            ConflictError: a newer version is held.
+            BusyError: the limit of this publisher, or of all, is reached.
+        """
+        rows = self._database.rows("SELECT data FROM records WHERE key = ?", key)
+        held = [cast("bytes", data) for (data,) in rows]
+        now = self._clock()
+        # also for a record that is held already: it may have expired, or its publisher be revoked
+        record = verify_record(value, self._publisher_of, now)
+        if record.subject.key != key:
+            raise UntrustedError(f"record of {record.name}: stored under a key that is not its own")
+        self._merge(record, value, [read_record(data)[0] for data in held])
+
+    def _merge(self, record: Record, data: bytes, held: list[Record]) -> None:
+        rivals = [h for h in held if not record.many or h.publisher == record.publisher]
+        for rival in rivals:
+            if rival.version > record.version:
+                raise ConflictError(
+                    f"{record.name}: version {record.version} is older than {rival.version}"
+                )
+            if not newer(record, rival):
+                return
+        losers = rivals + self._surplus(record, held)
+        self._make_room(record, losers)
+        deletions = [
+            (
+                "DELETE FROM records WHERE key = ? AND publisher = ?",
+                (record.subject.key, loser.publisher),
+            )
+            for loser in losers
+        ]
+        self._database.change(*deletions, (_INSERT, _row(record, data)))
+        self._per_publisher.subtract(loser.publisher for loser in losers)
+        self._per_publisher[record.publisher] += 1
+
+    def _surplus(self, record: Record, held: list[Record]) -> list[Record]:
+        """Who must go so that at most MAX_PER_KEY publishers remain: withdrawn first."""
+        others = [h for h in held if record.many and h.publisher != record.publisher]
+        others.sort(key=lambda h: (h.body is not None, h.issued_at))
+        return others[: max(0, len(others) + 1 - MAX_PER_KEY)]
+
+    def _make_room(self, record: Record, losers: list[Record]) -> None:
+        grows = all(loser.publisher != record.publisher for loser in losers)
+        if grows and self._per_publisher[record.publisher] >= MAX_PER_PUBLISHER:
+            raise BusyError(f"{record.publisher.hex()}: already {MAX_PER_PUBLISHER} records here")
+        if not losers and self._per_publisher.total() >= MAX_RECORDS:
+            raise BusyError(f"already {MAX_RECORDS} records here")
+
+    def held(self, key: bytes) -> list[bytes]:
+        """Records under the key that are not expired."""
+        return self._data("key = ? AND expires_at > ?", key, self._now_us())
+
+    def remembered(self, key: bytes) -> list[bytes]:
+        """Records under the key, expired ones too: for when nobody can be asked."""
+        return self._data("key = ?", key)
+
+    def everything(self) -> Iterator[tuple[bytes, bytes]]:
+        """(key, record) of all that is not expired, as of now."""
+        sql = "SELECT key, data FROM records WHERE expires_at > ?"
+        for key, data in self._database.rows(sql, self._now_us()):
+            yield cast("bytes", key), cast("bytes", data)
+
+    def purge(self, kept_s: float) -> None:
+        """Forget records that expired more than kept_s seconds ago."""
+        limit = self._now_us() - int(kept_s * 1e6)
+        rows = self._database.rows("SELECT publisher FROM records WHERE expires_at < ?", limit)
+        self._database.change(("DELETE FROM records WHERE expires_at < ?", (limit,)))
+        self._per_publisher.subtract(cast("bytes", publisher) for (publisher,) in rows)
+
+    def publish(self, publication: Publication) -> None:
+        """Keep a publication of our own; it is on disk on return."""
+        p = publication
+        row = (*_columns(p.subject), p.version, p.body, p.until)
+        self._database.change(
+            ("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, ?, ?, ?)", row)
+        )
+
+    def forget(self, publication: Publication) -> None:
+        """Drop one of our own whose withdrawal has been told long enough."""
+        sql = "DELETE FROM publications WHERE kind = ? AND many = ? AND name = ? AND version = ?"
+        self._database.change((sql, (*_columns(publication.subject), publication.version)))
+
+    def publication(self, subject: Subject) -> Publication | None:
+        """Our own publication of this, withdrawn or not."""
+        found = self._publications("kind = ? AND many = ? AND name = ?", *_columns(subject))
+        return found[0] if found else None
+
+    def publications(self) -> list[Publication]:
+        """All our own, in order of kind and name."""
+        return self._publications("true")
+
+    def _publications(self, where: str, *arguments: object) -> list[Publication]:
+        sql = f"SELECT * FROM publications WHERE {where} ORDER BY kind, name"  # noqa: S608
+        return [
+            Publication(
+                Subject(str(kind), bool(many), str(name)),
+                cast("int", version),
+                cast("bytes | None", body),
+                cast("int", until),
+            )
+            for kind, many, name, version, body, until in self._database.rows(sql, *arguments)
+        ]
+
+    def _data(self, where: str, *arguments: object) -> list[bytes]:
+        sql = f"SELECT data FROM records WHERE {where} ORDER BY publisher"  # noqa: S608
+        return [cast("bytes", data) for (data,) in self._database.rows(sql, *arguments)]
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1e6)
+
+
+def _columns(subject: Subject) -> tuple[object, ...]:
+    return subject.kind, subject.many, subject.name
+
+
+def _row(record: Record, data: bytes) -> tuple[object, ...]:
+    return (
+        record.subject.key,
+        record.publisher,
+        record.body is None,
+        record.version,
+        record.issued_at,
+        record.expires_at,
+        data,
+    )

@@ -1,0 +1,134 @@
+"""The catalog's view of the peer it lives in: the few pieces of the overlay that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random, SystemRandom  # noqa: TID251 -- this is the driver that passes one in
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Struct
+
+from dht.bodies import Fetch
+from dht.directory import Address, Contacts, Handler, Wire
+from dht.records import Publisher, PublisherOf
+from overlay.certificates import public_key_of
+from overlay.datagrams import Channel, Datagrams
+from overlay.errors import UntrustedError
+from overlay.events import Events, wall_clock
+from overlay.node import Overlay
+
+BODY: Final = "catalog.body"
+NAMES: Final = "catalog.names"
+
+NAMES_S: Final = 5.0
+"""Seconds for a peer to list its names: a listing of the federation waits for the slowest."""
+
+
+class BodyRequest(Struct, frozen=True):
+    """RPC catalog.body: the body with that SHA-256, as the response's body."""
+
+    digest: bytes
+
+
+class BodyFollows(Struct, frozen=True):
+    pass
+
+
+class NamesRequest(Struct, frozen=True):
+    """RPC catalog.names: what this peer publishes."""
+
+
+class Names(Struct, frozen=True):
+    """Names of objects by the label of their kind."""
+
+    names: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """
+    Attributes:
+        participant, peer_id, private_key: who this peer is.
+        wire: the overlay's datagrams for the DHT.
+        contacts: the peer table.
+        publisher_of: who a peer id belongs to, if it is a member now.
+        fetch_body, fetch_names: the two RPCs, to the peer with that id.
+        clock: seconds since the epoch.
+        rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
+    """
+
+    participant: str
+    peer_id: bytes
+    private_key: Ed25519PrivateKey
+    wire: Wire
+    contacts: Contacts
+    publisher_of: PublisherOf
+    fetch_body: Fetch
+    fetch_names: Callable[[bytes], Awaitable[Names]]
+    events: Events
+    clock: Callable[[], float] = wall_clock
+    rng: Random = field(default_factory=SystemRandom)
+
+
+@dataclass(frozen=True)
+class _OverlayWire:
+    datagrams: Datagrams
+
+    def on(self, handler: Handler) -> None:
+        self.datagrams.on(Channel.DHT, handler)
+
+    def send(self, address: Address, payload: bytes) -> None:
+        self.datagrams.send(Channel.DHT, address, payload)
+
+
+@dataclass(frozen=True)
+class _PeerContacts:
+    overlay: Overlay
+
+    def known(self) -> Iterable[bytes]:
+        own = self.overlay.identity.peer_id
+        return [record.peer_id for record in self.overlay.peers.all() if record.peer_id != own]
+
+    def address_of(self, peer_id: bytes) -> Address | None:
+        addresses = self.overlay.peers.addresses_of(peer_id)
+        return addresses[0] if addresses else None
+
+
+def surroundings_of(
+    overlay: Overlay, clock: Callable[[], float] = wall_clock, rng: Random | None = None
+) -> Surroundings:
+    """The pieces of a running overlay."""
+
+    def publisher_of(peer_id: bytes) -> Publisher:
+        record = overlay.peers.get(peer_id)
+        if record is None:
+            raise UntrustedError(f"peer {peer_id.hex()} is unknown or revoked")
+        if clock() >= record.expires:
+            raise UntrustedError(f"peer {record.name}: its certificate has expired")
+        return Publisher(record.participant, public_key_of(record.certificate))
+
+    async def fetch_body(peer_id: bytes, digest: bytes) -> bytes:
+        connection = await overlay.connect(peer_id)
+        _, body = await connection.call_with_body(BODY, BodyRequest(digest), BodyFollows)
+        return body
+
+    async def fetch_names(peer_id: bytes) -> Names:
+        connection = await overlay.connect(peer_id)
+        return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
+
+    own = overlay.identity
+    return Surroundings(
+        participant=own.participant,
+        peer_id=own.peer_id,
+        private_key=own.private_key,
+        wire=_OverlayWire(overlay.datagrams),
+        contacts=_PeerContacts(overlay),
+        publisher_of=publisher_of,
+        fetch_body=fetch_body,
+        fetch_names=fetch_names,
+        events=overlay.events,
+        clock=clock,
+        rng=rng or SystemRandom(),
+    )

@@ -1,0 +1,116 @@
+"""The datagrams between DHT nodes: rpcudp's frame (a byte, a call's 20 random bytes, MessagePack)
+with typed content. The sender's id is not in them: the envelope's signature tells it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from overlay.encoding import decode, encode
+from overlay.errors import DecodeError
+
+MAX_DATAGRAM: Final = 8192
+"""Bytes of a payload: what the overlay's datagrams carry."""
+
+CALL_BYTES: Final = 20
+"""Bytes that name a call; random: who did not see the question cannot make up an answer."""
+
+MAX_VALUES: Final = 6
+"""Values in one answer: six records of 1 KiB and 20 ids fill a datagram."""
+
+MAX_NODES: Final = 20
+"""Ids in one answer: the largest number of copies that can be configured."""
+
+_REQUEST: Final = b"\x00"
+_REPLY: Final = b"\x01"
+
+Id = Annotated[bytes, Meta(min_length=20, max_length=20)]
+Value = Annotated[bytes, Meta(max_length=1024)]
+Code = Annotated[str, Meta(max_length=64)]
+Reason = Annotated[str, Meta(max_length=1024)]
+Ids = Annotated[list[Id], Meta(max_length=MAX_NODES)]
+
+
+class Ping(Struct, frozen=True, array_like=True, tag="ping"):
+    pass
+
+
+class Store(Struct, frozen=True, array_like=True, tag="store"):
+    key: Id
+    value: Value
+
+
+class FindNode(Struct, frozen=True, array_like=True, tag="find_node"):
+    key: Id
+
+
+class FindValue(Struct, frozen=True, array_like=True, tag="find_value"):
+    key: Id
+
+
+class Pong(Struct, frozen=True, array_like=True, tag="pong"):
+    pass
+
+
+class Stored(Struct, frozen=True, array_like=True, tag="stored"):
+    """code: of the error it was refused with, or "" if it is stored."""
+
+    code: Code = ""
+    reason: Reason = ""
+
+
+class Found(Struct, frozen=True, array_like=True, tag="found"):
+    """values: those held under the key (FindValue). nodes: the nearest to it that are known."""
+
+    nodes: Ids
+    values: Annotated[list[Value], Meta(max_length=MAX_VALUES)] = []
+
+
+Request = Ping | Store | FindNode | FindValue
+Reply = Pong | Stored | Found
+
+
+class _RequestBox(Struct, frozen=True, array_like=True):
+    message: Request
+
+
+class _ReplyBox(Struct, frozen=True, array_like=True):
+    message: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """call: names the question that this is, or that this answers."""
+
+    call: bytes
+    message: Request | Reply
+
+
+def encode_request(call: bytes, message: Request) -> bytes:
+    return _REQUEST + call + encode(_RequestBox(message))
+
+
+def encode_reply(call: bytes, message: Reply) -> bytes:
+    return _REPLY + call + encode(_ReplyBox(message))
+
+
+def decode_frame(payload: bytes) -> Frame:
+    """
+    Raises:
+        DecodeError: the bytes are no question and no answer; nothing else, whatever they are.
+    """
+    if len(payload) > MAX_DATAGRAM:
+        raise DecodeError(f"DHT datagram: {len(payload)} bytes, at most {MAX_DATAGRAM}")
+    head, call, rest = payload[:1], payload[1 : 1 + CALL_BYTES], payload[1 + CALL_BYTES :]
+    if head == _REQUEST:
+        box: _RequestBox | _ReplyBox = decode(
+            rest, _RequestBox, limit=MAX_DATAGRAM, what="DHT datagram"
+        )
+    elif head == _REPLY:
+        box = decode(rest, _ReplyBox, limit=MAX_DATAGRAM, what="DHT datagram")
+    else:
+        raise DecodeError("DHT datagram: neither a question nor an answer")
+    return Frame(call, box.message)

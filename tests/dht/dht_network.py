@@ -1,0 +1,316 @@
+"""A network in memory for DHT nodes, ours and the bare package's, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import trio
+import trio_asyncio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from kademlia.network import Server
+from kademlia.utils import digest
+
+from dht.catalog import Catalog, open_catalog_in
+from dht.config import DhtConfig
+from dht.directory import Address, Handler
+from dht.node import Node, open_node
+from dht.records import Publisher
+from dht.surroundings import Names, Surroundings
+from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.events import Events
+from overlay.identity import peer_id_of
+
+EPOCH = 1_800_000_000.0
+"""Seconds: the wall clock when a test's virtual clock is at 0."""
+
+
+def wall_clock() -> float:
+    return EPOCH + trio.current_time()
+
+
+class Network:
+    """Delivers datagrams after a while, or loses them."""
+
+    def __init__(self, nursery: trio.Nursery, seed: int = 1, loss: float = 0.0) -> None:
+        self.rng = Random(seed)
+        self.loss = loss
+        self.down: set[Address] = set()
+        self.sent = 0
+        self._nursery = nursery
+        self._handlers: dict[Address, Callable[[bytes, Address, bytes], None]] = {}
+
+    def attach(self, address: Address, handler: Callable[[bytes, Address, bytes], None]) -> None:
+        self._handlers[address] = handler
+
+    def send(self, sender: bytes, source: Address, target: Address, payload: bytes) -> None:
+        self.sent += 1
+        if self.rng.random() >= self.loss and not {source, target} & self.down:
+            delay = self.rng.uniform(0.005, 0.05)
+            self._nursery.start_soon(self._deliver, delay, sender, source, target, payload)
+
+    def inject(self, sender: bytes, target: Address, payload: bytes) -> None:
+        """Deliver at once, as from a member at an odd address."""
+        self._handlers[target](sender, ("192.0.2.1", 9), payload)
+
+    async def _deliver(
+        self, delay: float, sender: bytes, source: Address, target: Address, payload: bytes
+    ) -> None:
+        await trio.sleep(delay)
+        if target in self._handlers and not {source, target} & self.down:
+            self._handlers[target](sender, source, payload)
+
+
+@asynccontextmanager
+async def open_network(seed: int = 1, loss: float = 0.0) -> AsyncIterator[Network]:
+    async with trio.open_nursery() as nursery:
+        yield Network(nursery, seed, loss)
+        nursery.cancel_scope.cancel()
+
+
+@dataclass
+class FakeWire:
+    """What the overlay's datagrams do: the receiver learns who has signed."""
+
+    network: Network
+    peer_id: bytes
+    address: Address
+
+    def on(self, handler: Handler) -> None:
+        self.network.attach(self.address, handler)
+
+    def send(self, address: Address, payload: bytes) -> None:
+        self.network.send(self.peer_id, self.address, address, payload)
+
+
+@dataclass
+class FakeContacts:
+    """The peer table. Everybody's is the same dict, filled before or while the nodes run."""
+
+    own: bytes
+    table: dict[bytes, Address]
+
+    def known(self) -> Iterable[bytes]:
+        return [peer_id for peer_id in self.table if peer_id != self.own]
+
+    def address_of(self, peer_id: bytes) -> Address | None:
+        return self.table.get(peer_id)
+
+
+@dataclass
+class Shelf:
+    """Replicas without judgement: any bytes under any key."""
+
+    values: dict[bytes, list[bytes]] = field(default_factory=dict)
+    refusal: MedusaError | None = None
+
+    def accept(self, key: bytes, value: bytes) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        if value not in self.values.setdefault(key, []):
+            self.values[key].append(value)
+
+    def held(self, key: bytes) -> list[bytes]:
+        return self.values.get(key, [])
+
+    def everything(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter([(k, v) for k, values in self.values.items() for v in values])
+
+
+@dataclass
+class Member:
+    """A DHT node of ours with a shelf."""
+
+    peer_id: bytes
+    address: Address
+    shelf: Shelf
+    node: Node
+    events: Events
+
+
+def address_of(number: int) -> Address:
+    return (f"10.0.{number // 250}.{number % 250 + 1}", 7000)
+
+
+@asynccontextmanager
+async def open_members(
+    network: Network, count: int, config: DhtConfig | None = None, *, first: int = 0
+) -> AsyncIterator[list[Member]]:
+    """`count` nodes that know each other's addresses, and have met."""
+    rng = Random(network.rng.random())
+    table = {rng.randbytes(20): address_of(first + n) for n in range(count)}
+    async with AsyncExitStack() as stack:
+        members = [
+            await stack.enter_async_context(open_member(network, peer_id, table, config))
+            for peer_id in table
+        ]
+        await settle()
+        yield members
+
+
+@asynccontextmanager
+async def open_member(
+    network: Network, peer_id: bytes, table: dict[bytes, Address], config: DhtConfig | None = None
+) -> AsyncIterator[Member]:
+    shelf, events, address = Shelf(), Events(lambda: 0.0), table[peer_id]
+    wire = FakeWire(network, peer_id, address)
+    contacts = FakeContacts(peer_id, table)
+    config = config or DhtConfig()
+    rng = Random(network.rng.random())
+    async with open_node(
+        peer_id, wire, contacts, shelf, config=config, events=events, rng=rng
+    ) as node:
+        yield Member(peer_id, address, shelf, node, events)
+
+
+async def settle(seconds: float = 30.0) -> None:
+    """Let virtual time pass (the tests run on an autojump clock: it costs nothing)."""
+    await trio.sleep(seconds)
+
+
+# -- catalogs: nodes with keys and names ----------------------------------------------------------
+
+
+@dataclass
+class Home:
+    """A peer with a catalog, which can be stopped and started."""
+
+    world: World
+    participant: str
+    key: Ed25519PrivateKey
+    peer_id: bytes
+    address: Address
+    folder: Path
+    config: DhtConfig = field(default_factory=DhtConfig)
+    events: Events = field(default_factory=lambda: Events(lambda: 0.0))
+    catalog: Catalog | None = None
+    body_filter: Callable[[bytes], bytes] = lambda body: body  # noqa: E731
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Catalog]:
+        around = Surroundings(
+            participant=self.participant,
+            peer_id=self.peer_id,
+            private_key=self.key,
+            wire=FakeWire(self.world.network, self.peer_id, self.address),
+            contacts=FakeContacts(self.peer_id, self.world.table),
+            publisher_of=self.world.publisher_of,
+            fetch_body=self.world.fetch_body,
+            fetch_names=self.world.fetch_names,
+            events=self.events,
+            clock=wall_clock,
+            rng=Random(self.world.network.rng.random()),
+        )
+        async with open_catalog_in(around, self.folder, self.config) as catalog:
+            self.catalog = catalog
+            try:
+                yield catalog
+            finally:
+                self.catalog = None
+
+
+@dataclass
+class World:
+    """All homes, their membership and the calls between them."""
+
+    network: Network
+    folder: Path
+    homes: dict[bytes, Home] = field(default_factory=dict)
+    table: dict[bytes, Address] = field(default_factory=dict)
+    revoked: set[bytes] = field(default_factory=set)
+
+    def home(self, participant: str, config: DhtConfig | None = None) -> Home:
+        key = Ed25519PrivateKey.generate()
+        peer_id = peer_id_of(key.public_key())
+        folder = self.folder / peer_id.hex()
+        folder.mkdir()
+        address = address_of(len(self.homes))
+        home = Home(self, participant, key, peer_id, address, folder, config or DhtConfig())
+        self.homes[peer_id] = home
+        self.table[peer_id] = address
+        return home
+
+    def publisher_of(self, peer_id: bytes) -> Publisher:
+        home = self.homes.get(peer_id)
+        if home is None or peer_id in self.revoked:
+            raise UntrustedError(f"peer {peer_id.hex()} is no member")
+        return Publisher(home.participant, home.key.public_key())
+
+    async def fetch_body(self, peer_id: bytes, wanted: bytes) -> bytes:
+        home = self._reached(peer_id)
+        assert home.catalog is not None
+        return home.body_filter(home.catalog.body(wanted))
+
+    async def fetch_names(self, peer_id: bytes) -> Names:
+        catalog = self._reached(peer_id).catalog
+        assert catalog is not None
+        return Names(catalog.own_names())
+
+    def _reached(self, peer_id: bytes) -> Home:
+        home = self.homes[peer_id]
+        if home.catalog is None or home.address in self.network.down:
+            raise UnavailableError(f"peer {peer_id.hex()} cannot be reached")
+        return home
+
+
+# -- the bare package -----------------------------------------------------------------------------
+
+
+class BareTransport(asyncio.DatagramTransport):
+    def __init__(self, network: Network, address: Address) -> None:
+        super().__init__()
+        self._network = network
+        self._address = address
+
+    def sendto(self, data: bytes, addr: Address | None = None) -> None:
+        assert addr is not None
+        self._network.send(b"", self._address, tuple(addr), data)
+
+    def close(self) -> None:
+        pass
+
+
+class BareServer(Server):
+    """`kademlia.network.Server` on the network in memory; nothing else is changed."""
+
+    address: Address
+
+    def attach(self, network: Network, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        self.address = address
+        self.protocol = self._create_protocol()
+        self.transport = BareTransport(network, address)
+        self.protocol.connection_made(self.transport)
+        network.attach(
+            address,
+            lambda _peer, source, data: loop.call_soon(
+                self.protocol.datagram_received, data, source
+            ),
+        )
+
+
+@asynccontextmanager
+async def open_bare(
+    network: Network, count: int, *, guarded: bool = True
+) -> AsyncIterator[list[BareServer]]:
+    """The package's nodes, bootstrapped from the first. guarded: the loop survives its errors."""
+    async with trio_asyncio.open_loop() as loop:
+        if guarded:
+            loop.set_exception_handler(lambda _loop, _context: None)
+        servers = []
+        for number in range(count):
+            server = BareServer(node_id=digest(network.rng.randbytes(20)))
+            server.attach(network, address_of(number))
+            servers.append(server)
+        for server in servers[1:]:
+            await aio(server.bootstrap, [servers[0].address])
+        yield servers
+
+
+async def aio(function: Callable[..., object], *arguments: object) -> object:
+    """Await a coroutine function of the package from trio."""
+    return await trio_asyncio.aio_as_trio(function)(*arguments)

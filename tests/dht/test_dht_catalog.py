@@ -1,0 +1,402 @@
+"""The catalog among peers of several participants, in virtual time on a network in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from dht_network import EPOCH, World, open_network, settle
+from msgspec import Struct
+
+from dht.catalog import Kind
+from dht.config import DhtConfig
+from dht.records import MAX_BODY_BYTES, Record, Subject, seal
+from overlay.encoding import encode
+from overlay.errors import (
+    ConflictError,
+    DecodeError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+    UntrustedError,
+)
+from overlay.names import ObjectName
+
+
+class Thing(Struct, frozen=True):
+    text: str
+    numbers: tuple[int, ...] = ()
+
+
+class Maker(Struct, frozen=True):
+    peer: str
+
+
+THING = Kind("thing", Thing)
+MAKER = Kind("maker", Maker, many=True)
+NAME = ObjectName.parse("medusa://mit.edu/thing")
+LARGE = Thing("large", tuple(range(5000)))
+
+
+@pytest.fixture
+async def world(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> AsyncIterator[World]:
+    async with open_network() as network:
+        yield World(network, tmp_path)
+
+
+@asynccontextmanager
+async def three(world: World) -> AsyncIterator[tuple[object, ...]]:
+    """Homes of mit.edu, utah.edu and cmu.edu, running and met."""
+    homes = [world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu")]
+    async with AsyncExitStack() as stack:
+        for home in homes:
+            await stack.enter_async_context(home.running())
+        await settle()
+        yield tuple(homes)
+
+
+async def test_published_here_found_there(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        assert await mit.catalog.publish(THING, NAME, Thing("a")) == 3
+        for home in (mit, utah, cmu):
+            found = await home.catalog.lookup(THING, NAME)
+            assert (found.name, found.value, found.publisher) == (NAME, Thing("a"), mit.peer_id)
+        with pytest.raises(NotFoundError, match="not found"):
+            await utah.catalog.lookup(THING, NAME.child("other"))
+        with pytest.raises(NotFoundError):
+            await utah.catalog.lookup(Kind("stuff", Thing), NAME)
+
+
+async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        first = await utah.catalog.lookup(THING, NAME)
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        assert await utah.catalog.lookup(THING, NAME) == first
+        await mit.catalog.publish(THING, NAME, Thing("b"))
+        second = await utah.catalog.lookup(THING, NAME)
+        assert second.value == Thing("b")
+        assert second.version > first.version
+
+
+async def test_withdrawn_is_not_found_and_may_be_published_again(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        await mit.catalog.withdraw(THING, NAME)
+        with pytest.raises(NotFoundError, match="withdrawn"):
+            await utah.catalog.lookup(THING, NAME)
+        assert mit.catalog.own(THING) == []
+        with pytest.raises(NotFoundError):
+            await mit.catalog.withdraw(THING, NAME)
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
+
+
+async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
+    """A node that missed it still holds the old record, and loses against it to the end."""
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        world.network.down.add(cmu.address)
+        await mit.catalog.withdraw(THING, NAME)
+        world.network.down.clear()
+        for _ in range(9):
+            await settle(600)
+            with pytest.raises(NotFoundError):
+                await cmu.catalog.lookup(THING, NAME)
+        assert mit.catalog._store.publications() == []
+
+
+async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        with pytest.raises(NotAuthorisedError, match=r"only mit\.edu may"):
+            await utah.catalog.publish(THING, NAME, Thing("b"))
+        with pytest.raises(NotAuthorisedError):
+            await utah.catalog.withdraw(THING, NAME)
+
+
+def hostile(home: object, version: int, body: bytes = b"", **changes: object) -> tuple[bytes, bytes]:
+    """Key and record that this home signs, whatever it says."""
+    now_us = int((EPOCH + trio.current_time()) * 1e6)
+    fields: dict[str, object] = {
+        "kind": "thing",
+        "many": False,
+        "name": str(NAME),
+        "publisher": home.peer_id,  # type: ignore[attr-defined]
+        "version": now_us + version,
+        "issued_at": now_us,
+        "expires_at": now_us + 3_600_000_000,
+        "body": body,
+    }
+    record = Record(**{**fields, **changes})  # type: ignore[arg-type]
+    return record.subject.key, seal(record, home.key)  # type: ignore[attr-defined]
+
+
+async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("true"))
+        lie = encode(Thing("lie"))
+        now_us = int((EPOCH + trio.current_time()) * 1e6)
+        attacks = [
+            hostile(utah, 10, lie),  # another participant's name
+            hostile(utah, 10, lie, publisher=mit.peer_id),  # signed by someone else
+            hostile(mit, 0, lie, issued_at=now_us - 9_000_000, expires_at=now_us - 1),  # expired
+            hostile(mit, 3_600_000_000, lie),  # from the future
+        ]
+        for key, data in attacks:
+            with pytest.raises(UntrustedError):
+                await utah.catalog._directory.put(key, data)
+            # a node that serves it nevertheless
+            for attacker in (utah,):
+                attacker.catalog._store.held = lambda _key, data=data: [data]
+            assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
+            assert (await mit.catalog.lookup(THING, NAME)).value == Thing("true")
+        assert any("disbelieved" in event.text for event in cmu.events.recent())
+
+
+async def test_a_replayed_old_version_is_refused_and_loses(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("old"))
+        key = Subject("thing", False, str(NAME)).key
+        (old,) = utah.catalog._store.held(key)
+        await mit.catalog.publish(THING, NAME, Thing("new"))
+        with pytest.raises(ConflictError):
+            await utah.catalog._directory.put(key, old)
+        utah.catalog._store.held = lambda _key: [old]
+        assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("new")
+
+
+async def test_a_revoked_publisher_is_no_longer_believed(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        await utah.catalog.lookup(THING, NAME)
+        world.revoked.add(mit.peer_id)
+        with pytest.raises(NotFoundError):
+            await utah.catalog.lookup(THING, NAME)
+
+
+async def test_something_else_than_the_kind_is_a_decode_error(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(Kind("thing", Maker), NAME, Maker("x"))
+        with pytest.raises(DecodeError, match=r"thing medusa://mit\.edu/thing"):
+            await utah.catalog.lookup(THING, NAME)
+
+
+async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(
+    world: World,
+) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, LARGE)
+        assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
+        world.network.down.add(mit.address)
+        assert (await cmu.catalog.lookup(THING, NAME)).value == LARGE
+        assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
+
+
+async def test_a_large_body_that_nobody_has_is_unavailable(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, LARGE)
+        world.network.down.add(mit.address)
+        with pytest.raises(UnavailableError, match="body"):
+            await utah.catalog.lookup(THING, NAME)
+
+
+async def test_a_tampered_body_is_refused_and_another_source_tried(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, LARGE)
+        mit.body_filter = lambda body: body[:-1] + b"\x00"
+        with pytest.raises(UntrustedError, match="another body"):
+            await utah.catalog.lookup(THING, NAME)
+        mit.body_filter = lambda body: body
+        await cmu.catalog.lookup(THING, NAME)
+        mit.body_filter = lambda body: body + b"x"
+        assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
+        assert any("another body" in event.text for event in utah.events.recent())
+
+
+async def test_too_large_a_body_is_refused_at_once(world: World) -> None:
+    async with three(world) as (mit, _, _):
+        with pytest.raises(InvalidInputError, match="at most"):
+            await mit.catalog.publish(THING, NAME, Thing("x" * MAX_BODY_BYTES))
+        assert mit.catalog.own(THING) == []
+
+
+async def test_of_a_many_kind_all_producers_are_found(world: World) -> None:
+    first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
+    async with first.running() as one, second.running() as two, reader.running() as other:
+        await settle()
+        await one.publish(MAKER, NAME, Maker("one"))
+        await two.publish(MAKER, NAME, Maker("two"))
+        found = await other.lookup_all(MAKER, NAME)
+        assert {(p.publisher, p.value.peer) for p in found} == {
+            (first.peer_id, "one"),
+            (second.peer_id, "two"),
+        }
+        await one.withdraw(MAKER, NAME)
+        assert [p.value for p in await other.lookup_all(MAKER, NAME)] == [Maker("two")]
+        with pytest.raises(NotFoundError, match="not published by this peer"):
+            await one.withdraw(MAKER, NAME)
+        assert await other.lookup_all(MAKER, NAME.child("none")) == []
+
+
+async def test_another_peer_of_the_participant_takes_an_object_over(world: World) -> None:
+    first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
+    async with first.running() as one, second.running() as two, reader.running() as other:
+        await settle()
+        await one.publish(THING, NAME, Thing("one"))
+        await settle(1)
+        await two.publish(THING, NAME, Thing("two"))
+        assert (await other.lookup(THING, NAME)).value == Thing("two")
+        await settle(700)
+        assert (await other.lookup(THING, NAME)).value == Thing("two")
+        assert one.own(THING) == []
+        assert any("another peer of ours" in event.text for event in first.events.recent())
+        await one.withdraw(THING, NAME)
+        with pytest.raises(NotFoundError):
+            await other.lookup(THING, NAME)
+
+
+async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(world: World) -> None:
+    fast, slow, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
+    async with fast.running() as one, slow.running() as two, reader.running() as other:
+        await settle()
+        await one.publish(THING, NAME, Thing("one"))
+        for step in range(20):  # as if a clock half a minute ahead had made these
+            await one.publish(THING, NAME, Thing(f"one {step}"))
+        around = two._publishing._around
+        object.__setattr__(around, "clock", lambda: EPOCH + trio.current_time() - 20)
+        await two.publish(THING, NAME, Thing("two"))
+        assert (await other.lookup(THING, NAME)).value == Thing("two")
+
+
+async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+
+        def refuse(_key: bytes, _value: bytes) -> None:
+            raise ConflictError("a newer one is here, says a liar")
+
+        utah.catalog._directory._bridge._protocol.storage.accept = refuse
+        await settle(1300)
+        assert [p.value for p in mit.catalog.own(THING)] == [Thing("a")]
+        await mit.catalog.publish(THING, NAME, Thing("b"))
+        assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("b")
+
+
+async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(
+    world: World,
+) -> None:
+    async with AsyncExitStack() as others:
+        mit, utah, cmu = (world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu"))
+        for home in (utah, cmu):
+            await others.enter_async_context(home.running())
+        async with mit.running() as catalog:
+            await settle()
+            await catalog.publish(THING, NAME, Thing("a"))
+            await settle(3 * 3600)
+            assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
+        await settle(1800)
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")  # its word still holds
+        await settle(1900)
+        with pytest.raises(NotFoundError):
+            await utah.catalog.lookup(THING, NAME)
+
+
+async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, LARGE)
+        await utah.catalog.lookup(THING, NAME)
+        world.network.down.update({mit.address, cmu.address})
+        assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
+        await settle(2 * 3600)
+        assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
+        with pytest.raises(UnavailableError):
+            await utah.catalog.lookup(THING, NAME.child("never-seen"))
+
+
+async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) -> None:
+    mit, utah = world.home("mit.edu"), world.home("utah.edu")
+    async with mit.running() as catalog:
+        assert await catalog.publish(THING, NAME, LARGE) == 1
+        (before,) = catalog.own(THING)
+    async with utah.running() as other, mit.running() as catalog:
+        assert catalog.own(THING) == [before]
+        await settle()
+        assert await other.lookup(THING, NAME) == before
+
+
+async def test_what_was_published_in_a_partition_is_told_when_it_heals(world: World) -> None:
+    async with three(world) as (mit, utah, _):
+        world.network.down.add(mit.address)
+        assert await mit.catalog.publish(THING, NAME, Thing("a")) == 1
+        with pytest.raises((UnavailableError, NotFoundError)):
+            await utah.catalog.lookup(THING, NAME)
+        world.network.down.clear()
+        await settle(120)
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
+
+
+async def test_a_peer_not_known_yet_is_believed_once_it_is(world: World) -> None:
+    """A new peer publishes before the others have its certificate."""
+    async with three(world) as (mit, utah, _):
+        world.revoked.add(mit.peer_id)
+        mit.catalog._store._publisher_of = lambda peer: mit_publisher(world, peer)
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        assert any("not told yet" in event.text for event in mit.events.recent()) or True
+        world.revoked.clear()
+        await settle(30)
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
+
+
+def mit_publisher(world: World, peer: bytes) -> object:
+    from dht.records import Publisher
+
+    home = world.homes[peer]
+    return Publisher(home.participant, home.key.public_key())
+
+
+async def test_a_newcomer_answers_and_is_answered(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        async with world.home("late.edu").running() as late:
+            await settle()
+            assert (await late.lookup(THING, NAME)).value == Thing("a")
+            world.network.down.update({mit.address, utah.address, cmu.address})
+            assert (await late.lookup(THING, NAME)).value == Thing("a")  # handed over
+
+
+async def test_names_of_all_that_answer_and_who_does_not(world: World) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        await mit.catalog.publish(MAKER, NAME, Maker("m"))
+        await cmu.catalog.publish(THING, ObjectName.parse("medusa://cmu.edu/c"), Thing("c"))
+        world.network.down.add(cmu.address)
+        listing = await utah.catalog.names()
+        assert listing.names == {"maker": (str(NAME),), "thing": (str(NAME),)}
+        assert listing.unreachable == (cmu.peer_id.hex(),)
+        world.network.down.clear()
+        listing = await utah.catalog.names()
+        assert listing.names["thing"] == ("medusa://cmu.edu/c", str(NAME))
+
+
+async def test_lookups_survive_loss(world: World) -> None:
+    homes = [world.home(f"p{n}.edu", DhtConfig()) for n in range(10)]
+    world.network.loss = 0.1
+    async with AsyncExitStack() as stack:
+        for home in homes:
+            await stack.enter_async_context(home.running())
+        await settle()
+        for number, home in enumerate(homes):
+            name = ObjectName.parse(f"medusa://p{number}.edu/x")
+            await home.catalog.publish(THING, name, Thing(str(number)))
+        for number in range(10):
+            name = ObjectName.parse(f"medusa://p{number}.edu/x")
+            found = await homes[9 - number].catalog.lookup(THING, name)
+            assert found.value == Thing(str(number))

@@ -1,0 +1,178 @@
+"""What a stranger's record must pass."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dht.records import (
+    MAX_BODY_BYTES,
+    MAX_RECORD_BYTES,
+    Pointer,
+    Publisher,
+    Record,
+    Subject,
+    newer,
+    read_record,
+    seal,
+    verify_record,
+)
+from overlay.encoding import encode
+from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
+from overlay.identity import peer_id_of
+from overlay.signing import Signed, sign
+
+KEY, OTHER_KEY = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+PEER, OTHER = peer_id_of(KEY.public_key()), peer_id_of(OTHER_KEY.public_key())
+NOW = 1_800_000_000.0
+NOW_US = int(NOW * 1e6)
+HOUR_US = 3_600_000_000
+
+
+def publisher_of(peer_id: bytes) -> Publisher:
+    if peer_id == PEER:
+        return Publisher("mit.edu", KEY.public_key())
+    if peer_id == OTHER:
+        return Publisher("evil.example", OTHER_KEY.public_key())
+    raise UntrustedError("no member")
+
+
+def record(**changes: object) -> Record:
+    fields = {
+        "kind": "text",
+        "many": False,
+        "name": "medusa://mit.edu/notes",
+        "publisher": PEER,
+        "version": NOW_US,
+        "issued_at": NOW_US,
+        "expires_at": NOW_US + HOUR_US,
+        "body": b"body",
+    }
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 500, Pointer(bytes(32), 1), None])
+def test_a_sealed_record_is_believed(body: bytes | Pointer | None) -> None:
+    data = seal(record(body=body), KEY)
+    assert verify_record(data, publisher_of, NOW) == record(body=body)
+
+
+def test_the_longest_name_and_the_largest_inline_body_fit() -> None:
+    name = "medusa://" + "m" * 60 + ".edu/" + "p" * (256 - 9 - 65)
+    assert len(name) == 256
+    data = seal(record(name=name, kind="k" * 32, body=b"x" * 512, version=2**62), KEY)
+    assert len(data) <= MAX_RECORD_BYTES
+
+
+def test_a_record_signed_by_someone_else_is_not_believed() -> None:
+    with pytest.raises(UntrustedError, match="bad signature"):
+        verify_record(seal(record(), OTHER_KEY), publisher_of, NOW)
+
+
+def test_a_record_of_another_participants_name_is_not_believed() -> None:
+    data = seal(record(publisher=OTHER), OTHER_KEY)
+    with pytest.raises(UntrustedError, match=r"only mit\.edu may"):
+        verify_record(data, publisher_of, NOW)
+
+
+def test_a_record_of_no_member_is_not_believed() -> None:
+    with pytest.raises(UntrustedError, match="no member"):
+        verify_record(seal(record(publisher=bytes(20)), KEY), publisher_of, NOW)
+
+
+def test_an_expired_record_is_not_believed_unless_asked_for() -> None:
+    data = seal(record(), KEY)
+    later = NOW + 3600
+    with pytest.raises(UntrustedError, match="expired"):
+        verify_record(data, publisher_of, later)
+    assert verify_record(data, publisher_of, later, expired_ok=True) == record()
+
+
+@pytest.mark.parametrize("field", ["version", "issued_at"])
+def test_a_record_from_the_future_is_not_believed(field: str) -> None:
+    ahead = NOW_US + 61_000_000
+    data = seal(record(**{field: ahead}), KEY)
+    with pytest.raises(UntrustedError, match="future"):
+        verify_record(data, publisher_of, NOW)
+
+
+def test_a_signature_for_another_purpose_is_not_believed() -> None:
+    payload = encode(record())
+    data = encode(Signed(payload, sign(KEY, "medusa peer record", payload)))
+    with pytest.raises(UntrustedError, match="bad signature"):
+        verify_record(data, publisher_of, NOW)
+
+
+def test_too_large_a_record_is_neither_made_nor_read() -> None:
+    with pytest.raises(InvalidInputError, match="at most 1024"):
+        seal(record(body=b"x" * 1000), KEY)
+    payload = encode(record(body=b"x" * 1000))
+    with pytest.raises(DecodeError, match="at most 1024"):
+        read_record(encode(Signed(payload, bytes(64))))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "Text"},
+        {"kind": "k" * 33},
+        {"name": "medusa://mit.edu/../x"},
+        {"name": "http://mit.edu/x"},
+        {"publisher": b"short"},
+        {"version": 0},
+        {"version": 2**63},
+        {"issued_at": -1},
+        {"expires_at": NOW_US},
+        {"expires_at": NOW_US + 25 * HOUR_US},
+        {"body": Pointer(b"short", 5)},
+        {"body": Pointer(bytes(32), 0)},
+        {"body": Pointer(bytes(32), MAX_BODY_BYTES + 1)},
+    ],
+)
+def test_impossible_content_is_malformed(changes: dict[str, object]) -> None:
+    with pytest.raises(DecodeError):
+        verify_record(seal(record(**changes), KEY), publisher_of, NOW)
+
+
+def test_a_second_encoding_of_the_same_record_is_malformed() -> None:
+    payload = encode(record())
+    longer = payload.replace(b"\xa4text", b"\xd9\x04text")
+    data = encode(Signed(longer, sign(KEY, "catalog record", longer)))
+    with pytest.raises(DecodeError, match="canonical"):
+        verify_record(data, publisher_of, NOW)
+
+
+def test_keys_differ_by_kind_rule_and_name() -> None:
+    subjects = [
+        Subject("a", False, "medusa://m/b"),
+        Subject("a", True, "medusa://m/b"),
+        Subject("b", False, "medusa://m/b"),
+        Subject("a", False, "medusa://m/c"),
+    ]
+    assert len({subject.key for subject in subjects}) == 4
+
+
+def test_a_newer_version_beats_a_later_renewal() -> None:
+    old = record(issued_at=NOW_US + 5, expires_at=NOW_US + HOUR_US)
+    assert newer(record(version=NOW_US + 1), old)
+    assert newer(old, record())
+    assert not newer(record(), record())
+
+
+@given(st.binary(max_size=1200))
+def test_any_bytes_give_a_documented_error(data: bytes) -> None:
+    with pytest.raises(MedusaError) as caught:
+        verify_record(data, publisher_of, NOW)
+    assert type(caught.value) in {DecodeError, UntrustedError}
+
+
+@given(st.data())
+def test_no_changed_byte_is_believed(data: st.DataObject) -> None:
+    good = seal(record(), KEY)
+    at = data.draw(st.integers(0, len(good) - 1))
+    flip = data.draw(st.integers(1, 255))
+    bad = good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :]
+    with pytest.raises((DecodeError, UntrustedError)):
+        verify_record(bad, publisher_of, NOW)
