@@ -8,9 +8,17 @@ from msgspec import Struct
 
 from engine.query import Query, QueryStatus
 from engine.schema import Schema
+from overlay.errors import InvalidInputError
+from overlay.names import ObjectName, check_participant
 
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
+
+MAX_SPAN_US = 10 * 366 * 86_400 * 1_000_000
+"""Ten years: a longer slack or history is a slip of the unit."""
+
+MAX_MEMBERS = 64
+"""Names in one list of readers or writers: the entry must stay small."""
 
 DEFAULT_HISTORY_US = 3_600_000_000
 """An hour of stime behind the boundary stays readable unless the stream says otherwise."""
@@ -48,6 +56,32 @@ class StreamDefinition(Struct, frozen=True):
     query: str = ""
 
 
+def check_stream(stream: StreamDefinition) -> None:
+    """
+    Raises:
+        InvalidInputError: a name is malformed, or a number or a list beyond its limits.
+    """
+    ObjectName.parse(stream.name).child("late")
+    ObjectName.parse(stream.schema)
+    for label, span in (("slack", stream.slack_us), ("history", stream.history_us)):
+        if not 0 <= span <= MAX_SPAN_US:
+            raise InvalidInputError(f"{stream.name}: {label} of {span / 1e6:g} s is out of range")
+    for members in (stream.readers, stream.writers):
+        if len(members) > MAX_MEMBERS:
+            raise InvalidInputError(f"{stream.name}: more than {MAX_MEMBERS} readers or writers")
+        for member in members:
+            if member != ANY:
+                check_participant(member)
+
+
+def may_read(stream: StreamDefinition, participant: str, owner: str) -> bool:
+    return participant == owner or ANY in stream.readers or participant in stream.readers
+
+
+def may_write(stream: StreamDefinition, participant: str, owner: str) -> bool:
+    return participant == owner or ANY in stream.writers or participant in stream.writers
+
+
 class StreamEntry(Struct, frozen=True):
     """A stream as published: its definition and the schema itself, so one lookup tells all."""
 
@@ -74,9 +108,7 @@ class Producer(Struct, frozen=True):
 
     Attributes:
         peer: its peer id, hex.
-        since: the boundary from which it can serve, microseconds.
     """
 
     stream: str
     peer: str
-    since: int

@@ -65,6 +65,10 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     A window is emitted when the boundary passes its last microsecond, which is its tuples' stime.
     A window without tuples emits nothing. Output fields: `window_start` (timestamp), the group-by
     fields, the functions' outputs.
+
+    Attributes:
+        order_on: the field that the query's author takes the order from; "" or stime or the input
+            schema's time field, anything else is refused.
     """
 
     name: str
@@ -74,6 +78,7 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     advance_us: int
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
+    order_on: str = ""
 
 
 Box = Filter | Map | Union | Aggregate
@@ -82,10 +87,15 @@ WINDOW_START = "window_start"
 
 
 class Query(Struct, frozen=True):
-    """A loop-free network of boxes."""
+    """A loop-free network of boxes.
+
+    Attributes:
+        outputs: streams that others shall be able to read besides those that no box reads.
+    """
 
     name: str
     boxes: tuple[Box, ...]
+    outputs: tuple[str, ...] = ()
 
 
 class QueryStatus(StrEnum):
@@ -93,3 +103,19 @@ class QueryStatus(StrEnum):
     RUNNING = "RUNNING"
     STOPPED = "STOPPED"
     DELETED = "DELETED"
+
+
+def inputs_of(box: Box) -> tuple[str, ...]:
+    return box.inputs if isinstance(box, Union) else (box.input,)
+
+
+def outputs_of(box: Box) -> tuple[str, ...]:
+    return box.outputs if isinstance(box, Filter) else (box.output,)
+
+
+def streams_read(query: Query) -> frozenset[str]:
+    return frozenset(name for box in query.boxes for name in inputs_of(box))
+
+
+def streams_written(query: Query) -> frozenset[str]:
+    return frozenset(name for box in query.boxes for name in outputs_of(box))

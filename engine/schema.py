@@ -7,11 +7,15 @@ stime.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
 from msgspec import Struct
+
+from overlay.errors import InvalidInputError
 
 STIME: Final = "stime"
 SEQ: Final = "seq"
@@ -24,6 +28,9 @@ END: Final = 2**63 - 1
 
 MAX_FIELDS: Final = 256
 """Fields in one schema; wider tuples belong in several streams."""
+
+MAX_STRING: Final = 2**20
+"""Bytes: the largest declared size of a string; a bound must be one."""
 
 
 class FieldType(StrEnum):
@@ -101,3 +108,55 @@ class Schema(Struct, frozen=True):
     def source(self) -> pa.Schema:
         """`stime`, `seq` and the fields: the log of a source stream."""
         return self.derived.insert(1, pa.field(SEQ, pa.int64(), nullable=False))
+
+
+_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+_TIME_TYPES: Final = frozenset(
+    {FieldType.TIMESTAMP, FieldType.LONG, FieldType.SINGLE, FieldType.DOUBLE}
+)
+
+
+def check_schema(schema: Schema) -> None:
+    """Everything but the schema's own name.
+
+    Raises:
+        InvalidInputError: names the field and the reason.
+    """
+    if not 0 < len(schema.fields) <= MAX_FIELDS:
+        raise InvalidInputError(
+            f"it has {len(schema.fields)} fields; 1 to {MAX_FIELDS} are allowed"
+        )
+    for field in schema.fields:
+        _check_field(field)
+    # Spark and others that read the log take no notice of case
+    for name, times in Counter(field.name.lower() for field in schema.fields).items():
+        if times > 1:
+            raise InvalidInputError(f"field {name} occurs {times} times (case does not count)")
+    if schema.time is not None:
+        _check_time(schema, schema.time)
+
+
+def _check_field(field: Field) -> None:
+    if _FIELD_NAME.fullmatch(field.name) is None:
+        raise InvalidInputError(
+            f"field {field.name[:80]!a}: a name has 1 to 64 letters, digits and underscores, "
+            "and does not begin with a digit"
+        )
+    if field.name.lower() in RESERVED:
+        raise InvalidInputError(f"field {field.name}: the name is reserved")
+    if field.size is not None and field.type is not FieldType.STRING:
+        raise InvalidInputError(f"field {field.name}: only strings have a size")
+    if field.size is not None and not 0 < field.size <= MAX_STRING:
+        raise InvalidInputError(f"field {field.name}: size {field.size} is not 1 to {MAX_STRING}")
+
+
+def _check_time(schema: Schema, time: str) -> None:
+    field = schema.field(time)
+    if field is None:
+        raise InvalidInputError(f"time field {time[:80]!a} is not among the fields")
+    if field.type not in _TIME_TYPES or field.nullable:
+        raise InvalidInputError(
+            f"time field {time} must be a timestamp, a long of microseconds, or a single or double "
+            "of seconds, and not nullable"
+        )

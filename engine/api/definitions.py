@@ -1,0 +1,142 @@
+"""Calls that define objects: schemas, streams and queries.
+
+Each is carried out by a peer of the participant whose name the object carries; any peer of that
+participant takes the call, and hands it on when another one of them keeps the object.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_stream
+from engine.engine import Engine
+from engine.kinds import QUERY, SCHEMA, STREAM, find
+from engine.messages import (
+    Created,
+    CreateQuery,
+    CreateSchema,
+    CreateStream,
+    CreateXml,
+    Done,
+    SetQueryStatus,
+)
+from engine.query import QueryStatus
+from engine.schema import check_schema
+from engine.xml_documents import Document, read_document
+from overlay.errors import ConflictError, InvalidInputError, NotAuthorisedError
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.rpc import Caller
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+ROUTED_CALL_S = 20.0
+"""Patience with another peer of ours that carries a call out, seconds."""
+
+
+class DefinitionCalls:
+    """The handlers; `register` puts them on the peer's service."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def register(self) -> None:
+        service = self._engine.overlay.service
+        service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
+        service.unary("create_stream", CreateStream, self.create_stream, clients=True)
+        service.unary("create_query", CreateQuery, self.create_query, clients=True)
+        service.unary("create_xml", CreateXml, self.create_xml, clients=True)
+        service.unary("set_query_status", SetQueryStatus, self.set_query_status, clients=True)
+
+    async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
+        schema = request.schema
+        name = self._own_name(caller, schema.name)
+        check_schema(schema)
+        existing = await find(self._engine.catalog, SCHEMA, name)
+        if existing is None:
+            await self._engine.catalog.publish(SCHEMA, name, schema)
+        elif existing.value != schema:
+            raise ConflictError(f"{name} exists with other fields; use another name")
+        return Created((schema.name,))
+
+    async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
+        stream = request.stream
+        name = self._own_name(caller, stream.name)
+        existing = await find(self._engine.catalog, STREAM, name)
+        if existing is not None:
+            _check_same(existing.value.stream, stream)
+            return Created((stream.name,))
+        here = self._engine.overlay.identity.peer_id
+        home = parse_peer_id(stream.home) if stream.home else here
+        if home != here:
+            return await self._route(home, "create_stream", request, Created)
+        check_stream(stream)
+        schema = await self._engine.catalog.lookup(SCHEMA, ObjectName.parse(stream.schema))
+        await self._engine.host_source(StreamEntry(_at_home(stream, here), schema.value))
+        return Created((stream.name,))
+
+    async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
+        name = self._own_name(caller, request.query.name)
+        existing = await find(self._engine.catalog, QUERY, name)
+        if existing is not None:
+            if existing.value.query != request.query:
+                raise ConflictError(f"{name} exists and differs; delete it first or rename")
+            return Created((str(name), *existing.value.outputs))
+        entry = await self._engine.queries.create(request.query)
+        return Created((str(name), *entry.outputs))
+
+    async def create_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
+        """Everything in a document, schemas first: what refers to a thing finds it."""
+        base = f"medusa://{self._engine.overlay.identity.participant}/"
+        document: Document = read_document(request.text, base=base)
+        names: list[str] = []
+        for schema in document.schemas:
+            names += (await self.create_schema(caller, CreateSchema(schema), body)).names
+        for stream in document.streams:
+            names += (await self.create_stream(caller, CreateStream(stream), body)).names
+        for query in document.queries:
+            names += (await self.create_query(caller, CreateQuery(query), body)).names
+        if not names:
+            raise InvalidInputError("the document defines no schema, stream or query")
+        return Created(tuple(names))
+
+    async def set_query_status(self, caller: Caller, request: SetQueryStatus, _: bytes) -> Done:
+        name = self._own_name(caller, request.query)
+        if request.status is QueryStatus.SETUP:
+            raise InvalidInputError("a query is SETUP only before it first runs")
+        entry: QueryEntry = (await self._engine.catalog.lookup(QUERY, name)).value
+        peer = parse_peer_id(entry.peer)
+        if peer != self._engine.overlay.identity.peer_id:
+            return await self._route(peer, "set_query_status", request, Done)
+        await self._engine.queries.set_status(str(name), request.status)
+        return Done()
+
+    def _own_name(self, caller: Caller, text: str) -> ObjectName:
+        name = ObjectName.parse(text)
+        own = self._engine.overlay.identity.participant
+        if name.participant != own:
+            raise NotAuthorisedError(f"{name} is administered by {name.participant}, not by {own}")
+        if caller.participant != own:
+            raise NotAuthorisedError(f"{caller.participant} may not define objects of {own}")
+        return name
+
+    async def _route(
+        self, peer: bytes, method: str, request: msgspec.Struct, response: type[T]
+    ) -> T:
+        connection = await self._engine.overlay.connect(peer)
+        return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+
+def _at_home(stream: StreamDefinition, peer: bytes) -> StreamDefinition:
+    return msgspec.structs.replace(stream, home=peer.hex())
+
+
+def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
+    """Creating a stream again as it is, is no error; a home not named may be anywhere."""
+    same = msgspec.structs.replace(asked, home=asked.home or existing.home)
+    if existing.query:
+        raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
+    if existing != same:
+        raise ConflictError(f"{asked.name} exists with another definition; use another name")

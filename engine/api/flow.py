@@ -1,0 +1,156 @@
+"""Calls that carry tuples: post_event and subscribe, served here or handed on to the stream's peer.
+
+A relay forwards messages undecoded and keeps nothing: credit on both of its calls makes the slow
+end slow the fast one. When the far side breaks, the client's call breaks, and the client takes up
+both a post (same sequence) and a subscription (last boundary) where they stood.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from engine.definitions import StreamEntry, may_read, may_write
+from engine.engine import Engine
+from engine.kinds import STREAM
+from engine.messages import Acknowledge, Post, PostEvent, Subscribe
+from engine.schema import BEGINNING, END
+from engine.stream_store import Reader, Role
+from engine.streams.feed import serve
+from engine.streams.log import StreamLog
+from overlay.concurrency import until_one_ends
+from overlay.errors import InvalidInputError, NotAuthorisedError, StoppedError
+from overlay.names import ObjectName
+from overlay.rpc import Caller, Duplex, EndOfCall
+
+MAX_LABEL: Final = 128
+"""Characters of a producer's or subscriber's own name."""
+
+
+class FlowCalls:
+    """The handlers; `register` puts them on the peer's service."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def register(self) -> None:
+        service = self._engine.overlay.service
+        service.streaming("post_event", PostEvent, self.post_event, clients=True)
+        service.streaming("subscribe", Subscribe, self.subscribe, clients=True)
+
+    async def post_event(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
+        _check_label("producer", request.producer)
+        entry = await self._entry(request.stream)
+        self._check_writer(caller, entry)
+        store = self._engine.store
+        kept = store.get(request.stream)
+        if kept is None or kept.role is Role.MIRROR:
+            await self._relay(request.stream, "post_event", request, duplex)
+            return
+        if kept.role is not Role.SOURCE:
+            raise InvalidInputError(f"{kept.name} takes no posts: it is a {kept.role} stream")
+        while True:
+            try:
+                post, body = await duplex.receive(Post)
+            except EndOfCall:
+                return
+            await duplex.send(await store.post(kept, request.producer, post, body))
+
+    async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
+        if request.subscriber:
+            _check_label("subscriber", request.subscriber)
+        entry = await self._entry(request.stream)
+        self._check_reader(caller, entry)
+        kept = self._engine.store.get(request.stream)
+        if kept is None or kept.role is Role.MIRROR:
+            await self._relay(request.stream, "subscribe", request, duplex)
+            return
+        # The beginning means the oldest that is kept; any other boundary is taken literally.
+        after = kept.log.start if request.after == BEGINNING else request.after
+        holding = self._engine.store.subscription(
+            kept, request.subscriber, caller.participant, after
+        )
+        with holding as reader:
+            await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
+
+    async def _relay(
+        self, stream: str, method: str, request: PostEvent | Subscribe, near: Duplex
+    ) -> None:
+        connection = await self._engine.producers.connect(stream)
+        async with connection.open(method, request) as far:
+
+            async def requests() -> None:
+                await _forward(near, far)
+                await trio.sleep_forever()  # the answers to them still come
+
+            async def answers() -> None:
+                await _forward(far, near)
+
+            await until_one_ends(requests, answers)
+
+    async def _entry(self, stream: str) -> StreamEntry:
+        kept = self._engine.store.get(stream)
+        if kept is not None:
+            return kept.entry
+        return (await self._engine.catalog.lookup(STREAM, ObjectName.parse(stream))).value
+
+    def _check_reader(self, caller: Caller, entry: StreamEntry) -> None:
+        owner = ObjectName.parse(entry.stream.name).participant
+        if not may_read(entry.stream, caller.participant, owner):
+            raise NotAuthorisedError(
+                f"{caller.participant} may not read {entry.stream.name}; {owner} names its readers"
+            )
+
+    def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
+        stream = entry.stream
+        owner = ObjectName.parse(stream.name).participant
+        if stream.query:
+            raise StoppedError(
+                f"{stream.name} is produced by {stream.query}: post to the streams that it reads"
+            )
+        if not may_write(stream, caller.participant, owner):
+            raise NotAuthorisedError(
+                f"{caller.participant} may not post to {stream.name}; {owner} names its writers"
+            )
+
+
+async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, named: bool) -> None:
+    """Epochs out, acknowledgements in, until the stream has ended or the subscriber has left.
+
+    A named subscriber acknowledges the last epoch as well before the call is over; for another one,
+    what was sent counts as acknowledged.
+    """
+    acknowledged_all = trio.Event()
+
+    async def take_acknowledgements() -> None:
+        with suppress(EndOfCall):
+            while reader.boundary < END:
+                acknowledged, _ = await duplex.receive(Acknowledge)
+                reader.acknowledge(acknowledged.upto)
+            acknowledged_all.set()
+            await trio.sleep_forever()
+
+    async def send() -> None:
+        async for message, body in serve(log, after):
+            await duplex.send(message, body)
+            if not named and message.upto is not None:
+                reader.acknowledge(message.upto)
+        if named:
+            await acknowledged_all.wait()
+
+    await until_one_ends(take_acknowledgements, send)
+
+
+async def _forward(source: Duplex, sink: Duplex) -> None:
+    """Messages from one call into another, undecoded, to their end."""
+    with suppress(EndOfCall):
+        while True:
+            await sink.send_raw(*await source.receive_raw())
+    await sink.finish()
+
+
+def _check_label(what: str, label: str) -> None:
+    if not 0 < len(label) <= MAX_LABEL or not label.isprintable():
+        raise InvalidInputError(f"a {what}'s name has 1 to {MAX_LABEL} printable characters")

@@ -1,0 +1,145 @@
+"""Calls that tell: lookup_object, the lists of objects, and the status that the monitor draws."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import psutil
+import trio
+
+from dht.catalog import Kind
+from engine.engine import Engine
+from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, find
+from engine.messages import (
+    EventRecord,
+    ListObjects,
+    LookupObject,
+    ObjectDescription,
+    Objects,
+    PeerStatus,
+    Snapshot,
+    Status,
+)
+from overlay.errors import MedusaError, NotFoundError
+from overlay.events import wall_clock
+from overlay.names import ObjectName
+from overlay.rpc import Caller
+
+ASK_PEER_S: Final = 1.0
+"""How long one peer's answer is waited for: a screen is drawn once a second."""
+
+SHOWN_EVENTS: Final = 50
+"""Events of one peer in a snapshot."""
+
+
+class StatusCalls:
+    """The handlers; `register` puts them on the peer's service."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._overlay = engine.overlay
+
+    def register(self) -> None:
+        service = self._overlay.service
+        service.unary("lookup_object", LookupObject, self.lookup_object, clients=True)
+        service.unary("list_objects", ListObjects, self.list_objects, clients=True)
+        service.unary("status", Status, self.status, clients=True)
+        service.unary("peer_status", Status, self.peer_status)
+
+    async def lookup_object(
+        self, _caller: Caller, request: LookupObject, _: bytes
+    ) -> ObjectDescription:
+        name = ObjectName.parse(request.name)
+        entries: dict[str, str] = {}
+        kinds: tuple[Kind[Any], ...] = (SCHEMA, STREAM, QUERY)
+        for kind in kinds:
+            published = await find(self._engine.catalog, kind, name)
+            if published is not None:
+                entries[kind.label] = msgspec.json.encode(published.value).decode()
+        if STREAM.label in entries:
+            producers = await self._engine.catalog.lookup_all(PRODUCER, name)
+            values = [producer.value for producer in producers]
+            entries[PRODUCER.label] = msgspec.json.encode(values).decode()
+        if not entries:
+            raise NotFoundError(f"nothing is known under {name}")
+        return ObjectDescription(str(name), entries)
+
+    async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
+        listing = await self._engine.catalog.names()
+        return Objects(listing.names, listing.unreachable)
+
+    async def status(self, _caller: Caller, request: Status, _: bytes) -> Snapshot:
+        peers: dict[bytes, PeerStatus] = {}
+
+        async def ask(peer: bytes) -> None:
+            if peer == self._overlay.identity.peer_id:
+                peers[peer] = self._own_status()
+                return
+            try:
+                with trio.fail_after(ASK_PEER_S):
+                    connection = await self._overlay.connect(peer)
+                    peers[peer] = await connection.call("peer_status", Status(), PeerStatus)
+            except (MedusaError, trio.TooSlowError):
+                peers[peer] = self._unreachable(peer)
+
+        if request.federation:
+            await self._of_all_peers(ask)
+        else:
+            await ask(self._overlay.identity.peer_id)
+        return Snapshot(
+            wall_clock(),
+            self._overlay.identity.peer_id.hex(),
+            self._overlay.membership.federation,
+            tuple(sorted(peers.values(), key=lambda peer: (peer.participant, peer.peer))),
+        )
+
+    async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:
+        """Load and streams are for all members; what happened here is for our own participant."""
+        status = self._own_status()
+        if caller.participant != self._overlay.identity.participant:
+            return msgspec.structs.replace(status, events=())
+        return status
+
+    async def _of_all_peers(self, ask: Callable[[bytes], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for record in self._overlay.peers.all():
+                nursery.start_soon(ask, record.peer_id)
+
+    def _own_status(self) -> PeerStatus:
+        engine, identity = self._engine, self._overlay.identity
+        tasks = engine.queries.task_status()
+        host, port = self._overlay.address
+        return PeerStatus(
+            participant=identity.participant,
+            peer=identity.peer_id.hex(),
+            address=f"{host}:{port}",
+            state="running",
+            spark=engine.executor.state,
+            uptime_s=trio.current_time() - engine.started_at,
+            load=sum(task.load for task in tasks),
+            capacity=engine.config.capacity_cores,
+            memory_bytes=resident_bytes(),
+            streams=engine.store.status(),
+            tasks=tasks,
+            events=tuple(
+                EventRecord(event.at, event.level, event.text)
+                for event in self._overlay.events.recent()[-SHOWN_EVENTS:]
+            ),
+            links=tuple(
+                connection.remote.peer_id.hex()
+                for connection in self._overlay.transport.connections()
+            ),
+        )
+
+    def _unreachable(self, peer: bytes) -> PeerStatus:
+        record = self._overlay.peers.get(peer)
+        host, port = record.addresses[0] if record and record.addresses else ("?", 0)
+        participant = record.participant if record else "?"
+        return PeerStatus(participant, peer.hex(), f"{host}:{port}", "unreachable")
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, bytes (the JVM is another process)."""
+    return int(psutil.Process().memory_info().rss)

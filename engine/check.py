@@ -1,0 +1,368 @@
+"""Type-checking of boxes and query networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from engine.expressions import Expression, FieldRef
+from engine.operators import aggregate_type, nullable
+from engine.parse_expression import parse_expression, parse_predicate
+from engine.query import (
+    WINDOW_START,
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+    inputs_of,
+    outputs_of,
+    streams_read,
+    streams_written,
+)
+from engine.schema import STIME, Field, FieldType, Schema, check_schema
+from engine.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from overlay.errors import InvalidInputError
+
+MAX_BOXES: Final = 256
+"""Boxes in one query: each costs a peer a task at worst."""
+
+MAX_PORTS: Final = 256
+"""Inputs of a union or outputs of a filter: each may be a log to wait for or to write."""
+
+MAX_BOX_NAME: Final = 64
+"""Characters: it stands in error messages and on screens."""
+
+MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
+"""A year: a window keeps its input from being dropped for as long."""
+
+MAX_OVERLAP: Final = 1_000
+"""Windows that share one tuple: each copies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBox:
+    """A box that type-checks.
+
+    Attributes:
+        schemas: by output stream.
+        steps: by output stream; a union has none.
+    """
+
+    box: Box
+    schemas: Mapping[str, Schema]
+    steps: Mapping[str, Step]
+
+
+def infer(box: Box, inputs: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The schemas of a box's outputs.
+
+    Raises:
+        InvalidInputError: it does not type-check; names the box, the field and the reason.
+    """
+    return dict(type_box(box, inputs).schemas)
+
+
+def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The schemas of all streams that the query reads or makes.
+
+    Args:
+        known: schemas of streams from elsewhere; others than the query reads do not matter, except
+            that it may not produce one of them.
+
+    Raises:
+        InvalidInputError: an unknown stream, two producers of one, a loop, a type error...
+    """
+    boxes = ordered_boxes(query)
+    for name in sorted(streams_written(query) & known.keys()):
+        raise InvalidInputError(f"query {query.name}: stream {name} is produced elsewhere already")
+    schemas: dict[str, Schema] = {}
+    for name in sorted(streams_read(query) - streams_written(query)):
+        if name not in known:
+            raise InvalidInputError(f"query {query.name}: there is no stream {name}")
+        schemas[name] = known[name]
+    with _about(f"query {query.name}"):
+        for box in boxes:
+            schemas.update(type_box(box, schemas).schemas)
+    return schemas
+
+
+def ordered_boxes(query: Query) -> list[Box]:
+    """The boxes, each after those whose output it reads.
+
+    Raises:
+        InvalidInputError: the network's shape is wrong, whatever the schemas.
+    """
+    with _about(f"query {query.name}"):
+        _check_network(query)
+        missing = {box.name: set(inputs_of(box)) & streams_written(query) for box in query.boxes}
+        waiting = list(query.boxes)
+        ordered: list[Box] = []
+        while waiting:
+            ready = [box for box in waiting if not missing[box.name]]
+            if not ready:
+                names = ", ".join(box.name for box in waiting)
+                raise InvalidInputError(f"the boxes {names} form a loop, or wait for one")
+            ordered += ready
+            waiting = [box for box in waiting if missing[box.name]]
+            made = {stream for box in ready for stream in outputs_of(box)}
+            for box in waiting:
+                missing[box.name] -= made
+        return ordered
+
+
+def check_shape(box: Box) -> None:
+    """What can be checked of a box without any schema.
+
+    Raises:
+        InvalidInputError: names the box and the reason.
+    """
+    with _about(f"box {box.name[:MAX_BOX_NAME]!a}"):
+        if not 0 < len(box.name) <= MAX_BOX_NAME or not box.name.isprintable():
+            raise InvalidInputError(f"its name must have 1 to {MAX_BOX_NAME} printable characters")
+        streams = (*inputs_of(box), *outputs_of(box))
+        for stream in streams:
+            if not stream or not stream.isprintable():
+                raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")
+        _refuse_repeated("stream", streams)
+        match box:
+            case Filter():
+                _check_ports(box)
+            case Map():
+                if not box.expressions:
+                    raise InvalidInputError("a map needs at least one output field")
+            case Union():
+                if not 0 < len(box.inputs) <= MAX_PORTS:
+                    raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
+            case Aggregate():
+                _check_window(box)
+
+
+def type_box(box: Box, inputs: Mapping[str, Schema]) -> TypedBox:
+    """The box with typed expressions.
+
+    Args:
+        inputs: schemas of its input streams at least.
+
+    Raises:
+        InvalidInputError: as `infer`.
+    """
+    check_shape(box)
+    with _about(f"box {box.name!a}"):
+        for stream in inputs_of(box):
+            if stream not in inputs:
+                raise InvalidInputError(f"there is no stream {stream}")
+        match box:
+            case Filter():
+                return _type_filter(box, inputs[box.input])
+            case Map():
+                return _type_map(box, inputs[box.input])
+            case Union():
+                return _type_union(box, [inputs[stream] for stream in box.inputs])
+            case Aggregate():
+                return _type_aggregate(box, inputs[box.input])
+
+
+def _check_network(query: Query) -> None:
+    if not 0 < len(query.boxes) <= MAX_BOXES:
+        raise InvalidInputError(f"it has {len(query.boxes)} boxes; 1 to {MAX_BOXES} are allowed")
+    for box in query.boxes:
+        check_shape(box)
+    _refuse_repeated("box name", [box.name for box in query.boxes])
+    producers: dict[str, str] = {}
+    for box in query.boxes:
+        for stream in outputs_of(box):
+            if stream in producers:
+                raise InvalidInputError(
+                    f"stream {stream} has two producers, boxes {producers[stream]} and {box.name}"
+                )
+            producers[stream] = box.name
+    for stream in query.outputs:
+        if stream not in producers:
+            raise InvalidInputError(f"output stream {stream[:80]!a} is made by no box of it")
+    _refuse_repeated("output stream", query.outputs)
+
+
+def _check_ports(box: Filter) -> None:
+    wanted = len(box.predicates) + box.pass_on_false
+    if not box.predicates:
+        raise InvalidInputError("a filter needs at least one expression")
+    if wanted > MAX_PORTS:
+        raise InvalidInputError(f"a filter has at most {MAX_PORTS} outputs, not {wanted}")
+    if len(box.outputs) != wanted:
+        raise InvalidInputError(
+            f"it has {len(box.outputs)} outputs for {len(box.predicates)} expressions"
+            f"{' and the false port' if box.pass_on_false else ''}; {wanted} are needed"
+        )
+
+
+def _check_window(box: Aggregate) -> None:
+    size, advance = box.size_us, box.advance_us
+    if not 0 < size <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+    if not 0 < advance <= size:
+        raise InvalidInputError(
+            f"it advances by {advance / 1e6:g} s; it must be more than 0 and at most the window"
+        )
+    if size > advance * MAX_OVERLAP:
+        raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
+    if not box.functions:
+        raise InvalidInputError("an aggregate needs at least one function")
+    for each in box.functions:
+        if each.argument is None and each.function is not Function.COUNT:
+            raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
+
+
+def _type_filter(box: Filter, schema: Schema) -> TypedBox:
+    fields = _types(schema)
+    predicates = []
+    for number, text in enumerate(box.predicates):
+        with _about(f"expression {number}"):
+            predicates.append(parse_predicate(text, fields))
+    steps = {
+        stream: FilterStep(tuple(predicates[: port + 1]), port)
+        for port, stream in enumerate(box.outputs)
+    }
+    return TypedBox(box, {stream: _renamed(schema, stream) for stream in box.outputs}, steps)
+
+
+def _type_map(box: Map, schema: Schema) -> TypedBox:
+    fields = _types(schema)
+    outputs: list[tuple[str, Expression]] = []
+    for name, text in box.expressions:
+        with _about(f"output field {name[:64]!a}"):
+            outputs.append((name, parse_expression(text, fields)))
+    time = next(
+        (
+            name
+            for name, expression in outputs
+            if schema.time is not None and expression == FieldRef(schema.time, fields[schema.time])
+        ),
+        None,
+    )
+    made = Schema(box.output, tuple(_field(schema, *each) for each in outputs), time)
+    check_schema(made)
+    return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
+
+
+def _type_union(box: Union, schemas: Sequence[Schema]) -> TypedBox:
+    first = schemas[0]
+    shape = [(field.name, field.type) for field in first.fields]
+    for stream, schema in zip(box.inputs, schemas, strict=True):
+        other = [(field.name, field.type) for field in schema.fields]
+        if other != shape:
+            raise InvalidInputError(
+                f"its inputs must have the same fields: {stream} has {_listed(other)}, "
+                f"{box.inputs[0]} has {_listed(shape)}"
+            )
+    fields = tuple(_widest(each) for each in zip(*(s.fields for s in schemas), strict=True))
+    time = first.time if all(schema.time == first.time for schema in schemas) else None
+    return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
+
+
+def _type_aggregate(box: Aggregate, schema: Schema) -> TypedBox:
+    if box.order_on not in {"", STIME, schema.time}:
+        time = "arrival" if schema.time is None else schema.time
+        raise InvalidInputError(
+            f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
+            f'{time}: order on {STIME}, or declare time="..." in the schema'
+        )
+    groups = tuple(_group_field(schema, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, schema) for each in box.functions)
+    fields = (
+        Field(WINDOW_START, FieldType.TIMESTAMP),
+        *groups,
+        *(_aggregate_field(each, schema) for each in functions),
+    )
+    made = Schema(box.output, fields)
+    check_schema(made)
+    step = AggregateStep(box.size_us, box.advance_us, groups, functions)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _group_field(schema: Schema, name: str) -> Field:
+    field = schema.field(name)
+    if field is None:
+        known = _listed([(each.name, each.type) for each in schema.fields])
+        raise InvalidInputError(f"it groups by {name[:64]!a}, which is no field; there are {known}")
+    return field
+
+
+def _typed_function(each: AggregateFunction, schema: Schema) -> TypedAggregate:
+    with _about(f"output field {each.output[:64]!a}"):
+        argument = None
+        if each.argument is not None:
+            argument = parse_expression(each.argument, _types(schema))
+        type_ = aggregate_type(each.function, None if argument is None else argument.type)
+        if type_ is None:
+            given = "nothing" if argument is None else argument.type
+            raise InvalidInputError(f"{each.function} does not take {given}")
+        return TypedAggregate(each.function, argument, each.output, type_)
+
+
+def _aggregate_field(each: TypedAggregate, schema: Schema) -> Field:
+    counts = each.function in {Function.COUNT, Function.COUNT_DISTINCT}
+    size = None
+    if isinstance(each.argument, FieldRef) and each.type is FieldType.STRING:
+        size = _field(schema, each.output, each.argument).size
+    return Field(each.output, each.type, size, nullable=not counts)
+
+
+def _field(schema: Schema, name: str, expression: Expression) -> Field:
+    """The output field that an expression over `schema` fills."""
+    if isinstance(expression, FieldRef):
+        field = schema.field(expression.name)
+        if field is not None:
+            return Field(name, field.type, field.size, field.nullable)
+    return Field(name, expression.type, None, nullable(expression, lambda each: _may(schema, each)))
+
+
+def _may(schema: Schema, name: str) -> bool:
+    """Whether a field may be null; stime never is."""
+    field = schema.field(name)
+    return field is not None and field.nullable
+
+
+def _widest(fields: Sequence[Field]) -> Field:
+    """One field that takes the values of all of these."""
+    sizes = [field.size for field in fields if field.size is not None]
+    return Field(
+        fields[0].name,
+        fields[0].type,
+        max(sizes) if len(sizes) == len(fields) else None,
+        any(field.nullable for field in fields),
+    )
+
+
+def _types(schema: Schema) -> dict[str, FieldType]:
+    return {field.name: field.type for field in schema.fields}
+
+
+def _renamed(schema: Schema, name: str) -> Schema:
+    return Schema(name, schema.fields, schema.time)
+
+
+def _listed(fields: Sequence[tuple[str, FieldType]]) -> str:
+    text = ", ".join(f"{name} {type_}" for name, type_ in fields)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _refuse_repeated(what: str, names: Sequence[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InvalidInputError(f"{what} {name[:80]!a} occurs {times} times")
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Errors from within say what they are about."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from None

@@ -1,0 +1,46 @@
+"""The engine's settings, with the reason for each default."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from overlay.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """
+    Attributes:
+        epoch_s: shortest epoch, seconds. A Spark job costs about 0.1 CPU-seconds whatever its rows,
+            so shorter epochs buy latency with CPU.
+        epoch_rows: most input rows a task takes at once: bounds the memory of one job.
+        recent_bytes: Arrow bytes of recent epochs that one stream keeps in memory.
+        pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.
+        disk_bytes: most bytes of all streams; past it posts and mirrors wait.
+        lease_s: how long a named subscriber that went away is waited for, seconds.
+        fsync: whether a post is acknowledged only when it survives a power cut as well.
+        capacity_cores: what this peer declares it can spend, in cores.
+    """
+
+    epoch_s: float = 1.0
+    epoch_rows: int = 1_000_000
+    recent_bytes: int = 32 * 2**20
+    pending_bytes: int = 64 * 2**20
+    disk_bytes: int = 64 * 2**30
+    lease_s: float = 86_400.0
+    fsync: bool = False
+    capacity_cores: float = float(os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        for name in (
+            "epoch_s",
+            "epoch_rows",
+            "recent_bytes",
+            "pending_bytes",
+            "disk_bytes",
+            "lease_s",
+            "capacity_cores",
+        ):
+            if getattr(self, name) <= 0:
+                raise InvalidInputError(f"engine.{name} must be positive: {getattr(self, name)}")

@@ -1,0 +1,111 @@
+"""The engine of one peer: its streams, its queries, and the loops that tend them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from dht.catalog import Catalog
+from engine.config import EngineConfig
+from engine.definitions import StreamEntry
+from engine.leases import Leases
+from engine.mirror import Mirrors
+from engine.producers import Producers
+from engine.queries import QueryHost
+from engine.spark.executor import Executor, open_executor
+from engine.spark.session import SparkConfig
+from engine.stream_store import Role, StreamStore, late_entry
+from overlay.node import Overlay
+
+
+class Engine:
+    """What the API's calls act on.
+
+    Attributes:
+        overlay, catalog: how other peers are reached and objects found.
+        store: every stream this peer keeps. producers: who produces the others.
+        queries: every query it runs.
+        executor: its Spark.
+        started_at: on trio's clock, seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        catalog: Catalog,
+        executor: Executor,
+        home: Path,
+        config: EngineConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.overlay = overlay
+        self.catalog = catalog
+        self.executor = executor
+        self.config = config
+        self.started_at = trio.current_time()
+        leases = Leases(home / "leases.json", config.lease_s)
+        self.store = StreamStore(home / "streams", leases, config, overlay.events, nursery)
+        self.producers = Producers(overlay, catalog)
+        mirrors = Mirrors(
+            self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery
+        )
+        self.queries = QueryHost(
+            home / "queries",
+            identity=overlay.identity,
+            store=self.store,
+            catalog=catalog,
+            producers=self.producers,
+            mirrors=mirrors,
+            executor=executor,
+            config=config,
+            events=overlay.events,
+            nursery=nursery,
+        )
+
+    async def resume(self) -> None:
+        """Open what the last run kept and go on with it."""
+        await self.store.load()
+        await self.queries.resume()
+
+    async def host_source(self, entry: StreamEntry) -> None:
+        """Become the home of a source stream and tell the catalog."""
+        await self.store.keep(entry, Role.SOURCE)
+        await self.producers.announce(entry)
+        await self.producers.announce(late_entry(entry))
+
+
+@asynccontextmanager
+async def open_engine(
+    overlay: Overlay, catalog: Catalog, home: Path, config: EngineConfig, spark: SparkConfig
+) -> AsyncIterator[Engine]:
+    """A running engine; when the block ends, its tasks have stopped and the JVM is gone.
+
+    Args:
+        home: the folder of its data; made if it is not there.
+    """
+    for folder in ("streams", "queries", "logs"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    async with (
+        open_executor(spark, home / "logs", overlay.events) as executor,
+        trio.open_nursery() as nursery,
+    ):
+        engine = Engine(
+            overlay=overlay,
+            catalog=catalog,
+            executor=executor,
+            home=home,
+            config=config,
+            nursery=nursery,
+        )
+        await engine.resume()
+        nursery.start_soon(engine.store.tend)
+        try:
+            yield engine
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await engine.store.close()

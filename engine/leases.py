@@ -1,0 +1,95 @@
+"""Who a stream's retention waits for while they are away.
+
+A lease is not needed for correctness of what is served, only for how long it stays: losing the last
+second of acknowledgements in a crash keeps an epoch longer, never shorter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from overlay.errors import BusyError, InternalError
+from overlay.files import write_atomically
+
+MAX_LEASES: Final = 10_000
+"""Named subscribers of one peer: a stranger must not fill the file with names."""
+MAX_LEASES_PER_HOLDER: Final = 256
+"""Of one participant: no one takes the places of all."""
+
+
+class Lease(Struct):
+    """
+    Attributes:
+        holder: the participant on whose behalf it is held.
+        boundary: what the subscriber has acknowledged, microseconds.
+        expires: seconds since the epoch.
+    """
+
+    stream: str
+    subscriber: str
+    holder: str
+    boundary: int
+    expires: float
+
+
+class Leases:
+    """The leases of one peer, kept in one file.
+
+    Args:
+        path: where they are kept.
+        lease_s: how long one lasts after its last sign of life, seconds.
+    """
+
+    def __init__(self, path: Path, lease_s: float) -> None:
+        self._path = path
+        self._lease_s = lease_s
+        self._leases: dict[tuple[str, str], Lease] = {}
+        self._changed = False
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            leases = msgspec.json.decode(self._path.read_bytes(), type=list[Lease])
+        except msgspec.DecodeError as error:
+            message = f"{self._path} is damaged ({error}); remove it to let retention go on"
+            raise InternalError(message) from None
+        self._leases = {(lease.stream, lease.subscriber): lease for lease in leases}
+
+    def renew(self, stream: str, subscriber: str, holder: str, boundary: int, now: float) -> None:
+        """Note that `subscriber` has everything up to `boundary`.
+
+        Raises:
+            BusyError: too many leases already.
+        """
+        key = (stream, subscriber)
+        if key not in self._leases:
+            of_holder = sum(lease.holder == holder for lease in self._leases.values())
+            if len(self._leases) >= MAX_LEASES or of_holder >= MAX_LEASES_PER_HOLDER:
+                raise BusyError(f"too many named subscribers; {holder} holds {of_holder}")
+        self._leases[key] = Lease(stream, subscriber, holder, boundary, now + self._lease_s)
+        self._changed = True
+
+    def expire(self, now: float) -> list[Lease]:
+        """Drop and return the leases that ran out."""
+        gone = [lease for lease in self._leases.values() if lease.expires <= now]
+        for lease in gone:
+            self.drop(lease.stream, lease.subscriber)
+        return gone
+
+    def drop(self, stream: str, subscriber: str) -> None:
+        if self._leases.pop((stream, subscriber), None) is not None:
+            self._changed = True
+
+    def of(self, stream: str) -> list[Lease]:
+        return [lease for lease in self._leases.values() if lease.stream == stream]
+
+    def save(self) -> None:
+        """Write them if they changed (blocking)."""
+        if self._changed:
+            self._changed = False
+            write_atomically(self._path, msgspec.json.encode(list(self._leases.values())))

@@ -1,0 +1,62 @@
+"""When a task's next epoch may start, and how its rates are smoothed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+SMOOTHING_S = 10.0
+"""Time constant of rates, seconds: long against an epoch, short against a person's look."""
+
+
+class Pacer:
+    """Epochs start no closer than `epoch_s`, nor than the last one took.
+
+    Args:
+        epoch_s: shortest time from one start to the next, seconds.
+    """
+
+    def __init__(self, epoch_s: float) -> None:
+        self._epoch_s = epoch_s
+        self._next = -math.inf
+        self._started = -math.inf
+
+    def delay(self, now: float) -> float:
+        """Seconds until the next epoch may start."""
+        return max(0.0, self._next - now)
+
+    def started(self, now: float) -> None:
+        self._started = now
+        self._next = now + self._epoch_s
+
+    def finished(self, now: float) -> float:
+        """Note the end of the epoch; returns what it took, seconds."""
+        self._next = max(self._next, now)
+        return now - self._started
+
+
+@dataclass
+class Rate:
+    """An exponentially smoothed amount per second; `now` in seconds of any steady clock."""
+
+    value: float = 0.0
+    _at: float = -math.inf
+    _pending: float = 0.0
+
+    def add(self, amount: float, now: float) -> None:
+        self._pending += amount
+        elapsed = now - self._at
+        if math.isinf(elapsed):
+            self._at = now
+            return
+        if elapsed < 0.1:  # too short to divide by
+            return
+        weight = -math.expm1(-elapsed / SMOOTHING_S)
+        self.value += weight * (self._pending / elapsed - self.value)
+        self._pending = 0.0
+        self._at = now
+
+    def read(self, now: float) -> float:
+        """The rate now: it decays while nothing is added."""
+        self.add(0.0, now)
+        return self.value

@@ -1,0 +1,275 @@
+"""The queries this peer runs: created, started, stopped, deleted, and resumed after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from dht.catalog import Catalog
+from engine.check import check_query
+from engine.config import EngineConfig
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, may_read
+from engine.kinds import QUERY, STREAM, find
+from engine.messages import TaskStatus
+from engine.mirror import Mirrors
+from engine.plan import Task, plan
+from engine.producers import Producers
+from engine.query import Query, QueryStatus, streams_read, streams_written
+from engine.schema import BEGINNING, Schema
+from engine.spark.executor import Executor
+from engine.stream_store import KeptStream, Role, StreamStore, file_name
+from engine.task_runner import TaskRunner
+from overlay.errors import ConflictError, InternalError, NotAuthorisedError, NotFoundError
+from overlay.events import Events
+from overlay.files import write_atomically
+from overlay.identity import Identity
+from overlay.names import ObjectName
+
+
+class StoredQuery(Struct, frozen=True):
+    """What a restart needs: the query and the streams it was checked against."""
+
+    entry: QueryEntry
+    inputs: dict[str, StreamEntry]
+    kept: tuple[str, ...]
+
+
+class RunningQuery:
+    """The tasks of one query, and the scope that stops them."""
+
+    def __init__(self, stored: StoredQuery, runners: list[TaskRunner]) -> None:
+        self.stored = stored
+        self.runners = runners
+        self.scope: trio.CancelScope | None = None
+        self.stopped = trio.Event()
+        self.stopped.set()
+
+
+class QueryHost:
+    """Every query of this peer.
+
+    Args:
+        folder: one JSON file a query.
+        nursery: runs their tasks.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        identity: Identity,
+        store: StreamStore,
+        catalog: Catalog,
+        producers: Producers,
+        mirrors: Mirrors,
+        executor: Executor,
+        config: EngineConfig,
+        events: Events,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._folder = folder
+        self._participant = identity.participant
+        self._peer = identity.peer_id.hex()
+        self._store = store
+        self._catalog = catalog
+        self._producers = producers
+        self._mirrors = mirrors
+        self._executor = executor
+        self._config = config
+        self._events = events
+        self._nursery = nursery
+        self._queries: dict[str, RunningQuery] = {}
+
+    async def create(self, query: Query) -> QueryEntry:
+        """Check the query, publish it and its outputs; it does not run yet.
+
+        Raises:
+            InvalidInputError: it does not type-check, or names an unknown stream.
+            NotAuthorisedError: an input is not for us, or an output not ours.
+            ConflictError: an output exists already.
+        """
+        inputs = await self._inputs(query)
+        schemas = check_query(query, {name: entry.schema for name, entry in inputs.items()})
+        kept = await self._declared(query, schemas)
+        tasks = plan(query, schemas, kept)
+        outputs = tuple(task.output for task in tasks)
+        entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
+        stored = StoredQuery(entry, inputs, tuple(kept))
+        self._save(stored)
+        await self._prepare(stored)
+        await self._catalog.publish(QUERY, ObjectName.parse(query.name), entry)
+        return entry
+
+    async def set_status(self, name: str, status: QueryStatus) -> None:
+        """
+        Raises:
+            NotFoundError: no such query here.
+        """
+        running = self._queries.get(name)
+        if running is None:
+            raise NotFoundError(f"{name} is not kept by this peer")
+        if status is QueryStatus.DELETED:
+            await self._delete(name, running)
+            return
+        if status is running.stored.entry.status:
+            return
+        entry = msgspec.structs.replace(running.stored.entry, status=status)
+        running.stored = msgspec.structs.replace(running.stored, entry=entry)
+        self._save(running.stored)
+        if status is QueryStatus.RUNNING:
+            self._start(running)
+        else:
+            await self._stop(running)
+        await self._catalog.publish(QUERY, ObjectName.parse(name), entry)
+        self._events.note("info", f"{name} is {status}")
+
+    async def resume(self) -> None:
+        """Take up the queries of the last run where they stood."""
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                stored = msgspec.json.decode(path.read_bytes(), type=StoredQuery)
+            except msgspec.DecodeError as error:
+                raise InternalError(f"{path} is damaged ({error}); remove it") from None
+            running = await self._prepare(stored)
+            if stored.entry.status is QueryStatus.RUNNING:
+                self._start(running)
+
+    def consumers(self, stream: str) -> list[QueryEntry]:
+        """The queries here that read `stream`."""
+        return [
+            running.stored.entry
+            for running in self._queries.values()
+            if stream in running.stored.inputs
+        ]
+
+    def task_status(self) -> tuple[TaskStatus, ...]:
+        return tuple(
+            runner.status(stopped=running.scope is None)
+            for running in self._queries.values()
+            for runner in running.runners
+        )
+
+    async def _inputs(self, query: Query) -> dict[str, StreamEntry]:
+        written = streams_written(query)
+        entries: dict[str, StreamEntry] = {}
+        for name in sorted(streams_read(query) - written):
+            found = await find(self._catalog, STREAM, ObjectName.parse(name))
+            if found is None:
+                raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
+            if not may_read(found.value.stream, self._participant, found.name.participant):
+                raise NotAuthorisedError(f"{name} may not be read by {self._participant}")
+            entries[name] = found.value
+        return entries
+
+    async def _declared(self, query: Query, schemas: dict[str, Schema]) -> frozenset[str]:
+        """The outputs that were created as streams before: they must fit, and be unused."""
+        declared = set()
+        for name in sorted(streams_written(query)):
+            if ObjectName.parse(name).participant != self._participant:
+                raise NotAuthorisedError(f"{query.name} may not produce {name}: not ours")
+            found = await find(self._catalog, STREAM, ObjectName.parse(name))
+            if found is None:
+                continue
+            await self._check_replaceable(found.value, schemas[name])
+            declared.add(name)
+        return frozenset(declared)
+
+    async def _check_replaceable(self, entry: StreamEntry, schema: Schema) -> None:
+        name = entry.stream.name
+        if entry.stream.query:
+            raise ConflictError(f"{name} is already produced by {entry.stream.query}")
+        if entry.schema.fields != schema.fields:
+            raise ConflictError(f"{name} was created with other fields than the query gives it")
+        kept = self._store.get(name)
+        if (
+            kept is None
+            or kept.home is None
+            or kept.log.boundary != BEGINNING
+            or kept.home.pending_bytes
+        ):
+            raise ConflictError(f"{name} has been posted to; a query cannot take it over")
+        await self._store.drop(name)
+
+    async def _prepare(self, stored: StoredQuery) -> RunningQuery:
+        """Open the logs and hold the inputs, so that nothing is lost until the query runs."""
+        query = stored.entry.query
+        schemas = check_query(query, {n: entry.schema for n, entry in stored.inputs.items()})
+        tasks = plan(query, schemas, frozenset(stored.kept))
+        logs = {
+            name: await self._mirrors.follow(entry, query.name)
+            for name, entry in stored.inputs.items()
+        }
+        for task in tasks:
+            logs[task.output] = await self._keep_output(task)
+        runners = [self._runner(task, logs) for task in tasks]
+        for runner in runners:
+            runner.hold()
+        running = RunningQuery(stored, runners)
+        self._queries[query.name] = running
+        return running
+
+    async def _keep_output(self, task: Task) -> KeptStream:
+        definition = StreamDefinition(
+            name=task.output,
+            schema=task.output_schema.name,
+            query=task.query,
+            home=self._peer,
+        )
+        entry = StreamEntry(definition, task.output_schema)
+        kept = await self._store.keep(entry, Role.DERIVED)
+        await self._producers.announce(entry)
+        return kept
+
+    def _runner(self, task: Task, logs: dict[str, KeptStream]) -> TaskRunner:
+        inputs = {name: logs[name].log for name in task.inputs}
+        return TaskRunner(
+            task,
+            inputs=inputs,
+            output=logs[task.output].log,
+            executor=self._executor,
+            config=self._config,
+            events=self._events,
+        )
+
+    def _start(self, running: RunningQuery) -> None:
+        running.stopped = trio.Event()
+        running.scope = trio.CancelScope()
+        self._nursery.start_soon(self._run, running, running.scope, running.stopped)
+
+    async def _run(
+        self, running: RunningQuery, scope: trio.CancelScope, stopped: trio.Event
+    ) -> None:
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    for runner in running.runners:
+                        nursery.start_soon(runner.run)
+        finally:
+            stopped.set()
+
+    async def _stop(self, running: RunningQuery) -> None:
+        if running.scope is not None:
+            running.scope.cancel()
+            await running.stopped.wait()
+            running.scope = None
+
+    async def _delete(self, name: str, running: RunningQuery) -> None:
+        await self._stop(running)
+        for runner in running.runners:
+            runner.release()
+        for stream in running.stored.inputs:
+            await self._mirrors.leave(stream, name)
+        del self._queries[name]
+        (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
+        for output in running.stored.entry.outputs:
+            await self._store.drop(output)
+            await self._producers.withdraw(output)
+        await self._catalog.withdraw(QUERY, ObjectName.parse(name))
+        self._events.note("info", f"{name} is deleted")
+
+    def _save(self, stored: StoredQuery) -> None:
+        path = self._folder / file_name(stored.entry.query.name, ".json")
+        write_atomically(path, msgspec.json.encode(stored))

@@ -1,0 +1,195 @@
+"""Expressions to Spark columns, as `engine.operators` defines them: total on any data.
+
+Spark runs with ANSI mode off, where most failures give null already; where they wrap, saturate or
+raise, another form is chosen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.expressions import Constant, Expression, FieldRef, Operation
+from engine.operators import FLOATS, INTEGER_RANGE, INTEGERS
+from engine.schema import STIME, FieldType
+
+SPARK_TYPES: Final[Mapping[FieldType, T.DataType]] = {
+    FieldType.BOOL: T.BooleanType(),
+    FieldType.BYTE: T.ByteType(),
+    FieldType.SHORT: T.ShortType(),
+    FieldType.INT: T.IntegerType(),
+    FieldType.LONG: T.LongType(),
+    FieldType.SINGLE: T.FloatType(),
+    FieldType.DOUBLE: T.DoubleType(),
+    FieldType.STRING: T.StringType(),
+    FieldType.TIMESTAMP: T.TimestampType(),
+}
+
+Columns = Sequence[Column]
+
+_LONG_LIMIT: Final = 2.0**63
+"""The least double above every long."""
+
+
+def quoted(name: str) -> Column:
+    """A column by its exact name, whatever characters it has."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def without_negative_zero(column: Column) -> Column:
+    """-0.0 equals 0.0 everywhere; only one of them exists, so that equal rows have equal bytes."""
+    return column + F.lit(0.0).cast(T.FloatType())
+
+
+def column(expression: Expression) -> Column:
+    """The column over a DataFrame with the fields that `expression` names, and `stime`."""
+    match expression:
+        case FieldRef(name=name):
+            return F.timestamp_micros(quoted(STIME)) if name == STIME else quoted(name)
+        case Constant(value=value, type=type_):
+            return _constant(value, type_)
+        case Operation(operator=operator, type=type_):
+            operands = [column(each) for each in expression.operands]
+            if operator in _BY_TYPES:
+                types = [each.type for each in expression.operands]
+                return _BY_TYPES[operator](operands, types, type_)
+            if operator == "like":
+                return F.like(operands[0], F.lit(_pattern(expression.operands[1])))
+            return _SIMPLE[operator](operands)
+
+
+def _constant(value: bool | int | float | str | None, type_: FieldType) -> Column:
+    if type_ is FieldType.TIMESTAMP and value is not None:
+        return F.timestamp_micros(F.lit(value).cast(T.LongType()))
+    return F.lit(value).cast(SPARK_TYPES[type_])
+
+
+def _pattern(expression: Expression) -> str:
+    """A LIKE pattern in which a backslash only ever stands before %, _ or itself.
+
+    Spark fails on any other; there a backslash means itself.
+    """
+    assert isinstance(expression, Constant), "the parser lets only constants be patterns"
+    text, made, at = str(expression.value), [], 0
+    while at < len(text):
+        if text[at] != "\\":
+            made.append(text[at])
+        elif text[at + 1 : at + 2] in {"%", "_", "\\"}:
+            at += 1
+            made.append("\\" + text[at])
+        else:
+            made.append("\\\\")
+        at += 1
+    return "".join(made)
+
+
+def _arithmetic(
+    exact: Callable[[Column, Column], Column], plain: Callable[[Column, Column], Column]
+) -> Callable[[Columns, Sequence[FieldType], FieldType], Column]:
+    """Integers that do not fit give null; floats follow IEEE 754."""
+
+    def build(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
+        return (exact if type_ in INTEGERS else plain)(operands[0], operands[1])
+
+    return build
+
+
+def _negative(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
+    return _unless_least(operands[0], type_, -operands[0])
+
+
+def _absolute(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
+    return _unless_least(operands[0], type_, F.abs(operands[0]))
+
+
+def _unless_least(operand: Column, type_: FieldType, result: Column) -> Column:
+    """Null for the one integer that has no opposite."""
+    if type_ in FLOATS:
+        return result
+    least = F.lit(INTEGER_RANGE[type_].start).cast(SPARK_TYPES[type_])
+    return F.when(operand != least, result)
+
+
+def _cast(operands: Columns, types: Sequence[FieldType], type_: FieldType) -> Column:
+    operand, source = operands[0], types[0]
+    if source is type_:
+        return operand
+    if type_ is FieldType.TIMESTAMP:
+        return F.timestamp_micros(operand)
+    if source is FieldType.TIMESTAMP:
+        return F.unix_micros(operand)
+    return operand.try_cast(SPARK_TYPES[type_])
+
+
+def _whole(
+    towards: Callable[[Column], Column],
+) -> Callable[[Columns, Sequence[FieldType], FieldType], Column]:
+    """floor and ceil: Spark's saturate where the result is no long."""
+
+    def build(operands: Columns, types: Sequence[FieldType], _type: FieldType) -> Column:
+        operand = operands[0]
+        if types[0] in INTEGERS:
+            return operand
+        wide = operand.cast(T.DoubleType())
+        fits = (wide >= F.lit(-_LONG_LIMIT)) & (wide < F.lit(_LONG_LIMIT))
+        return F.when(fits, towards(wide))
+
+    return build
+
+
+def _case(operands: Columns) -> Column:
+    chain = F.when(operands[0], operands[1])
+    for condition, value in zip(operands[2:-1:2], operands[3:-1:2], strict=True):
+        chain = chain.when(condition, value)
+    return chain.otherwise(operands[-1])
+
+
+def _substring(operands: Columns) -> Column:
+    text, start, length = operands
+    return F.substr(text, F.when(start == 0, F.lit(1)).otherwise(start), length)
+
+
+_BY_TYPES: Final[Mapping[str, Callable[[Columns, Sequence[FieldType], FieldType], Column]]] = {
+    "+": _arithmetic(F.try_add, lambda a, b: a + b),
+    "-": _arithmetic(F.try_subtract, lambda a, b: a - b),
+    "*": _arithmetic(F.try_multiply, lambda a, b: a * b),
+    "neg": _negative,
+    "abs": _absolute,
+    "cast": _cast,
+    "floor": _whole(F.floor),
+    "ceil": _whole(F.ceil),
+}
+
+_SIMPLE: Final[Mapping[str, Callable[[Columns], Column]]] = {
+    "/": lambda o: o[0] / o[1],
+    "%": lambda o: o[0] % o[1],
+    "=": lambda o: o[0] == o[1],
+    "<>": lambda o: o[0] != o[1],
+    "<": lambda o: o[0] < o[1],
+    "<=": lambda o: o[0] <= o[1],
+    ">": lambda o: o[0] > o[1],
+    ">=": lambda o: o[0] >= o[1],
+    "and": lambda o: reduce(and_, o),
+    "or": lambda o: reduce(or_, o),
+    "not": lambda o: ~o[0],
+    "is_null": lambda o: o[0].isNull(),
+    "in": lambda o: o[0].isin(*o[1:]),
+    "case": _case,
+    "coalesce": lambda o: F.coalesce(*o),
+    "least": lambda o: F.least(*o),
+    "greatest": lambda o: F.greatest(*o),
+    "lower": lambda o: F.lower(o[0]),
+    "upper": lambda o: F.upper(o[0]),
+    "trim": lambda o: F.trim(o[0]),
+    "length": lambda o: F.length(o[0]),
+    "substring": _substring,
+    "substring_index": lambda o: F.call_function("substring_index", *o),
+    "concat": lambda o: F.concat(*o),
+    "round": lambda o: F.round(o[0], o[1]),
+}

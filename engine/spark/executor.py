@@ -1,0 +1,81 @@
+"""This peer's Spark as its tasks see it: started when first needed, started again when its JVM dies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+from pyspark.sql import SparkSession
+
+from engine.spark.session import Spark, SparkConfig, SparkLostError
+from overlay.events import Events
+
+T = TypeVar("T")
+
+JOBS_AT_ONCE = 8
+"""Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
+
+
+class Executor:
+    """Runs jobs on the one Spark of this peer.
+
+    Attributes:
+        state: off, starting, running or lost: what the monitor shows.
+    """
+
+    def __init__(self, spark: Spark, events: Events) -> None:
+        self._spark = spark
+        self._events = events
+        self._starting = trio.Lock()
+        self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
+        self.state = "off"
+
+    async def run(self, job: Callable[[SparkSession], T]) -> T:
+        """Run `job` in a worker thread.
+
+        Raises:
+            SparkLostError: the JVM died meanwhile; the next call starts another.
+        """
+        await self._ensure_running()
+        try:
+            return await trio.to_thread.run_sync(
+                self._spark.run, job, limiter=self._threads, abandon_on_cancel=True
+            )
+        except SparkLostError:
+            if self.state == "running":
+                self.state = "lost"
+                self._events.note("warning", "Spark's JVM died; starting another")
+            raise
+
+    async def _ensure_running(self) -> None:
+        async with self._starting:
+            if self.state == "running":
+                return
+            start = self._spark.start if self.state == "off" else self._spark.restart
+            self.state = "starting"
+            try:
+                await trio.to_thread.run_sync(start)
+            except BaseException:
+                self.state = "lost"
+                raise
+            self.state = "running"
+            self._events.note("info", "Spark is running")
+
+    def stop(self) -> None:
+        """Stop the JVM (blocking, a second or two)."""
+        if self.state != "off":
+            self._spark.stop()
+
+
+@asynccontextmanager
+async def open_executor(config: SparkConfig, logs: Path, events: Events) -> AsyncIterator[Executor]:
+    """An executor whose JVM, if it was ever needed, is gone when the block ends."""
+    executor = Executor(Spark(config, logs), events)
+    try:
+        yield executor
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(executor.stop)

@@ -1,0 +1,162 @@
+"""The JVM process that Spark runs in: started without a terminal, and never outliving Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from py4j.java_gateway import JavaGateway
+from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+from engine.spark.java import find_java
+from overlay.errors import UnavailableError
+
+START_S: Final = 90.0
+"""Longest start of the JVM, seconds: many peers may start on few cores."""
+
+_POLL_S: Final = 0.02
+"""How often a starting JVM's hello is looked for, seconds."""
+
+_REAP_S: Final = 2.0
+"""How long a killed JVM may take to be reaped, seconds: its sockets break a little earlier."""
+
+_ATTACH: Final = threading.Lock()
+"""`launch_gateway` takes a running JVM's port and secret from the environment only."""
+
+
+@dataclass(frozen=True)
+class Jvm:
+    """One JVM.
+
+    Attributes:
+        output: what it wrote to its stdout and stderr.
+        log: what it logged.
+    """
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+    output: Path
+    log: Path
+
+    @staticmethod
+    def launch(settings: Mapping[str, str], folder: Path) -> Jvm:
+        """Start one, and wait until it can be talked to.
+
+        It ends when its standard input does, which is a pipe from this process: also if this
+        process is killed.
+
+        Raises:
+            InvalidInputError: no Java.
+            UnavailableError: it ended or said nothing for `START_S`.
+        """
+        folder = folder.resolve()
+        scratch = folder / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)  # what a killed JVM left
+        scratch.mkdir(parents=True)
+        output, log = folder / "spark.out", folder / "spark.log"
+        with tempfile.TemporaryDirectory(dir=scratch) as meeting, output.open("wb") as sink:
+            hello = Path(meeting, "hello")
+            process = subprocess.Popen(
+                _command(settings, scratch, log),
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=_environment(hello),
+                cwd=scratch,
+                start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
+            )
+            port, secret = _await_hello(process, hello, output)
+        return Jvm(process, port, secret, output, log)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def connect(self) -> JavaGateway:
+        """PySpark's gateway to it."""
+        with _ATTACH:
+            os.environ["PYSPARK_GATEWAY_PORT"] = str(self.port)
+            os.environ["PYSPARK_GATEWAY_SECRET"] = self.secret
+            try:
+                return cast("JavaGateway", launch_gateway())  # type: ignore[no-untyped-call]
+            finally:
+                del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+    def dying(self, error: BaseException) -> bool:
+        """Whether it is gone, or just going, now that `error` came of talking to it."""
+        if isinstance(error, PySparkException):  # it answered
+            return not self.alive
+        try:
+            self.process.wait(_REAP_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it at once: it holds nothing that is not in the streams' logs."""
+        _end(self.process)
+
+
+def _command(settings: Mapping[str, str], scratch: Path, log: Path) -> list[str]:
+    """spark-submit, which execs the JVM; it adds the class path and the module options."""
+    configuration = Path(__file__).with_name("log4j2.properties")
+    quiet = f'-Dlog4j2.configurationFile={configuration.as_uri()} "-Dmedusa.log={log}"'
+    ours = {
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    merged = {**ours, **settings}
+    options = merged.get("spark.driver.extraJavaOptions", "")
+    merged["spark.driver.extraJavaOptions"] = (
+        f'{options} {quiet} "-Djava.io.tmpdir={scratch}" -XX:+ExitOnOutOfMemoryError'
+    )
+    command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+    for name, value in merged.items():
+        command += ["--conf", f"{name}={value}"]
+    return [*command, "pyspark-shell"]
+
+
+def _environment(hello: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "JAVA_HOME": str(find_java(os.environ)),
+        "PYTHONSAFEPATH": "1",
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(hello),
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _await_hello(process: subprocess.Popen[bytes], hello: Path, output: Path) -> tuple[int, str]:
+    """The port and the secret that the JVM writes when it listens."""
+    deadline = time.monotonic() + START_S
+    while not hello.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            _end(process)
+            raise UnavailableError(f"Spark's JVM did not start; see {output}")
+        time.sleep(_POLL_S)
+    content = hello.read_bytes()
+    port, length = struct.unpack_from("!ii", content)
+    return port, content[8 : 8 + length].decode()

@@ -1,0 +1,401 @@
+"""Every stream that this peer keeps: as its home, as its producer, or as a mirror of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from engine.config import EngineConfig
+from engine.definitions import Idle, StreamDefinition, StreamEntry
+from engine.leases import Leases
+from engine.messages import Post, Posted, StreamStatus
+from engine.pacing import Pacer, Rate
+from engine.schema import BEGINNING, END, Schema
+from engine.streams.home import Home, open_home
+from engine.streams.log import StreamLog
+from engine.streams.recent import SharedMemory
+from engine.streams.source import SourceConfig
+from overlay.errors import BusyError, InternalError, MedusaError, StorageFullError
+from overlay.events import Events, wall_clock
+from overlay.files import write_atomically
+
+TEND_S: Final = 1.0
+"""How often retention, leases and rates are looked after, seconds."""
+
+COMPACT_S: Final = 10.0
+"""How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
+
+HURRY_SHARE: Final = 0.125
+"""Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
+
+LATE: Final = "late"
+"""The last segment of the name under which a source's late tuples are a stream."""
+
+
+class Role(StrEnum):
+    """Why this peer keeps a stream."""
+
+    SOURCE = "source"
+    LATE = "late"
+    DERIVED = "derived"
+    MIRROR = "mirror"
+
+
+class KeptEntry(Struct, frozen=True):
+    """What a restart needs to open a stream again."""
+
+    entry: StreamEntry
+    role: Role
+
+
+@dataclass(eq=False)
+class KeptStream:
+    """One stream.
+
+    Attributes:
+        home: its ordering and journal, where this peer is its home.
+        rate: rows per second into the log.
+        moved_at: when its boundary last moved, on trio's clock, seconds.
+    """
+
+    entry: StreamEntry
+    role: Role
+    log: StreamLog
+    home: Home | None = None
+    rate: Rate = field(default_factory=Rate)
+    subscribers: int = 0
+    moved_at: float = field(default_factory=trio.current_time)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    hurry: trio.Event = field(default_factory=trio.Event)
+    seen_rows: int = 0
+    seen_boundary: int = BEGINNING
+
+    @property
+    def name(self) -> str:
+        return self.entry.stream.name
+
+
+class Reader:
+    """One subscription's hold on a stream: retention keeps what it has not acknowledged."""
+
+    def __init__(self, take: Callable[[int], None], boundary: int) -> None:
+        self._take = take
+        self.boundary = boundary
+
+    def acknowledge(self, boundary: int) -> None:
+        """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
+        if boundary > self.boundary:
+            self.boundary = boundary
+            self._take(boundary)
+
+
+class StreamStore:
+    """
+    Args:
+        folder: one folder a stream.
+        nursery: runs what moves posts into the logs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        leases: Leases,
+        config: EngineConfig,
+        events: Events,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._folder = folder
+        self._leases = leases
+        self._config = config
+        self._events = events
+        self._nursery = nursery
+        self._shared = SharedMemory()
+        self._streams: dict[str, KeptStream] = {}
+        self._opening = trio.Lock()
+        self._room = trio.Event()
+        self._calls = 0
+
+    def get(self, name: str) -> KeptStream | None:
+        return self._streams.get(name)
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all logs, on disk."""
+        return sum(kept.log.bytes for kept in self._streams.values())
+
+    async def load(self) -> None:
+        """Open every stream of the last run."""
+        for path in sorted(self._folder.glob("*/stream.json")):
+            try:
+                stored = msgspec.json.decode(path.read_bytes(), type=KeptEntry)
+            except msgspec.DecodeError as error:
+                raise InternalError(
+                    f"{path} is damaged ({error}); restore it from a copy"
+                ) from None
+            await self.keep(stored.entry, stored.role)
+
+    async def keep(self, entry: StreamEntry, role: Role) -> KeptStream:
+        """The stream, opened, or made if it is new here."""
+        async with self._opening:
+            kept = self._streams.get(entry.stream.name)
+            if kept is None:
+                kept = await self._open(entry, role)
+            return kept
+
+    async def _open(self, entry: StreamEntry, role: Role) -> KeptStream:
+        name = entry.stream.name
+        folder = self._folder / file_name(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = msgspec.json.encode(KeptEntry(entry, role))
+        write_atomically(folder / "stream.json", stored)
+        if role is Role.SOURCE:
+            kept = await self._open_source(entry, folder)
+        else:
+            kept = await self._open_log(entry, role, folder)
+        self._adopt(kept)
+        return kept
+
+    def _adopt(self, kept: KeptStream) -> None:
+        kept.seen_rows = kept.log.appended_rows
+        kept.seen_boundary = kept.log.boundary
+        self._streams[kept.name] = kept
+        for lease in self._leases.of(kept.name):
+            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+
+    async def _open_source(self, entry: StreamEntry, folder: Path) -> KeptStream:
+        stream = entry.stream
+        config = SourceConfig(
+            slack_us=stream.slack_us,
+            idle=stream.idle,
+            durable=self._config.fsync,
+            pending_bytes=self._config.pending_bytes,
+        )
+        closing = AsyncExitStack()
+        home = await closing.enter_async_context(
+            open_home(
+                folder,
+                stream.name,
+                entry.schema,
+                config,
+                history_us=stream.history_us,
+                shared=self._shared,
+                now=wall_clock(),
+            )
+        )
+        kept = KeptStream(entry, Role.SOURCE, home.log, home, closing=closing)
+        self._adopt(KeptStream(late_entry(entry), Role.LATE, home.late_log))
+        self._nursery.start_soon(self._advance, kept, home)
+        return kept
+
+    async def _open_log(self, entry: StreamEntry, role: Role, folder: Path) -> KeptStream:
+        schema = entry.schema.derived if entry.stream.query else entry.schema.source
+
+        def open_log() -> StreamLog:
+            return StreamLog.open(
+                folder / "log",
+                schema,
+                history_us=0 if role is Role.MIRROR else entry.stream.history_us,
+                recent_bytes=self._config.recent_bytes,
+                shared=self._shared,
+                durable=self._config.fsync,
+            )
+
+        return KeptStream(entry, role, await trio.to_thread.run_sync(open_log))
+
+    async def drop(self, name: str) -> None:
+        """Close a stream and delete what is kept of it."""
+        kept = self._streams.pop(name, None)
+        if kept is None:
+            return
+        kept.scope.cancel()
+        kept.log.close()
+        await kept.closing.aclose()
+        late = self._streams.get(f"{name}/{LATE}")
+        if late is not None and late.role is Role.LATE:
+            del self._streams[late.name]
+        for lease in self._leases.of(name):
+            self._leases.drop(name, lease.subscriber)
+        await trio.to_thread.run_sync(_remove, self._folder / file_name(name))
+
+    async def close(self) -> None:
+        """Close all files; what is pending stays in the journals."""
+        for kept in self._streams.values():
+            kept.scope.cancel()
+            await kept.closing.aclose()
+            kept.log.close()
+
+    async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
+        """Accept a post, waiting while too much waits for the log already.
+
+        Raises:
+            StorageFullError: the streams of this peer take all the room they may.
+            MedusaError: see `Source.post`.
+        """
+        home = kept.home
+        assert home is not None, "only a home takes posts"
+        self._check_room(kept)
+        while True:
+            moved = home.log.boundary
+            try:
+                posted = await home.post(
+                    producer,
+                    post.sequence,
+                    body,
+                    boundary=post.boundary,
+                    end=post.end,
+                    now=wall_clock(),
+                )
+            except StorageFullError:
+                raise
+            except BusyError:
+                kept.hurry.set()
+                await home.log.wait_beyond(moved)
+                continue
+            if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
+                kept.hurry.set()
+            return posted
+
+    def _check_room(self, kept: KeptStream) -> None:
+        if self.total_bytes > self._config.disk_bytes:
+            raise StorageFullError(
+                f"{kept.name}: the streams of this peer hold {self.total_bytes} bytes, "
+                f"{self._config.disk_bytes} are allowed (engine.disk_bytes): "
+                "let subscribers catch up, declare less history, or allow more"
+            )
+
+    async def wait_for_room(self) -> None:
+        """Return once the streams of this peer take less than they may."""
+        while self.total_bytes > self._config.disk_bytes:
+            await self._room.wait()
+
+    @contextmanager
+    def subscription(
+        self, kept: KeptStream, subscriber: str, holder: str, after: int
+    ) -> Iterator[Reader]:
+        """Hold the stream for a reader; a named one's hold outlives the block by its lease."""
+        self._calls += 1
+        consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
+
+        def take(boundary: int) -> None:
+            expires = None
+            if subscriber:
+                now = wall_clock()
+                self._leases.renew(kept.name, consumer, holder, boundary, now)
+                expires = now + self._config.lease_s
+            kept.log.hold(consumer, boundary, expires)
+
+        take(after)
+        kept.subscribers += 1
+        try:
+            yield Reader(take, after)
+        finally:
+            kept.subscribers -= 1
+            if not subscriber:
+                kept.log.release(consumer)
+
+    async def _advance(self, kept: KeptStream, home: Home) -> None:
+        """Move what is ready into the log, epoch by epoch."""
+        pacer = Pacer(self._config.epoch_s)
+        clocked = kept.entry.stream.idle is Idle.CLOCK
+        full = False
+        with kept.scope:
+            while True:
+                with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
+                    await home.wait_ready()
+                with trio.move_on_after(pacer.delay(trio.current_time())):
+                    await kept.hurry.wait()
+                kept.hurry = trio.Event()
+                pacer.started(trio.current_time())
+                try:
+                    await home.advance(wall_clock())
+                    full = False
+                except StorageFullError as error:
+                    if not full:
+                        self._events.note("error", f"{kept.name} waits for room: {error}")
+                    full = True
+                    await trio.sleep(TEND_S)
+                pacer.finished(trio.current_time())
+
+    async def tend(self) -> None:
+        """Retention, leases, rates and compaction, for ever."""
+        compacted_at = trio.current_time()
+        while True:
+            await trio.sleep(TEND_S)
+            now = wall_clock()
+            for kept in list(self._streams.values()):
+                self._measure(kept)
+                kept.log.retain(now)
+            if self.total_bytes <= self._config.disk_bytes:
+                self._room.set()
+                self._room = trio.Event()
+            self._leases.expire(now)
+            await trio.to_thread.run_sync(self._leases.save)
+            if trio.current_time() - compacted_at >= COMPACT_S:
+                await self._compact()
+                compacted_at = trio.current_time()
+
+    def _measure(self, kept: KeptStream) -> None:
+        now = trio.current_time()
+        rows = kept.log.appended_rows
+        kept.rate.add(rows - kept.seen_rows, now)
+        kept.seen_rows = rows
+        if kept.log.boundary != kept.seen_boundary:
+            kept.seen_boundary = kept.log.boundary
+            kept.moved_at = now
+
+    async def _compact(self) -> None:
+        for kept in list(self._streams.values()):
+            try:
+                await kept.log.compact()
+            except MedusaError as error:
+                self._events.note("warning", f"{kept.name} was not compacted: {error}")
+
+    def status(self) -> tuple[StreamStatus, ...]:
+        now = trio.current_time()
+        return tuple(
+            StreamStatus(
+                name=kept.name,
+                role=str(kept.role),
+                rate=kept.rate.read(now),
+                boundary=kept.log.boundary,
+                lag_s=0.0 if kept.log.boundary == END else now - kept.moved_at,
+                rows=kept.log.rows,
+                late=kept.home.late_rows if kept.home else 0,
+                bytes=kept.log.bytes,
+                subscribers=kept.subscribers,
+            )
+            for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
+            if kept.role is not Role.LATE or kept.log.rows
+        )
+
+
+def late_entry(entry: StreamEntry) -> StreamEntry:
+    """The stream of another's late tuples: the same fields, ordered by their arrival."""
+    name = f"{entry.stream.name}/{LATE}"
+    definition = StreamDefinition(
+        name=name,
+        schema=entry.stream.schema,
+        history_us=entry.stream.history_us,
+        readers=entry.stream.readers,
+        home=entry.stream.home,
+    )
+    return StreamEntry(definition, Schema(entry.schema.name, entry.schema.fields))
+
+
+def file_name(name: str, suffix: str = "") -> str:
+    """An object name as a file's: reversible, since no name has a comma, and no longer."""
+    return name.removeprefix("medusa://").replace("/", ",") + suffix
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Streams on disk: epochs as Parquet, the journal of posts, sources and subscriptions."""

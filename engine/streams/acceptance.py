@@ -1,0 +1,143 @@
+"""What a source stream has accepted, sans IO: who posted what, the numbers of rows, the boundary.
+
+Every accepted post becomes an `Entry`; `apply` is the only thing that changes the state, both when
+the post is accepted and when the journal is read again, so both lead to the same state. An entry
+records the boundary in force when it was accepted: a replay finds the same rows late.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from engine.schema import BEGINNING, END
+from overlay.errors import InvalidInputError, SequenceGapError
+
+MAX_PRODUCERS: Final = 10_000
+"""Producers remembered per stream; past it the one that has been quiet longest is forgotten, and
+may then start at any number again."""
+
+MAX_PRODUCER_LENGTH: Final = 256
+"""Characters in a producer's name: bounds the snapshot of 10,000 of them."""
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """One accepted post.
+
+    Attributes:
+        producer, sequence: whose post it is.
+        boundary: the stream's when it was accepted; rows with stime <= it are late.
+        count: rows posted. first: the number (seq) of the first of them.
+        greatest: the greatest stime posted; BEGINNING without rows.
+        arrival: the stime of all rows, where the stream takes the time of arrival.
+        promise: the boundary that the producer promised, END if it ended the stream.
+        late: rows that were late.
+    """
+
+    producer: str
+    sequence: int
+    boundary: int
+    count: int
+    first: int
+    greatest: int
+    arrival: int | None
+    promise: int | None
+    late: int
+
+
+class Snapshot(Struct, frozen=True, array_like=True):
+    """The state between two entries. producers: the longest quiet first."""
+
+    producers: dict[str, int]
+    rows: int
+    boundary: int
+    greatest: int
+    late_posts: int
+
+
+class Acceptance:
+    """
+    Attributes:
+        boundary: no row with stime <= it is accepted in order any more; only grows.
+        greatest: the greatest stime accepted.
+        rows: posted so far, late ones as well; the next row's number.
+        late_posts: posts that had late rows.
+    """
+
+    def __init__(self, *, slack_us: int, arrival: bool) -> None:
+        self._slack_us = slack_us
+        self._arrival = arrival
+        self._producers: dict[str, int] = {}
+        self.boundary = BEGINNING
+        self.greatest = BEGINNING
+        self.rows = 0
+        self.late_posts = 0
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._producers, self.rows, self.boundary, self.greatest, self.late_posts)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._producers = dict(snapshot.producers)
+        self.boundary = snapshot.boundary
+        self.greatest = snapshot.greatest
+        self.rows = snapshot.rows
+        self.late_posts = snapshot.late_posts
+
+    def is_duplicate(self, producer: str, sequence: int) -> bool:
+        """Whether this post was accepted before.
+
+        Raises:
+            SequenceGapError: the posts before it were not.
+            InvalidInputError: no such producer or number can be.
+        """
+        if not 0 < len(producer) <= MAX_PRODUCER_LENGTH:
+            raise InvalidInputError(f"a producer's name has 1 to {MAX_PRODUCER_LENGTH} characters")
+        if not 0 <= sequence <= END:
+            raise InvalidInputError(f"sequence {sequence} of {producer} is not a post's number")
+        last = self._producers.get(producer)
+        if last is None or sequence == last + 1:
+            return False
+        if sequence <= last:
+            return True
+        raise SequenceGapError(
+            f"{producer} sent post {sequence}; expected {last + 1}: send again from there"
+        )
+
+    def arrival_at(self, now_us: int) -> int:
+        """The stime of what arrives now: the clock's, made strictly monotone.
+
+        END on a stream that has ended, so that it is late.
+        """
+        return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
+
+    def boundary_after(self, entry: Entry) -> int:
+        """What the boundary becomes by this entry."""
+        boundary = max(self.boundary, entry.boundary)
+        if entry.count and self._arrival:
+            # The next arrival is later than this one whatever the clock does.
+            boundary = max(boundary, self.greatest, entry.greatest)
+        elif entry.count:
+            boundary = max(boundary, max(self.greatest, entry.greatest) - self._slack_us - 1)
+        if entry.promise is not None:
+            boundary = max(boundary, entry.promise)
+        return min(boundary, END)
+
+    def apply(self, entry: Entry) -> None:
+        self.boundary = self.boundary_after(entry)
+        if entry.count:
+            self.greatest = max(self.greatest, entry.greatest)
+        self.rows = entry.first + entry.count
+        self.late_posts += entry.late > 0
+        self._producers.pop(entry.producer, None)
+        self._producers[entry.producer] = entry.sequence
+        if len(self._producers) > MAX_PRODUCERS:
+            del self._producers[next(iter(self._producers))]
+
+    def advance(self, boundary: int) -> None:
+        """Moves the boundary forward; never back."""
+        self.boundary = max(self.boundary, boundary)
+
+    def tick(self, now_us: int) -> None:
+        """The clock of an idle stream whose stime is the present."""
+        self.advance(min(now_us - (0 if self._arrival else self._slack_us) - 1, END))

@@ -1,0 +1,73 @@
+"""Many small epoch files into one: what to merge, and the merging."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from engine.schema import BEGINNING, END
+from engine.streams.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
+from engine.streams.ordering import tidy
+
+RUN: Final = 16
+"""Files merged at least: each row is rewritten once per factor of 16, about three times in all."""
+TIERS: Final = (64 * 2**10, 2**20, 16 * 2**20)
+"""Bytes. Files below a tier are merged with their likes before anything larger is rewritten."""
+MERGED_BYTES: Final = 64 * 2**20
+"""A merged file has at most about this many bytes, so that retention can still let go of days by
+the hour, and a reader of a few rows opens no giant."""
+
+
+def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
+    """A run of neighbours worth merging, or nothing.
+
+    Never the newest file: empty epochs extend it.
+    """
+    for tier in TIERS:
+        run: list[EpochFile] = []
+        size = 0
+        for file in files[:-1]:
+            if file.bytes >= tier or size + file.bytes > MERGED_BYTES:
+                if len(run) >= RUN:
+                    break
+                run, size = [], 0
+            if file.bytes < tier:
+                run.append(file)
+                size += file.bytes
+        if len(run) >= RUN:
+            return run
+    return ()
+
+
+def merge(
+    files: Sequence[EpochFile], folder: Path, schema: pa.Schema, *, durable: bool
+) -> EpochWriter:
+    """The content of neighbouring files in one, finished but not committed. Blocking.
+
+    Holds one row group at a time.
+
+    Raises:
+        StorageFullError: no room; nothing is left behind. InternalError: a file is damaged.
+    """
+    assert all(one.upto == two.after for one, two in pairwise(files)), "not neighbours"
+    writer = EpochWriter(folder, schema, compress=True, durable=durable)
+    try:
+        waiting: list[pa.Table] = []
+        size = 0
+        for file in files:
+            for rows in read_groups(file, schema, BEGINNING, END):
+                waiting.append(rows)
+                size += rows.nbytes
+                if size >= GROUP_BYTES:
+                    writer.write(tidy(pa.concat_tables(waiting)))
+                    waiting, size = [], 0
+        writer.write(tidy(pa.concat_tables([schema.empty_table(), *waiting])))
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer

@@ -1,0 +1,192 @@
+"""A source stream at its home peer: the source, its log, and those of its late tuples, under trio.
+
+`open_home` is all that a peer needs: post, advance now and then, and read the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from engine.messages import Posted
+from engine.schema import Schema
+from engine.streams.journal import Bytes
+from engine.streams.log import StreamLog
+from engine.streams.recent import SharedMemory
+from engine.streams.source import Source, SourceConfig
+
+_INLINE_BYTES: Final = 16 * 2**10
+"""A post below this is handled at once (tens of microseconds); above, in a worker thread."""
+
+_PATIENCE_S: Final = 1.0
+"""How long a post waits for a log that is behind, seconds; then it goes on, or is refused."""
+
+
+class Home:
+    """
+    Attributes:
+        log: the stream. late_log: its late tuples, in order of arrival.
+    """
+
+    def __init__(self, source: Source, log: StreamLog, late: Source, late_log: StreamLog) -> None:
+        self._source = source
+        self._late = late
+        self._lock = trio.Lock()
+        self._advancing = trio.Lock()
+        self.log = log
+        self.late_log = late_log
+        self._ready = trio.Event()
+
+    @property
+    def boundary(self) -> int:
+        """The stream's; the log's follows by `advance`."""
+        return self._source.boundary
+
+    @property
+    def late_rows(self) -> int:
+        """Tuples that came late since this process started."""
+        return self._source.late_rows
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._source.pending_bytes
+
+    async def post(
+        self,
+        producer: str,
+        sequence: int,
+        body: Bytes = b"",
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        now: float,
+    ) -> Posted:
+        """See `Source.post`. Posts of one producer must be handed in one after the other.
+
+        Waits a while where posts come quicker than the log takes them.
+        """
+        if self._source.crowded:
+            with trio.move_on_after(_PATIENCE_S):
+                await self.log.wait_beyond(self.log.boundary)
+
+        def accept() -> Posted:
+            return self._source.post(producer, sequence, body, boundary=boundary, end=end, now=now)
+
+        async with self._lock:
+            if len(body) < _INLINE_BYTES:
+                posted = accept()
+            else:
+                posted = await trio.to_thread.run_sync(accept)
+        if self._source.boundary > self.log.boundary:
+            self._ready.set()
+            self._ready = trio.Event()
+        return posted
+
+    async def wait_ready(self) -> None:
+        """Returns once a post has moved the boundary beyond the log's: `advance` has work."""
+        await trio.lowlevel.checkpoint()
+        while self._source.boundary <= self.log.boundary:
+            await self._ready.wait()
+
+    async def advance(self, now: float) -> bool:
+        """Moves what is ready into the logs: one epoch of each; whether there was any.
+
+        Call it until there is none: under load what is ready comes in several epochs.
+
+        Raises:
+            StorageFullError: nothing is lost; call again when there is room.
+        """
+        async with self._advancing:
+            moved = await self._advance(self._source, self.log, now)
+            return await self._advance(self._late, self.late_log, now) or moved
+
+    def close(self) -> None:
+        """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
+        self._source.close()
+        self._late.close()
+        self.log.close()
+        self.late_log.close()
+
+    async def _advance(self, source: Source, log: StreamLog, now: float) -> bool:
+        async with self._lock:
+            source.tick(now)
+            cut = source.cut()
+        if cut is None:
+            return False
+        upto, table = cut
+        # A cancelled call may have left after the commit: then only the source is behind.
+        if log.boundary < upto:
+            await log.commit(upto, table)
+        async with self._lock:
+            source.committed(upto)
+        return True
+
+
+@asynccontextmanager
+async def open_home(
+    folder: Path,
+    name: str,
+    schema: Schema,
+    config: SourceConfig,
+    *,
+    history_us: int,
+    shared: SharedMemory | None = None,
+    now: float,
+) -> AsyncIterator[Home]:
+    """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`).
+
+    Args:
+        now: seconds since the epoch.
+
+    Raises:
+        InternalError: its files are damaged. StorageFullError: no room to begin.
+    """
+    late_schema = Schema(schema.name, schema.fields)
+    late_config = SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes)
+    shared = shared or SharedMemory()
+
+    def open_all() -> Home:
+        log = StreamLog.open(
+            folder / "log",
+            schema.source,
+            history_us=history_us,
+            shared=shared,
+            durable=config.durable,
+        )
+        late_log = StreamLog.open(
+            folder / "late",
+            schema.source,
+            history_us=history_us,
+            recent_bytes=2**20,
+            shared=shared,
+            durable=config.durable,
+        )
+        late = Source.open(
+            folder / "late-journal",
+            f"{name}/late",
+            late_schema,
+            committed=late_log.boundary,
+            config=late_config,
+            late=None,
+            now=now,
+        )
+        source = Source.open(
+            folder / "journal",
+            name,
+            schema,
+            committed=log.boundary,
+            config=config,
+            late=late,
+            now=now,
+        )
+        return Home(source, log, late, late_log)
+
+    home = await trio.to_thread.run_sync(open_all)
+    try:
+        yield home
+    finally:
+        home.close()

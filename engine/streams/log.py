@@ -1,0 +1,419 @@
+"""A stream's log: its epochs as files, the recent ones in memory as well.
+
+What a crash leaves, step by step:
+
+* an epoch: written to `.tmp-*`, renamed. Before the rename it never was; after it, it is committed.
+* an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
+  the old one. Between the two, both names are there: the shorter interval is dropped.
+* compaction: the merged file is written, renamed, and only then its parts are deleted. In between
+  they lie within its interval, and are dropped.
+* retention: deletes from the oldest on. A file that a reader still pins goes later, so a crash may
+  leave a gap: what lies before a gap is dropped.
+
+So a restart reads the directory and nothing else. Without `durable` this holds for the death of the
+process, not for a loss of power.
+
+State changes in one thread, the trio thread: files are written and read in worker threads, and what
+commits (a rename) and what readers see change together, without an `await` between. The synchronous
+methods do the same in the calling thread; use them where no task waits on this log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.definitions import DEFAULT_HISTORY_US
+from engine.schema import BEGINNING
+from engine.streams import compaction
+from engine.streams.epochs import (
+    EpochFile,
+    EpochWriter,
+    check_rows,
+    path_of,
+    read_groups,
+    scan,
+)
+from engine.streams.ordering import rows_upto, tidy
+from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
+from engine.streams.retention import Retention
+from engine.streams.storage import storing, sync_folder
+from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
+
+READ_ROWS: Final = 2**17
+"""Rows given to a reader at once where several small epochs, or a large file, are read."""
+
+DISK_BYTES: Final = 256 * 2**30
+"""A log's files at most; past it appending is refused until retention lets something go."""
+
+
+class StreamLog:
+    """
+    Attributes:
+        boundary: every row with stime <= it is in the log; microseconds.
+        appended_rows: since it was opened.
+        retention: who needs what.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        schema: pa.Schema,
+        files: list[EpochFile],
+        recent: Recent,
+        retention: Retention,
+        *,
+        disk_bytes: int,
+        durable: bool,
+    ) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._files = files
+        self._recent = recent
+        self._disk_bytes = disk_bytes
+        self._durable = durable
+        self._appending = trio.Lock()
+        self._compacting = False
+        self._moved = trio.Event()
+        self._closed = False
+        self.retention = retention
+        self.boundary = files[-1].upto if files else BEGINNING
+        self.appended_rows = 0
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        schema: pa.Schema,
+        *,
+        history_us: int = DEFAULT_HISTORY_US,
+        recent_bytes: int = RECENT_BYTES,
+        shared: SharedMemory | None = None,
+        disk_bytes: int = DISK_BYTES,
+        durable: bool = False,
+    ) -> StreamLog:
+        """The log in `folder`, which is made if need be. Blocking.
+
+        Raises:
+            InternalError: its files are damaged.
+        """
+        assert schema.names[0] == "stime", "the log of a stream begins with stime"
+        files = scan(folder)
+        boundary = files[-1].upto if files else BEGINNING
+        recent = Recent(schema, boundary, recent_bytes, shared or SharedMemory())
+        retention = Retention(history_us)
+        return cls(folder, schema, files, recent, retention, disk_bytes=disk_bytes, durable=durable)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def start(self) -> int:
+        """Readable from here: rows with stime <= start are gone, or never were."""
+        return self._files[0].after if self._files else self.boundary
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self._files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self._files)
+
+    @property
+    def first_stime(self) -> int | None:
+        """The least stime in the log; None without rows."""
+        return next((file.low for file in self._files if file.low is not None), None)
+
+    @property
+    def last_stime(self) -> int | None:
+        """The greatest stime in the log; None without rows."""
+        return next((file.high for file in reversed(self._files) if file.high is not None), None)
+
+    def reach(self, after: int, limit_rows: int) -> int:
+        """The latest boundary up to which `after` is followed by no more than about that many rows.
+
+        At least one epoch file is included, however many rows it has.
+        """
+        rows, upto = 0, after
+        for file in self._files:
+            if file.upto <= after:
+                continue
+            rows += file.rows
+            if upto > after and rows > limit_rows:
+                break
+            upto = file.upto
+        return upto
+
+    def begin(self, boundary: int) -> None:
+        """Let a new log start here: what was before is not known. Blocking.
+
+        Raises:
+            StorageFullError: no room.
+        """
+        assert not self._files, "the log has begun already"
+        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        writer.finish()
+        self._files.append(self._commit(writer, boundary, boundary, None))
+        self._recent.start = self.boundary = boundary
+        self._notify()
+
+    def append(self, upto: int, table: pa.Table | None) -> None:
+        """Commits the epoch (boundary, upto] with these rows. Blocking.
+
+        Raises:
+            StorageFullError: no room; nothing was changed, and the same may be tried again.
+            InternalError: the rows do not belong there.
+        """
+        self._install(upto, table, self._stage(upto, table))
+
+    async def commit(self, upto: int, table: pa.Table | None) -> None:
+        """`append`, with the file written in a worker thread."""
+        async with self._appending:
+            if table is None or not table.num_rows:
+                self.append(upto, table)
+                return
+            writer = await trio.to_thread.run_sync(self._stage, upto, table)
+            self._install(upto, table, writer)
+
+    @contextmanager
+    def files(self, after: int, upto: int) -> Iterator[list[Path]]:
+        """The files with rows in (after, upto], oldest first; they stay while the context lasts.
+
+        A file may hold rows outside of the interval as well: select by stime.
+
+        Raises:
+            NotRetainedError: rows after `after` are gone already.
+        """
+        self._check_retained(after)
+        with self._pinned([file for file in self._files if file.holds(after, upto)]) as files:
+            yield [file.path for file in files]
+
+    def read(self, after: int, limit_rows: int = READ_ROWS) -> Epoch | None:
+        """The next rows after a boundary, up to a later boundary; None if there is no later one.
+
+        About `limit_rows` rows at most, but never a part of the rows of one stime. Blocking.
+
+        Raises:
+            NotRetainedError: rows after `after` are gone already.
+        """
+        if (epoch := self._read_recent(after, limit_rows)) is not None or after >= self.boundary:
+            return epoch
+        files = self._files_after(after)
+        with self._pinned(files):
+            return _read_files(files, self._schema, after, limit_rows)
+
+    async def next(self, after: int, limit_rows: int = READ_ROWS) -> Epoch:
+        """`read`, waiting for a later boundary, with files read in a worker thread."""
+        await self.wait_beyond(after)
+        if (epoch := self._read_recent(after, limit_rows)) is not None:
+            return epoch
+        files = self._files_after(after)
+        with self._pinned(files):
+            return await trio.to_thread.run_sync(
+                _read_files, files, self._schema, after, limit_rows
+            )
+
+    async def wait_beyond(self, boundary: int) -> None:
+        """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
+        await trio.lowlevel.checkpoint()
+        while self.boundary <= boundary:
+            if self._closed:
+                raise ClosedError(f"the log in {self._folder.name} is closed")
+            await self._moved.wait()
+
+    def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
+        """Keeps the rows with stime > boundary for a consumer; `expires` in seconds, or never."""
+        self.retention.hold(consumer, boundary, expires)
+
+    def release(self, consumer: str) -> None:
+        self.retention.release(consumer)
+
+    def retain(self, now: float) -> int:
+        """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""
+        floor = self.retention.floor(self.boundary, self.last_stime, now)
+        # The newest file stays, whatever is in it: its name is the boundary.
+        count = 0
+        while count < len(self._files) - 1 and self._files[count].upto <= floor:
+            count += 1
+        gone, self._files = self._files[:count], self._files[count:]
+        for file in gone:
+            self._replace(file)
+        return count
+
+    async def compact(self) -> int:
+        """Merges one run of small files, if there is one worth it; how many files became one.
+
+        Raises:
+            StorageFullError: no room for the merged file; nothing was changed.
+        """
+        run = compaction.choose(self._files)
+        if self._compacting or not run:
+            return 0
+        self._compacting = True
+        try:
+            with self._pinned(run):
+                writer = await trio.to_thread.run_sync(self._merge, run)
+                return self._install_merged(run, writer)
+        finally:
+            self._compacting = False
+
+    def compact_now(self) -> int:
+        """`compact` in this thread."""
+        run = compaction.choose(self._files)
+        return self._install_merged(run, self._merge(run)) if run else 0
+
+    def close(self) -> None:
+        """Wakes whoever waits, with a ClosedError; the files stay."""
+        self._closed = True
+        self._recent.clear()
+        self._moved.set()
+
+    def _stage(self, upto: int, table: pa.Table | None) -> EpochWriter | None:
+        """Writes the epoch under a temporary name; None: an empty one that needs no file."""
+        if upto <= self.boundary:
+            raise InternalError(f"epoch up to {upto}, but the log is at {self.boundary}")
+        rows = table if table is not None else self._schema.empty_table()
+        if rows.num_rows:
+            check_rows(rows, self._schema, self.boundary, upto)
+        elif self._files:
+            return None
+        if self.bytes + rows.nbytes > self._disk_bytes:
+            raise StorageFullError(
+                f"the log in {self._folder} has {self.bytes} bytes, at most {self._disk_bytes} are "
+                "allowed: let its consumers catch up, or declare less history"
+            )
+        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        try:
+            writer.write(rows)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        return writer
+
+    def _install(self, upto: int, table: pa.Table | None, writer: EpochWriter | None) -> None:
+        """What commits the epoch, and what readers see of it."""
+        if writer is None:
+            self._extend(upto)
+        else:
+            self._files.append(self._commit(writer, self.boundary, upto, table))
+        rows = tidy(table) if table is not None else self._schema.empty_table()
+        self._recent.add(Epoch(self.boundary, upto, rows))
+        self.boundary = upto
+        self.appended_rows += rows.num_rows
+        self._notify()
+
+    def _notify(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
+    def _commit(
+        self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None
+    ) -> EpochFile:
+        path = path_of(self._folder, after, upto)
+        try:
+            writer.commit(path)
+        except StorageFullError:
+            writer.abandon()
+            raise
+        if self._durable:
+            sync_folder(self._folder)
+        low = high = None
+        if table is not None and table.num_rows:
+            stime = table.column("stime")
+            low, high = stime[0].as_py(), stime[-1].as_py()
+        return EpochFile(path, after, upto, writer.rows, path.stat().st_size, low, high)
+
+    def _extend(self, upto: int) -> None:
+        """The newest file covers an empty epoch as well."""
+        last = self._files[-1]
+        path = path_of(self._folder, last.after, upto)
+        with storing(path):
+            os.link(last.path, path)
+        if self._durable:
+            sync_folder(self._folder)
+        self._files[-1] = EpochFile(
+            path, last.after, upto, last.rows, last.bytes, last.low, last.high
+        )
+        self._replace(last)
+
+    def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
+        return compaction.merge(run, self._folder, self._schema, durable=self._durable)
+
+    def _install_merged(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
+        start = self._files.index(run[0]) if run[0] in self._files else -1
+        if start < 0 or self._files[start : start + len(run)] != list(run):
+            writer.abandon()  # retention was quicker
+            return 0
+        file = self._commit(writer, run[0].after, run[-1].upto, None)
+        file.low = next((f.low for f in run if f.low is not None), None)
+        file.high = next((f.high for f in reversed(run) if f.high is not None), None)
+        self._files[start : start + len(run)] = [file]
+        for old in run:
+            self._replace(old)
+        return len(run)
+
+    def _replace(self, file: EpochFile) -> None:
+        file.replaced = True
+        if not file.pins:
+            file.path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _pinned(self, files: Sequence[EpochFile]) -> Iterator[Sequence[EpochFile]]:
+        for file in files:
+            file.pins += 1
+        try:
+            yield files
+        finally:
+            for file in files:
+                file.pins -= 1
+                if file.replaced and not file.pins:
+                    file.path.unlink(missing_ok=True)
+
+    def _check_retained(self, after: int) -> None:
+        if after < self.start:
+            raise NotRetainedError(
+                f"the stream is kept from boundary {self.start} on; {after} is older"
+            )
+
+    def _read_recent(self, after: int, limit_rows: int) -> Epoch | None:
+        self._check_retained(after)
+        if after < self._recent.start:
+            return None
+        return self._recent.read(after, limit_rows)
+
+    def _files_after(self, after: int) -> list[EpochFile]:
+        return [file for file in self._files if file.upto > after]
+
+
+def _read_files(
+    files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_rows: int
+) -> Epoch:
+    """The rows after a boundary, from files that follow it; blocking, in any thread.
+
+    Stops at a boundary once it has `limit_rows`; inside a file, before the stime it has last.
+    """
+    found = [schema.empty_table()]
+    count, upto = 0, after
+    for file in files:
+        for rows in read_groups(file, schema, after, file.upto):
+            if count >= limit_rows:
+                # A boundary within the file: the rows of the last stime may go on in this group.
+                table = pa.concat_tables(found)
+                whole = table.column("stime")[-1].as_py() - 1
+                if keep := rows_upto(table, whole):
+                    return Epoch(after, whole, tidy(table.slice(0, keep)))
+            found.append(rows)
+            count += rows.num_rows
+        upto = file.upto
+        if count >= limit_rows:
+            break
+    return Epoch(after, upto, tidy(pa.concat_tables(found)))

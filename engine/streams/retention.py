@@ -1,0 +1,52 @@
+"""What must stay in a log: what consumers still need, and the history the stream declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.schema import BEGINNING, END
+
+
+@dataclass(slots=True)
+class _Hold:
+    """Rows with stime > boundary are needed. expires: seconds since the epoch, or never."""
+
+    boundary: int
+    expires: float | None
+
+
+class Retention:
+    """Sans IO."""
+
+    def __init__(self, history_us: int) -> None:
+        self._history_us = history_us
+        self._holds: dict[str, _Hold] = {}
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        return tuple(self._holds)
+
+    def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
+        """The consumer needs the rows with stime > boundary, until released or `expires`."""
+        self._holds[consumer] = _Hold(boundary, expires)
+
+    def release(self, consumer: str) -> None:
+        self._holds.pop(consumer, None)
+
+    def floor(self, boundary: int, newest: int | None, now: float) -> int:
+        """Rows with stime <= this may go.
+
+        Args:
+            boundary: the log's. newest: its greatest stime, None without rows.
+            now: seconds since the epoch.
+        """
+        expired = [
+            name for name, h in self._holds.items() if h.expires is not None and h.expires <= now
+        ]
+        for name in expired:
+            del self._holds[name]
+        # An ended stream's boundary is beyond all time: its history is behind its last tuple.
+        present = boundary if boundary != END else newest
+        if present is None:
+            return BEGINNING
+        return min([present - self._history_us, *(hold.boundary for hold in self._holds.values())])

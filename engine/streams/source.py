@@ -1,0 +1,327 @@
+"""A source stream at its home: posts become one ordered stream.
+
+    post -> validated -> journaled -> acknowledged -> pending -> cut -> (the log) -> committed
+
+A tuple is journaled before it is acknowledged, and its journal segment is kept until `committed`
+says that the epoch with it is in the log; so a crash anywhere loses nothing. Rows with stime <= the
+log's boundary are in the log already, so recovery repeats nothing: the log's boundary alone tells.
+
+Posts go through in the order of the calls. Everything here blocks, for at most the write of one
+post, and takes one call at a time: `engine.streams.home` adds the lock and the thread.
+
+Late rows go to another source, that of `<stream>/late`, under our own numbers of posts with late
+rows; so a replay gives them again and that source knows them as duplicates.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.definitions import Idle
+from engine.messages import MAX_BATCH_BYTES, Posted
+from engine.schema import BEGINNING, END, STIME, Schema
+from engine.streams.acceptance import Acceptance, Entry, Snapshot
+from engine.streams.ipc import encode
+from engine.streams.journal import Bytes, Journal, Record
+from engine.streams.pending import Pending
+from engine.streams.validate import Batch, read_post
+from overlay.errors import BusyError, InternalError, InvalidInputError, StorageFullError
+
+PENDING_BYTES: Final = 64 * 2**20
+"""Tuples that wait for the boundary, per stream, in memory."""
+SEGMENT_BYTES: Final = 32 * 2**20
+"""A journal segment: large enough that its snapshot is cheap, small enough to go soon."""
+_IDLE_SEGMENT_BYTES: Final = 2**20
+"""A segment this long is replaced once all of it is in the log, so that a full disk empties."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
+_SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """
+    Attributes:
+        slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
+        durable: every acknowledged post is on the disk itself, and survives a loss of power.
+    """
+
+    slack_us: int = 0
+    idle: Idle = Idle.EXPLICIT
+    durable: bool = False
+    pending_bytes: int = PENDING_BYTES
+    segment_bytes: int = SEGMENT_BYTES
+
+
+@dataclass(slots=True)
+class _Late:
+    """Late rows that their own stream does not have yet."""
+
+    number: int
+    segment: int
+    payload: pa.Table
+
+
+class Source:
+    """
+    Attributes:
+        late_rows: rows that came late since the start of this process.
+    """
+
+    def __init__(
+        self, name: str, schema: Schema, config: SourceConfig, committed: int, late: Source | None
+    ) -> None:
+        self._name = name
+        self._schema = schema
+        self._columns = schema.source
+        self._config = config
+        self._late = late
+        self._acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
+        self._pending = Pending(self._columns)
+        self._committed = committed
+        self._owed: deque[_Late] = deque()
+        self._greatest: dict[int, int] = {}
+        self.late_rows = 0
+        self._journal: Journal
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        name: str,
+        schema: Schema,
+        *,
+        committed: int,
+        config: SourceConfig,
+        late: Source | None,
+        now: float,
+    ) -> Source:
+        """Reads the journal in `folder`, and has every acknowledged row that is not committed.
+
+        Args:
+            committed: the log's boundary, microseconds.
+            late: the source of `<stream>/late`; None where no row can be late.
+            now: seconds since the epoch.
+
+        Raises:
+            InternalError: the journal is damaged. StorageFullError: no room to begin one.
+        """
+        source = cls(name, schema, config, committed, late)
+        source._journal = Journal.open(folder, source._restore, durable=config.durable)
+        source._acceptance.advance(committed)
+        if not source._journal.segment:
+            source._begin_segment()
+        source._settle_late(now)
+        source._let_go()
+        return source
+
+    @property
+    def boundary(self) -> int:
+        return self._acceptance.boundary
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._pending.bytes
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the log should catch up before more is posted."""
+        if self._pending.bytes <= self._config.pending_bytes // 4:
+            return False
+        return self._pending.ready(self.boundary)
+
+    @property
+    def pending_rows(self) -> int:
+        return self._pending.rows
+
+    def post(
+        self,
+        producer: str,
+        sequence: int,
+        body: Bytes = b"",
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        now: float,
+    ) -> Posted:
+        """Accepts a post: when this returns, it survives the death of the process.
+
+        Args:
+            body: an Arrow IPC stream of the schema's fields, or empty; kept, not copied.
+            boundary: no later tuple of the stream has stime <= it; one below the present boundary
+                is ignored.
+            end: no tuple follows: everything posted from now on is late.
+            now: seconds since the epoch.
+
+        Raises:
+            InvalidInputError: the body is not what the schema says (naming field and row), or the
+                slack alone holds more than may wait. SequenceGapError: a post is missing before it.
+            BusyError: too much waits for the log; StorageFullError: the disk is full.
+            Whatever is raised, nothing was stored, and the same sequence may be sent again.
+        """
+        if len(body) > MAX_BATCH_BYTES:
+            raise InvalidInputError(
+                f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
+            )
+        return self._accept(producer, sequence, body, END if end else boundary, now)
+
+    def take_late(self, producer: str, number: int, payload: pa.Table, now: float) -> None:
+        """The late rows of another stream, once: `number` counts its posts that had any.
+
+        Raises:
+            BusyError: not now.
+        """
+        self._accept(producer, number, encode(payload), None, now)
+
+    def tick(self, now: float) -> None:
+        """Lets the clock move the boundary, where the stream says so. now: seconds."""
+        self._settle_late(now)
+        if self._config.idle is Idle.CLOCK:
+            self._acceptance.tick(int(now * 1e6))
+
+    def cut(self) -> tuple[int, pa.Table] | None:
+        """What is ready for the log: (boundary, rows with stime <= it in canonical order).
+
+        None: the boundary has not moved. Until `committed`, the same again: a failed append is
+        simply tried once more. A large epoch comes in several cuts.
+        """
+        if self._pending.cut is None and self.boundary > self._committed:
+            self._pending.take(self.boundary)
+        return self._pending.cut
+
+    def committed(self, upto: int) -> None:
+        """The log has the epoch that `cut` gave; its rows need their journal no longer."""
+        assert self._pending.cut is not None, "nothing was cut"
+        assert self._pending.cut[0] == upto, "not what was cut"
+        self._pending.let_go()
+        self._committed = upto
+        self._let_go()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _accept(
+        self, producer: str, sequence: int, body: Bytes, promise: int | None, now: float
+    ) -> Posted:
+        if self._acceptance.is_duplicate(producer, sequence):
+            return Posted(sequence, 0, 0, self.boundary, duplicate=True)
+        if promise is not None and not BEGINNING <= promise <= END:
+            raise InvalidInputError(f"boundary {promise} is not an int64 of microseconds")
+        batch, arrival = read_post(body, self._schema), None
+        if batch.stime is None and batch.payload.num_rows:
+            arrival = self._acceptance.arrival_at(int(now * 1e6))
+            batch = batch.arrived(arrival)
+        entry = Entry(
+            producer,
+            sequence,
+            boundary=self.boundary,
+            count=batch.payload.num_rows,
+            first=self._acceptance.rows,
+            greatest=batch.high,
+            arrival=arrival,
+            promise=promise,
+            late=batch.count_upto(self.boundary),
+        )
+        self._check_room(batch, entry)
+        if self._journal.size >= self._config.segment_bytes:
+            self._begin_segment()
+        self._journal.append(_ENCODER.encode(entry), body)
+        self._take(entry, batch, self._journal.segment)
+        self._settle_late(now)
+        return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
+
+    def _check_room(self, batch: Batch, entry: Entry) -> None:
+        if not entry.count:
+            return
+        limit = self._config.pending_bytes
+        owed = sum(late.payload.nbytes for late in self._owed)
+        waiting = self._pending.bytes + owed
+        if waiting == 0 or waiting + batch.payload.nbytes <= limit:
+            return
+        if owed or self._pending.ready(self.boundary):
+            raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")
+        if not self._pending.ready(self._acceptance.boundary_after(entry)):
+            raise InvalidInputError(
+                f"stream {self._name}: its slack of {self._config.slack_us / 1e6:g} s holds more "
+                f"than {limit} bytes of tuples: send a boundary, or declare less slack"
+            )
+
+    def _take(self, entry: Entry, batch: Batch, segment: int) -> None:
+        """Puts what was journaled where it belongs; the same for a post and for its replay."""
+        if entry.late:
+            number = self._acceptance.late_posts + 1
+            if self._late is not None:
+                late = pc.less_equal(batch.stime, entry.boundary)
+                self._owed.append(_Late(number, segment, batch.payload.filter(late)))
+            self.late_rows += entry.late
+        self._acceptance.apply(entry)
+        if entry.count > entry.late:
+            self._greatest[segment] = max(self._greatest.get(segment, BEGINNING), entry.greatest)
+            self._pend(entry, batch)
+
+    def _pend(self, entry: Entry, batch: Batch) -> None:
+        numbers = pa.arange(entry.first, entry.first + entry.count)
+        rows = pa.Table.from_arrays(
+            [batch.stime, numbers, *batch.payload.columns], schema=self._columns
+        )
+        least = max(entry.boundary, self._committed)
+        if batch.low > least:
+            self._pending.add(rows, batch.low, batch.high, ordered=batch.ordered)
+            return
+        rows = rows.filter(pc.greater(rows.column(STIME), least))
+        if rows.num_rows:
+            low = pc.min(rows.column(STIME)).as_py()
+            self._pending.add(rows, low, batch.high, ordered=batch.ordered)
+
+    def _settle_late(self, now: float) -> None:
+        """Hands late rows on to their own stream; what it cannot take now stays owed."""
+        if self._late is None:
+            return
+        while self._owed:
+            owed = self._owed[0]
+            try:
+                self._late.take_late(self._name, owed.number, owed.payload, now)
+            except BusyError:
+                return
+            self._owed.popleft()
+
+    def _restore(self, record: Record) -> None:
+        try:
+            if record.first:
+                self._acceptance.restore(_SNAPSHOTS.decode(record.meta))
+                return
+            entry = _ENTRIES.decode(record.meta)
+            if entry.greatest <= self._committed and not entry.late:
+                self._acceptance.apply(entry)
+                return
+            batch = read_post(record.body, self._schema)
+        except (msgspec.MsgspecError, InvalidInputError) as error:
+            raise InternalError(f"journal of {self._name}, an entry: {error}") from error
+        if entry.arrival is not None:
+            batch = batch.arrived(entry.arrival)
+        self._take(entry, batch, record.segment)
+
+    def _begin_segment(self) -> None:
+        self._journal.begin(_ENCODER.encode(self._acceptance.snapshot()))
+
+    def _let_go(self) -> None:
+        """Deletes the segments that nothing depends on any more."""
+        if self._journal.size >= _IDLE_SEGMENT_BYTES and not self._pending.bytes and not self._owed:
+            # A full disk refuses this; then the segment is replaced another time.
+            with suppress(StorageFullError):
+                self._begin_segment()
+        first = self._owed[0].segment if self._owed else self._journal.segment
+        for segment in self._journal.segments[:-1]:
+            if segment >= first or self._greatest.get(segment, BEGINNING) > self._committed:
+                break
+            self._greatest.pop(segment, None)
+            self._journal.drop(segment + 1)

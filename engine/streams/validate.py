@@ -1,0 +1,122 @@
+"""A posted body against its stream's schema: fields, nulls, sizes, and the stime of every tuple."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.schema import BEGINNING, Field, FieldType, Schema
+from engine.streams.ipc import decode
+from engine.streams.ordering import bounds, is_ordered
+from overlay.errors import InvalidInputError
+
+STIME_LIMIT: Final = 2**62
+"""stime stays within +-146,000 years, microseconds, so that adding a window or a slack to it cannot
+overflow."""
+
+_MICROSECONDS: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Valid tuples as posted.
+
+    Attributes:
+        payload: the schema's fields; may be empty.
+        stime: of each row, int64 microseconds; None where the time of arrival is to be taken.
+        low, high: least and greatest stime; BEGINNING for an empty batch or no stime.
+        ordered: no stime is less than the one before it.
+    """
+
+    payload: pa.Table
+    stime: pa.Array | None = None
+    low: int = BEGINNING
+    high: int = BEGINNING
+    ordered: bool = True
+
+    def arrived(self, stime: int) -> Batch:
+        """The same tuples, all with the stime of their arrival."""
+        column = pa.repeat(pa.scalar(stime, pa.int64()), self.payload.num_rows)
+        return Batch(self.payload, column, stime, stime)
+
+    def count_upto(self, boundary: int) -> int:
+        """How many tuples have stime <= boundary."""
+        count = int(self.payload.num_rows)
+        if not count or self.low > boundary:
+            return 0
+        if self.high <= boundary:
+            return count
+        return int(pc.sum(pc.less_equal(self.stime, boundary)).as_py())
+
+
+def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
+    """What a post's body holds; an empty body holds no tuples.
+
+    Raises:
+        InvalidInputError: it does not decode or is not what the schema says; names field and row.
+    """
+    if not len(body):
+        return Batch(schema.payload.empty_table())
+    payload = decode(body, schema.payload).combine_chunks()
+    for field in schema.fields:
+        if field.size is not None and field.type is FieldType.STRING:
+            _check_size(payload.column(field.name), field)
+    if schema.time is None or not payload.num_rows:
+        return Batch(payload)
+    field_of_time = schema.field(schema.time)
+    if field_of_time is None:
+        raise InvalidInputError(f"schema {schema.name} has no field {schema.time}, its time")
+    stime = _stime(payload.column(schema.time).chunk(0), field_of_time)
+    ordered = is_ordered(stime)
+    low, high = bounds(stime, ordered=ordered)
+    if low < -STIME_LIMIT or high > STIME_LIMIT:
+        outside = pc.or_(pc.less(stime, -STIME_LIMIT), pc.greater(stime, STIME_LIMIT))
+        raise _out_of_range(field_of_time, outside.index(True).as_py())
+    return Batch(payload, stime, low, high, ordered)
+
+
+def _check_size(column: pa.ChunkedArray, field: Field) -> None:
+    lengths = pc.binary_length(column)
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > field.size:
+        row = pc.index(pc.greater(lengths, field.size), True).as_py()
+        raise InvalidInputError(
+            f"field {field.name} takes {lengths[row].as_py()} bytes in row {row}; "
+            f"its schema allows {field.size}"
+        )
+
+
+def _stime(column: pa.Array, field: Field) -> pa.Array:
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        raise InvalidInputError(f"field {field.name}, the stream's time, is null in row {row}")
+    match field.type:
+        case FieldType.TIMESTAMP:
+            return column.view(pa.int64())
+        case FieldType.LONG:
+            return column
+        case FieldType.SINGLE | FieldType.DOUBLE:
+            return _from_seconds(column.cast(pa.float64()), field)
+        case _:
+            raise InvalidInputError(
+                f"field {field.name} is {field.type.value}: it cannot be a time"
+            )
+
+
+def _from_seconds(seconds: pa.Array, field: Field) -> pa.Array:
+    microseconds = pc.floor(pc.multiply(seconds, _MICROSECONDS))
+    # NaN compares false, so it is outside as well.
+    inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
+    if not pc.all(inside).as_py():
+        raise _out_of_range(field, inside.index(False).as_py())
+    return microseconds.cast(pa.int64())
+
+
+def _out_of_range(field: Field, row: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"field {field.name}, the stream's time, is out of range in row {row}: "
+        f"at most {STIME_LIMIT} microseconds from 1970"
+    )

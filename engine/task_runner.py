@@ -1,0 +1,172 @@
+"""One task, running: epoch after epoch from the boundary its output log has.
+
+There is no other state. A runner that is stopped, killed or moved leaves a boundary; the next one
+goes on from it, and since a task is a pure function of its input, nothing is lost or repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from engine.config import EngineConfig
+from engine.messages import TaskStatus
+from engine.pacing import Pacer, Rate
+from engine.plan import Task
+from engine.schema import BEGINNING, END
+from engine.spark.executor import Executor
+from engine.spark.program import Program
+from engine.streams.log import StreamLog
+from engine.windows import Interval, horizon_us, needs
+from overlay.errors import MedusaError
+from overlay.events import Events
+
+RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
+"""Waits before a failed epoch is tried again, seconds; the last one repeats."""
+
+
+class TaskRunner:
+    """Drives one task.
+
+    Args:
+        task: what to compute.
+        inputs: a log by input stream; kept by others, only held and read here.
+        output: the log to append to; its boundary is the task's whole position.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        inputs: Mapping[str, StreamLog],
+        output: StreamLog,
+        executor: Executor,
+        config: EngineConfig,
+        events: Events,
+    ) -> None:
+        self.task = task
+        self._inputs = inputs
+        self._output = output
+        self._executor = executor
+        self._config = config
+        self._events = events
+        self._program = Program(task)
+        self._pacer = Pacer(config.epoch_s)
+        self._rows = Rate()
+        self._load = Rate()
+        self._epochs = 0
+        self._epoch_s = 0.0
+        self._state = "waiting"
+        self._reason = ""
+
+    async def run(self) -> None:
+        """Go on until the output has ended; cancel to stop."""
+        failures = 0
+        while self._output.boundary < END:
+            await self._wait_for_input()
+            await trio.sleep(self._pacer.delay(trio.current_time()))
+            self._pacer.started(trio.current_time())
+            try:
+                await self._run_epoch()
+            except MedusaError as error:
+                self._note_failure(error)
+                await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1
+            else:
+                failures = 0
+                self._epoch_s = self._pacer.finished(trio.current_time())
+                self._state, self._reason = "waiting", ""
+        self._state = "ended"
+
+    def hold(self) -> None:
+        """Keep the part of the inputs that the next epoch may need."""
+        boundary = self._output.boundary
+        # An output that has ended needs nothing; one that has not begun may need everything.
+        needed = boundary if boundary in {BEGINNING, END} else boundary - horizon_us(self.task)
+        for log in self._inputs.values():
+            log.hold(self._consumer, max(needed, BEGINNING))
+
+    def release(self) -> None:
+        """Need nothing of the inputs any more."""
+        for log in self._inputs.values():
+            log.release(self._consumer)
+
+    def status(self, *, stopped: bool) -> TaskStatus:
+        now = trio.current_time()
+        return TaskStatus(
+            name=self.task.name,
+            query=self.task.query,
+            inputs=self.task.inputs,
+            boundary=self._output.boundary,
+            epochs=self._epochs,
+            epoch_ms=1000 * self._epoch_s,
+            load=self._load.read(now),
+            rate=self._rows.read(now),
+            state="stopped" if stopped else self._state,
+            reason=self._reason,
+        )
+
+    @property
+    def _consumer(self) -> str:
+        return f"task {self.task.name}"
+
+    async def _wait_for_input(self) -> None:
+        """Until every input has a boundary beyond the output's (the papers' SUnion)."""
+        for log in self._inputs.values():
+            await log.wait_beyond(self._output.boundary)
+
+    async def _run_epoch(self) -> None:
+        if self._output.boundary == BEGINNING:
+            self._begin()
+        after = self._output.boundary
+        upto = self._choose_boundary(after)
+        if upto <= after:
+            return
+        interval = self._interval(after, upto)
+        if interval is None:
+            await self._output.commit(upto, None)
+        else:
+            self._state = "running"
+            await self._compute(after, upto, interval)
+        self._epochs += 1
+        self.hold()
+
+    def _begin(self) -> None:
+        """Where an input is no longer kept from its beginning, the output has no beginning either:
+        it starts with the first window that can be whole."""
+        origin = max(log.start for log in self._inputs.values())
+        if origin > BEGINNING:
+            self._output.begin(origin + horizon_us(self.task))
+
+    def _choose_boundary(self, after: int) -> int:
+        """The smallest boundary of the inputs, or less if that were too many rows at once."""
+        share = max(1, self._config.epoch_rows // len(self._inputs))
+        return min(log.reach(after, share) for log in self._inputs.values())
+
+    def _interval(self, after: int, upto: int) -> Interval | None:
+        known = (log.first_stime for log in self._inputs.values())
+        first = min((stime for stime in known if stime is not None), default=None)
+        return None if first is None else needs(self.task, after, upto, first)
+
+    async def _compute(self, after: int, upto: int, interval: Interval) -> None:
+        with ExitStack() as pins:
+            files: dict[str, list[Path]] = {
+                name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
+                for name, log in self._inputs.items()
+            }
+            result = await self._executor.run(
+                lambda session: self._program.run(session, files, after, upto, interval)
+            )
+        await self._output.commit(upto, result.table)
+        now = trio.current_time()
+        self._rows.add(result.table.num_rows, now)
+        self._load.add(result.cpu_s, now)
+
+    def _note_failure(self, error: MedusaError) -> None:
+        if self._reason != str(error):  # once, not at every try
+            self._events.note("error", f"{self.task.name}: {error}")
+        self._state, self._reason = "failing", str(error)

@@ -1,0 +1,67 @@
+"""Which part of its inputs a task must read to produce a part of its output.
+
+All intervals are (lo, hi] of stime, microseconds UTC, like epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.plan import AggregateStep, Task
+from engine.schema import BEGINNING, END
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The tuples with lo < stime <= hi; both within int64."""
+
+    lo: int
+    hi: int
+
+
+def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
+    """The input interval from which the output over (after, upto] is made.
+
+    A stateless task: (after, upto] itself. An aggregate: from the start of the first to the end of
+    the last window whose last microsecond is in (after, upto]; with upto == END, to END, since
+    then every window closes.
+
+    Args:
+        first: the least stime there is in the inputs, if known: nothing before it is asked for.
+
+    Returns:
+        None if no tuple can come out: the boundary just advances.
+    """
+    if upto <= after or (first is not None and first > upto):
+        return None
+    lo, hi = after, upto
+    window = task.window
+    if window is not None:
+        # in Python's integers, which floor towards minus infinity: right for negative stime, and
+        # no overflow at BEGINNING and END
+        opening = (after + 1 - window.size_us) // window.advance_us + 1
+        closing = (upto + 1 - window.size_us) // window.advance_us
+        if first is not None:
+            opening = max(opening, _first_window(window, first))
+        if upto < END and closing < opening:
+            return None
+        lo = opening * window.advance_us - 1
+        hi = END if upto == END else closing * window.advance_us + window.size_us - 1
+    if first is not None:
+        lo = max(lo, first - 1)
+    lo = max(lo, BEGINNING)
+    return Interval(lo, hi) if lo < hi else None
+
+
+def horizon_us(task: Task) -> int:
+    """How far behind its output's boundary a task may read its inputs, microseconds.
+
+    With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
+    """
+    window = task.window
+    return 0 if window is None else window.size_us - 1
+
+
+def _first_window(window: AggregateStep, stime: int) -> int:
+    """The number k of the first window [k * advance, k * advance + size) that holds `stime`."""
+    return (stime - window.size_us) // window.advance_us + 1

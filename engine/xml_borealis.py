@@ -1,0 +1,120 @@
+"""The dialect of Borealis: one `<borealis>` document with short names.
+
+    <borealis>
+      <input  stream="packet" schema="conn"/>
+      <output stream="busy"   schema="counts"/>
+      <schema name="conn" time="ts"> <field name="ts" type="double"/> ... </schema>
+      <schema name="counts"> ... </schema>
+      <query name="ids">
+        <box name="count" type="aggregate">
+          <in stream="packet"/> <out stream="busy"/>
+          <parameter name="aggregate-function.0" value="count()"/> ...
+        </box>
+      </query>
+    </borealis>
+
+Ports are the order listed. Names are relative to the participant. `time` is ours: Borealis left it
+to each window to say which field is in order. An `<output>` is compared with what the query makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.check import check_query
+from engine.definitions import StreamDefinition, check_stream
+from engine.query import Box, Query, streams_written
+from engine.schema import Schema
+from engine.xml_boxes import read_box
+from engine.xml_medusa import Qualify, made_query, read_schema
+from engine.xml_tree import Node
+
+
+def read_borealis(
+    root: Node, qualify: Qualify
+) -> tuple[list[Schema], list[StreamDefinition], list[Query]]:
+    """
+    Raises:
+        InvalidInputError: names line and reason.
+    """
+    root.checked(())
+    schemas: dict[str, Schema] = {}
+    for node in _tagged(root, "schema"):
+        schema = read_schema(node, qualify)
+        if schema.name in schemas:
+            raise node.error(f"schema {schema.name} occurs twice")
+        schemas[schema.name] = schema
+    outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
+    queries = [
+        (node, _read_query(node, qualify, frozenset(outputs))) for node in _tagged(root, "query")
+    ]
+    streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
+    for child in root.children:
+        if child.tag not in {"schema", "input", "output", "query"}:
+            raise child.error("only <input>, <output>, <schema> and <query> are supported here")
+    known = {stream.name: schemas[stream.schema] for stream in streams}
+    for node, query in queries:
+        with node.about():
+            known.update(check_query(query, known))
+    for name, node in outputs.items():
+        _check_output(node, known.get(name), schemas.get(_schema(node, qualify)))
+    return list(schemas.values()), streams, [query for _, query in queries]
+
+
+def _tagged(root: Node, tag: str) -> Iterable[Node]:
+    return (child for child in root.children if child.tag == tag)
+
+
+def _stream(node: Node, qualify: Qualify) -> str:
+    node.childless()
+    with node.about():
+        return qualify(node.checked(("stream", "schema"))["stream"])
+
+
+def _schema(node: Node, qualify: Qualify) -> str:
+    with node.about():
+        return qualify(node.attributes["schema"])
+
+
+def _read_input(node: Node, qualify: Qualify, schemas: dict[str, Schema]) -> StreamDefinition:
+    stream = StreamDefinition(name=_stream(node, qualify), schema=_schema(node, qualify))
+    if stream.schema not in schemas:
+        raise node.error(f"there is no schema {node.attributes['schema'][:80]!a} in the document")
+    with node.about():
+        check_stream(stream)
+    return stream
+
+
+def _check_output(node: Node, made: Schema | None, declared: Schema | None) -> None:
+    if made is None:
+        raise node.error("no query in the document makes this stream")
+    if declared is None:
+        raise node.error(f"there is no schema {node.attributes['schema'][:80]!a} in the document")
+    has = [f"{field.name} {field.type}" for field in made.fields]
+    if has != [f"{field.name} {field.type}" for field in declared.fields]:
+        raise node.error(f"the query gives this stream other fields: {', '.join(has)[:400]}")
+
+
+def _read_query(node: Node, qualify: Qualify, outputs: frozenset[str]) -> Query:
+    boxes = []
+    for child in node.children:
+        if child.tag != "box":
+            raise child.error("a query has only <box> elements")
+        boxes.append(_read_box(child, qualify))
+    query = made_query(node, qualify, boxes, [])
+    return made_query(node, qualify, boxes, sorted(outputs & streams_written(query)))
+
+
+def _read_box(node: Node, qualify: Qualify) -> Box:
+    streams: dict[str, list[str]] = {"in": [], "out": []}
+    parameters = []
+    for child in node.children:
+        if child.tag == "parameter":
+            parameters.append(child)
+        elif child.tag in streams:
+            child.childless()
+            with child.about():
+                streams[child.tag].append(qualify(child.checked(("stream",))["stream"]))
+        else:
+            raise child.error("a box has only <in>, <out> and <parameter> elements")
+    return read_box(node, tuple(streams["in"]), tuple(streams["out"]), parameters)

@@ -1,0 +1,151 @@
+"""The dialect of Medusa's paper: documents whose root is a schema, a stream, a query, or several.
+
+    <medusa>
+      <schema name="medusa://mit.edu/conn" time="ts">
+        <field name="ts" type="double"/> <field name="src_ip" type="string" size="64"/>
+        <field name="dst_port" type="int" nullable="1"/>
+      </schema>
+      <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
+              idle="explicit" readers="*" writers="utah.edu" />
+      <query name="medusa://mit.edu/web">
+        <box name="web" type="filter">
+          <input port="1" stream="medusa://mit.edu/conns"/>
+          <output port="1" stream="medusa://mit.edu/web/conns"/>
+          <param name="expression.0" value="dst_port = 80"/>
+        </box>
+        <output stream="medusa://mit.edu/web/conns"/>
+      </query>
+    </medusa>
+
+Times are seconds. An `<output>` of a query names a stream that others shall be able to read
+although one of the query's own boxes reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.check import ordered_boxes
+from engine.definitions import DEFAULT_HISTORY_US, Idle, StreamDefinition, check_stream
+from engine.query import Box, Query
+from engine.schema import Field, FieldType, Schema, check_schema
+from engine.xml_boxes import read_box, seconds_to_us
+from engine.xml_tree import Node
+
+Qualify = Callable[[str], str]
+"""An object name, checked, from a name in the document.
+
+Raises:
+    InvalidInputError: it is none.
+"""
+
+
+def read_schema(node: Node, qualify: Qualify) -> Schema:
+    attributes = node.checked(("name",), ("time",))
+    fields = []
+    for child in node.children:
+        if child.tag != "field":
+            raise child.error("a schema has only <field> elements")
+        fields.append(_read_field(child))
+    with node.about():
+        schema = Schema(qualify(attributes["name"]), tuple(fields), attributes.get("time"))
+        check_schema(schema)
+    return schema
+
+
+def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
+    node.childless()
+    optional = ("slack", "history", "idle", "readers", "writers", "home")
+    given = node.checked(("name", "schema"), optional)
+    idle = given.get("idle", Idle.EXPLICIT)
+    if idle not in set(Idle):
+        raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
+    history = given.get("history")
+    with node.about():
+        stream = StreamDefinition(
+            name=qualify(given["name"]),
+            schema=qualify(given["schema"]),
+            slack_us=seconds_to_us(given.get("slack", "0")),
+            history_us=DEFAULT_HISTORY_US if history is None else seconds_to_us(history),
+            idle=Idle(idle),
+            readers=_members(given.get("readers", "*")),
+            writers=_members(given.get("writers", "")),
+            home=given.get("home", ""),
+        )
+        check_stream(stream)
+    return stream
+
+
+def read_query(node: Node, qualify: Qualify) -> Query:
+    boxes = []
+    outputs: list[str] = []
+    for child in node.children:
+        if child.tag == "box":
+            boxes.append(_read_box(child, qualify))
+        elif child.tag == "output":
+            child.childless()
+            with child.about():
+                outputs.append(qualify(child.checked(("stream",))["stream"]))
+        else:
+            raise child.error("a query has only <box> and <output> elements")
+    return made_query(node, qualify, boxes, outputs)
+
+
+def made_query(node: Node, qualify: Qualify, boxes: list[Box], outputs: list[str]) -> Query:
+    """The query of a `<query>` element, its network checked."""
+    with node.about():
+        query = Query(qualify(node.checked(("name",))["name"]), tuple(boxes), tuple(outputs))
+        ordered_boxes(query)
+    return query
+
+
+def _read_field(node: Node) -> Field:
+    node.childless()
+    given = node.checked(("name", "type"), ("size", "nullable"))
+    if given["type"] not in set(FieldType):
+        known = ", ".join(FieldType)
+        raise node.error(f"unknown type {given['type'][:40]!a}; there are {known}")
+    size = given.get("size")
+    if size is not None and not (size.isascii() and size.isdigit() and len(size) <= 9):
+        raise node.error(f"size {size[:40]!a} is not a number of bytes")
+    nullable = given.get("nullable", "0")
+    if nullable not in {"0", "1", "true", "false"}:
+        raise node.error("nullable must be 0 or 1")
+    type_ = FieldType(given["type"])
+    # the first paper gives sizes to strings alone, Borealis' files sometimes to numbers as well
+    kept = int(size) if size is not None and type_ is FieldType.STRING else None
+    return Field(given["name"], type_, kept, nullable in {"1", "true"})
+
+
+def _read_box(node: Node, qualify: Qualify) -> Box:
+    ports: dict[str, dict[int, str]] = {"input": {}, "output": {}}
+    parameters = []
+    for child in node.children:
+        if child.tag == "param":
+            parameters.append(child)
+        elif child.tag in ports:
+            number, stream = _read_port(child, qualify)
+            if number in ports[child.tag]:
+                raise child.error(f"port {number} occurs twice")
+            ports[child.tag][number] = stream
+        else:
+            raise child.error("a box has only <input>, <output> and <param> elements")
+    for tag, found in ports.items():
+        if set(found) != set(range(1, len(found) + 1)):
+            raise node.error(f"its {tag} ports are not 1 to {len(found)}")
+    streams = {tag: tuple(found[port] for port in sorted(found)) for tag, found in ports.items()}
+    return read_box(node, streams["input"], streams["output"], parameters)
+
+
+def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
+    node.childless()
+    given = node.checked(("port", "stream"))
+    port = given["port"]
+    if not (port.isascii() and port.isdigit() and len(port) <= 4):
+        raise node.error(f"port {port[:40]!a} is not a number from 1")
+    with node.about():
+        return int(port), qualify(given["stream"])
+
+
+def _members(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())

@@ -1,0 +1,130 @@
+"""XML from strangers to a small tree that knows its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from xml.sax import SAXException, SAXParseException  # the parser itself is defusedxml's
+from xml.sax.handler import ContentHandler
+from xml.sax.xmlreader import AttributesImpl, Locator
+
+from defusedxml import DefusedXmlException
+from defusedxml.sax import make_parser
+
+from overlay.errors import InvalidInputError
+
+MAX_TEXT: Final = 2**20
+"""Characters: a message carries no more (and a query of 256 boxes takes a tenth)."""
+
+MAX_DEPTH: Final = 8
+"""Elements within each other; the dialects need four."""
+
+
+@dataclass
+class Node:
+    """One element."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list[Node] = field(default_factory=list)
+
+    def checked(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, str]:
+        """Its attributes, if they are these.
+
+        Raises:
+            InvalidInputError: one is missing or unknown.
+        """
+        for name in required:
+            if name not in self.attributes:
+                raise self.error(f'attribute {name}="..." is missing')
+        for name in self.attributes:
+            if name not in (*required, *optional):
+                known = ", ".join((*required, *optional))
+                raise self.error(f"unknown attribute {name[:64]!a}; there are {known or 'none'}")
+        return self.attributes
+
+    def childless(self) -> None:
+        if self.children:
+            raise self.children[0].error(f"not expected within <{self.tag[:64]}>")
+
+    def error(self, reason: str) -> InvalidInputError:
+        return InvalidInputError(f"line {self.line}: <{self.tag[:64]}>: {reason}")
+
+    @contextmanager
+    def about(self) -> Iterator[None]:
+        """Errors from within that know no line get this element's."""
+        try:
+            yield
+        except InvalidInputError as error:
+            if str(error).startswith("line "):
+                raise
+            raise self.error(str(error)) from None
+
+
+def parse_xml(text: str) -> Node:
+    """The root element.
+
+    Raises:
+        InvalidInputError: too long, not well-formed, with a DTD, entities or text between elements;
+            names line and reason.
+    """
+    if len(text) > MAX_TEXT:
+        raise InvalidInputError(
+            f"line 1: the document has {len(text)} characters, at most {MAX_TEXT} are allowed"
+        )
+    parser = make_parser()
+    builder = _Builder(parser)
+    parser.forbid_dtd = True
+    parser.setContentHandler(builder)
+    try:
+        parser.feed(text)
+        parser.close()
+    except SAXParseException as error:
+        reason = f"not well-formed XML: {error.getMessage()}"
+        raise InvalidInputError(f"line {error.getLineNumber()}: {reason}") from None
+    except (DefusedXmlException, SAXException):
+        reason = "document types and entities are not allowed"
+        raise InvalidInputError(f"line {parser.getLineNumber()}: {reason}") from None
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise InvalidInputError(f"line {line}: a character that is no text (surrogate)") from None
+    if builder.root is None:
+        raise InvalidInputError("line 1: the document is empty")
+    return builder.root
+
+
+class _Builder(ContentHandler):
+    def __init__(self, place: Locator) -> None:
+        super().__init__()
+        self.root: Node | None = None
+        self._open: list[Node] = []
+        self._place = place
+
+    def startElement(self, name: str, attrs: AttributesImpl) -> None:
+        node = Node(name, dict(attrs.items()), self._line())
+        if len(self._open) >= MAX_DEPTH:
+            raise node.error(f"more than {MAX_DEPTH} elements within each other")
+        if self._open:
+            self._open[-1].children.append(node)
+        else:
+            self.root = node
+        self._open.append(node)
+
+    def endElement(self, name: str) -> None:
+        self._open.pop()
+
+    def characters(self, content: str) -> None:
+        if content.strip():
+            shown = content.strip()[:40]
+            raise InvalidInputError(
+                f"line {self._line()}: text {shown!a} between elements; values go in attributes"
+            )
+
+    def processingInstruction(self, target: str, data: str) -> None:
+        raise InvalidInputError(f"line {self._line()}: processing instructions are not allowed")
+
+    def _line(self) -> int:
+        return self._place.getLineNumber() or 1

@@ -1,0 +1,21 @@
+"""One Spark for all tests of a run: PySpark has one per process, and it takes seconds to start."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.spark.session import Spark, SparkConfig
+
+
+@pytest.fixture(scope="session")
+def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """Started when first used. Tests may kill it; take `spark` to have it alive."""
+    spark = Spark(SparkConfig(), tmp_path_factory.mktemp("spark"))
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def spark(shared_spark: Spark) -> Spark:
+    shared_spark.start()
+    return shared_spark

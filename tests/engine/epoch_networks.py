@@ -1,0 +1,284 @@
+"""Random networks, data and cuts, and the same networks as SQL for another engine.
+
+Expressions come in pairs, in Medusa's language and in DuckDB's SQL, so that neither is derived from
+the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from engine.check import infer
+from engine.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+    inputs_of,
+)
+from engine.schema import END, Field, FieldType, Schema
+
+F = FieldType
+SOURCE_FIELDS = (
+    Field("k", F.INT, nullable=True),
+    Field("b", F.BYTE),
+    Field("n", F.LONG, nullable=True),
+    Field("s", F.STRING, nullable=True),
+    Field("x", F.DOUBLE, nullable=True),
+    Field("y", F.SINGLE),
+    Field("t", F.BOOL, nullable=True),
+    Field("moment", F.TIMESTAMP, nullable=True),
+)
+SOURCES = {name: Schema(name, SOURCE_FIELDS) for name in ("s0", "s1")}
+INTEGERS = (F.BYTE, F.INT, F.LONG)
+FLOATS = (F.SINGLE, F.DOUBLE)
+SQL_TYPES = {F.BYTE: "TINYINT", F.INT: "INTEGER", F.LONG: "BIGINT", F.DOUBLE: "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A query, the schemas of its streams, a SQL statement for each stream it makes, in order."""
+
+    query: Query
+    schemas: Mapping[str, Schema]
+    sql: Mapping[str, str]
+
+
+def predicates(field: Field) -> list[tuple[str, str]]:
+    f = field.name
+    either = [(f"{f} is null", f"{f} IS NULL")]
+    if field.type is F.STRING:
+        return [
+            *either,
+            (f"{f} = 'x.y'", f"{f} = 'x.y'"),
+            (f"lower({f}) in ('', 'x')", f"lower({f}) IN ('', 'x')"),
+            (f"{f} like 'x%'", f"{f} LIKE 'x%'"),
+            (f"length({f}) < 2", f"length({f}) < 2"),
+            (f"{f} > 'X'", f"{f} > 'X'"),
+        ]
+    if field.type is F.BOOL:
+        return [*either, (f, f), (f"not {f}", f"NOT {f}")]
+    if field.type is F.TIMESTAMP:
+        return [*either, (f"{f} <= stime", f"epoch_us({f}) <= stime")]
+    same = [
+        *either,
+        (f"{f} > 2", f"{f} > 2"),
+        (f"{f} in (0, 1, null)", f"{f} IN (0, 1, NULL)"),
+        (f"not {f} between -1 and 3", f"NOT {f} BETWEEN -1 AND 3"),
+        (f"{f} > 2 or {f} < 0 and {f} is not null", f"{f} > 2 OR {f} < 0 AND {f} IS NOT NULL"),
+        (
+            f"1 / {f} < 0.5",
+            f"CASE WHEN {f} = 0 THEN NULL ELSE 1.0::DOUBLE / {f}::DOUBLE END < 0.5::DOUBLE",
+        ),
+    ]
+    if field.type in INTEGERS:
+        same.append((f"{f} % 2 = 1", f"{f} % 2 = 1"))
+        same.append((f"{f} * {f} > 5", f"TRY({f} * {f}) > 5"))
+    return same
+
+
+def projections(field: Field) -> list[tuple[str, str]]:
+    f = field.name
+    plain = [(f, f), (f"coalesce({f}, {f})", f)]
+    if field.type is F.STRING:
+        return [
+            *plain,
+            (f"concat({f}, '.', upper({f}))", f"{f} || '.' || upper({f})"),
+            (f"substring({f}, 2, 3)", f"substring({f}, 2, 3)"),
+            (f"length({f})", f"length({f})::INTEGER"),
+        ]
+    if field.type is F.TIMESTAMP:
+        return [*plain, ("stime", "make_timestamptz(stime)")]
+    if field.type is F.BOOL:
+        return [*plain, (f"case when {f} then 1 else 0 end", f"CASE WHEN {f} THEN 1 ELSE 0 END")]
+    if field.type in FLOATS:
+        return [
+            *plain,
+            (f"- {f}", f"- {f}"),
+            (f"{f} * 0", f"{f} * 0"),
+            (f"floor({f})", f"TRY_CAST(floor({f}::DOUBLE) AS BIGINT)"),
+            (f"greatest({f}, {f} + 1)", f"greatest({f}, {f} + 1)"),
+        ]
+    type_ = SQL_TYPES[field.type]
+    return [
+        *plain,
+        (f"{f} + {f}", f"TRY({f} + {f})"),
+        (f"- {f}", f"TRY(-{f})"),
+        (f"cast({f} as byte)", f"TRY_CAST({f} AS TINYINT)"),
+        (f"case when {f} > 1 then {f} end", f"CASE WHEN {f} > 1 THEN {f} END"),
+        (f"abs({f})", f"TRY(abs({f}))::{type_}"),
+    ]
+
+
+def function_sql(each: AggregateFunction, field: Field | None, order: str) -> str:
+    if field is None:
+        return "count(*)"
+    f = field.name
+    plain = {
+        Function.COUNT: f"count({f})",
+        Function.COUNT_DISTINCT: f"count(DISTINCT {f})",
+        Function.MIN: f"min({f})",
+        Function.MAX: f"max({f})",
+        Function.FIRSTVAL: f"first({f} ORDER BY {order})",
+        Function.LASTVAL: f"last({f} ORDER BY {order})",
+    }
+    if each.function in plain:
+        return plain[each.function]
+    total = f"sum({f}::HUGEINT)"
+    if field.type in FLOATS:
+        values = f"list({f}::DOUBLE ORDER BY {f}) FILTER ({f} IS NOT NULL)"
+        total = f"list_reduce({values}, lambda a, b: a + b)"
+    if each.function is Function.AVG:
+        return f"{total}::DOUBLE / count({f})"
+    return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
+
+
+def order_sql(schema: Schema, *, source: bool) -> str:
+    if source:
+        return "stime, seq"
+    return ", ".join(["stime", *(f"{each.name} NULLS LAST" for each in schema.fields)])
+
+
+def names_sql(schema: Schema) -> str:
+    return ", ".join(["stime", *(each.name for each in schema.fields)])
+
+
+def functions_of(field: Field) -> list[Function]:
+    allowed = [Function.COUNT, Function.COUNT_DISTINCT, Function.FIRSTVAL, Function.LASTVAL]
+    if field.type is not F.BOOL:
+        allowed += [Function.MIN, Function.MAX]
+    if field.type in (*INTEGERS, *FLOATS):
+        allowed += [Function.SUM, Function.AVG]
+    return allowed
+
+
+class Builder:
+    """Draws boxes and writes down their SQL."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self.schemas: dict[str, Schema] = dict(SOURCES)
+        self.boxes: list[Box] = []
+        self.sql: dict[str, str] = {}
+
+    def add(self) -> None:
+        number = len(self.boxes)
+        source = self._draw(st.sampled_from(sorted(self.schemas)))
+        kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
+        box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
+        self.boxes.append(box)
+        self.schemas.update(infer(box, {name: self.schemas[name] for name in inputs_of(box)}))
+        self.sql.update(statements)
+
+    def filter(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        schema = self.schemas[source]
+        fields = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=3))
+        chosen = [self._draw(st.sampled_from(predicates(field))) for field in fields]
+        false = self._draw(st.booleans())
+        outputs = tuple(f"{out}_{port}" for port in range(len(chosen) + false))
+        statements = {}
+        for port, stream in enumerate(outputs):
+            conditions = [f"({sql}) IS NOT TRUE" for _, sql in chosen[:port]]
+            conditions += [f"({sql}) IS TRUE" for _, sql in chosen[port : port + 1]]
+            statements[stream] = (
+                f"SELECT {names_sql(schema)} FROM {source} WHERE {' AND '.join(conditions)}"
+            )
+        return Filter(name, source, outputs, tuple(text for text, _ in chosen), false), statements
+
+    def map(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        schema = self.schemas[source]
+        kept = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=5))
+        pairs = [self._draw(st.sampled_from(projections(field))) for field in kept]
+        texts = tuple((f"m{n}", text) for n, (text, _) in enumerate(pairs))
+        columns = ", ".join(f"{sql} AS m{n}" for n, (_, sql) in enumerate(pairs))
+        return Map(name, source, out, texts), {out: f"SELECT stime, {columns} FROM {source}"}
+
+    def union(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        shape = [(each.name, each.type) for each in self.schemas[source].fields]
+        alike = [
+            stream
+            for stream, schema in self.schemas.items()
+            if [(each.name, each.type) for each in schema.fields] == shape
+        ]
+        chosen = self._draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
+        names = names_sql(self.schemas[source])
+        parts = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in chosen)
+        return Union(name, tuple(chosen), out), {out: parts}
+
+    def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        draw, schema = self._draw, self.schemas[source]
+        size = draw(st.sampled_from([1, 7, 10, 30]))
+        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
+        free = [
+            each
+            for each in schema.fields
+            if each.name != "window_start" and not each.name.startswith("agg_")
+        ]
+        groups = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
+        order = order_sql(schema, source=source in SOURCES)
+        functions, columns = [], [f"w + {size} - 1 AS stime", "make_timestamptz(w) AS window_start"]
+        columns += [field.name for field in groups]
+        for number in range(draw(st.integers(1, 4))):
+            field = draw(st.sampled_from(schema.fields))
+            function = draw(st.sampled_from(functions_of(field)))
+            bare = function is Function.COUNT and draw(st.booleans())
+            made = AggregateFunction(function, None if bare else field.name, f"agg_{number}")
+            functions.append(made)
+            columns.append(f"{function_sql(made, None if bare else field, order)} AS agg_{number}")
+        start = f"stime - ((stime % {advance}) + {advance}) % {advance} - i * {advance}"
+        windows = f"SELECT *, {start} AS w FROM {source}, range({-(-size // advance)}) r(i)"
+        keys = ", ".join(["w", *(field.name for field in groups)])
+        return (
+            Aggregate(
+                name, source, out, size, advance, tuple(f.name for f in groups), tuple(functions)
+            ),
+            {
+                out: f"SELECT {', '.join(columns)} FROM ({windows}) "
+                f"WHERE w > stime - {size} GROUP BY {keys}"
+            },
+        )
+
+
+@st.composite
+def networks(draw: st.DrawFn, most: int = 4) -> Network:
+    """A query over `SOURCES`, up to `most` boxes."""
+    builder = Builder(draw)
+    for _ in range(draw(st.integers(1, most))):
+        builder.add()
+    query = Query("q", tuple(draw(st.permutations(builder.boxes))))
+    return Network(query, builder.schemas, builder.sql)
+
+
+VALUES = {
+    "k": st.none() | st.integers(-3, 5) | st.sampled_from([2**31 - 1, -(2**31)]),
+    "b": st.integers(-3, 5) | st.sampled_from([127, -128]),
+    "n": st.none() | st.integers(-3, 5) | st.sampled_from([2**63 - 1, -(2**63)]),
+    "s": st.none() | st.sampled_from(["", "x", "X", "x.y", "é.1.2", "\U0001f600"]),
+    "x": st.none()
+    | st.integers(-8, 8).map(lambda n: n / 8)
+    | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 1e300, -1e300, 0.1, 1e16]),
+    "y": st.integers(-8, 8).map(lambda n: n / 8) | st.sampled_from([math.nan, -0.0, 0.1]),
+    "t": st.none() | st.booleans(),
+    "moment": st.none() | st.integers(-50, 50),
+}
+
+
+@st.composite
+def sources(draw: st.DrawFn, most: int = 25) -> pa.Table:
+    """A source stream in order."""
+    row = st.fixed_dictionaries({"stime": st.integers(-40, 60), **VALUES})
+    found = sorted(draw(st.lists(row, max_size=most)), key=lambda each: each["stime"])
+    numbered = [{**each, "seq": number} for number, each in enumerate(found)]
+    return pa.Table.from_pylist(numbered, schema=SOURCES["s0"].source)
+
+
+cuts = st.lists(st.integers(-80, 100), max_size=4).map(lambda c: [*sorted(set(c)), END])

@@ -1,0 +1,155 @@
+"""Random well-typed queries, data and cuts for properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from engine.check import infer
+from engine.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+    inputs_of,
+)
+from engine.schema import END, Field, FieldType, Schema
+
+F = FieldType
+
+SOURCE_FIELDS = (
+    Field("a", F.INT, nullable=True),
+    Field("b", F.LONG),
+    Field("c", F.STRING, nullable=True),
+    Field("d", F.DOUBLE),
+)
+
+SOURCES = {name: Schema(name, SOURCE_FIELDS) for name in ("s0", "s1")}
+
+NUMERIC = (F.INT, F.LONG, F.DOUBLE)
+
+
+def predicates(draw: st.DrawFn, schema: Schema) -> str:
+    field = draw(st.sampled_from(schema.fields))
+    name = field.name
+    if field.type is F.STRING:
+        choices = [
+            f"{name} = 'x.y'",
+            f"lower({name}) in ('', 'x')",
+            f"{name} is null",
+            f"length({name}) < 2",
+        ]
+    elif field.type is F.TIMESTAMP:
+        choices = [f"{name} <= stime", f"{name} is not null"]
+    else:
+        choices = [
+            f"{name} > 2",
+            f"not {name} between -1 and 3",
+            f"{name} % 2 = 1",
+            f"{name} * {name} / 3 < 1.5",
+            f"{name} is null or {name} = 0",
+        ]
+    return draw(st.sampled_from(choices))
+
+
+def projections(draw: st.DrawFn, field: Field) -> str:
+    name = field.name
+    if field.type is F.STRING:
+        choices = [name, f"substring_index({name}, '.', 1)", f"{name} || '.' || lower({name})"]
+    elif field.type is F.TIMESTAMP:
+        choices = [name, "stime"]
+    else:
+        choices = [
+            name,
+            f"{name} + 1",
+            f"case when {name} > 1 then {name} end",
+            f"coalesce({name}, 2)",
+            f"- {name}",
+        ]
+    return draw(st.sampled_from(choices))
+
+
+def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateFunction:
+    field = draw(st.sampled_from(schema.fields))
+    allowed = [
+        Function.COUNT,
+        Function.COUNT_DISTINCT,
+        Function.FIRSTVAL,
+        Function.LASTVAL,
+        Function.MIN,
+        Function.MAX,
+    ]
+    if field.type in NUMERIC:
+        allowed += [Function.SUM, Function.AVG]
+    function = draw(st.sampled_from(allowed))
+    argument = None if function is Function.COUNT and draw(st.booleans()) else field.name
+    return AggregateFunction(function, argument, f"agg_{number}")
+
+
+def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
+    name, out = f"box{number}", f"t{number}"
+    source = draw(st.sampled_from(sorted(schemas)))
+    schema = schemas[source]
+    match draw(st.sampled_from(["filter", "filter", "map", "union", "aggregate", "aggregate"])):
+        case "filter":
+            texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
+            false = draw(st.booleans())
+            outputs = tuple(f"{out}_{port}" for port in range(len(texts) + false))
+            return Filter(name, source, outputs, texts, false)
+        case "map":
+            kept = draw(st.lists(st.sampled_from(schema.fields), min_size=1, unique=True))
+            pairs = tuple((f"m{n}", projections(draw, field)) for n, field in enumerate(kept))
+            return Map(name, source, out, pairs)
+        case "union":
+            shape = [(field.name, field.type) for field in schema.fields]
+            alike = [n for n, s in schemas.items() if [(f.name, f.type) for f in s.fields] == shape]
+            chosen = draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
+            return Union(name, tuple(chosen), out)
+        case _:
+            size = draw(st.sampled_from([1, 7, 10, 30]))
+            advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
+            groups = [
+                f.name for f in schema.fields if f.name not in {"window_start", "agg_0", "agg_1"}
+            ]
+            chosen = (
+                draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
+            )
+            functions = tuple(aggregates(draw, schema, n) for n in range(draw(st.integers(1, 2))))
+            return Aggregate(name, source, out, size, advance, tuple(chosen), functions)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    """A query over `SOURCES`."""
+    schemas = dict(SOURCES)
+    made: list[Box] = []
+    for number in range(draw(st.integers(1, 7))):
+        box = boxes(draw, number, schemas)
+        made.append(box)
+        schemas.update(infer(box, {stream: schemas[stream] for stream in inputs_of(box)}))
+    return Query("q", tuple(draw(st.permutations(made))))
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Of one source stream, in order."""
+    payload = st.fixed_dictionaries(
+        {
+            "stime": st.integers(-40, 60),
+            "a": st.none() | st.integers(-3, 5),
+            "b": st.integers(-3, 5) | st.sampled_from([2**63 - 1, -(2**63)]),
+            "c": st.none() | st.sampled_from(["", "x", "X", "x.y", "é.1.2"]),
+            "d": st.integers(-8, 8).map(lambda n: n / 4),
+        }
+    )
+    found: list[dict[str, Any]] = draw(st.lists(payload, max_size=25))
+    found.sort(key=lambda row: row["stime"])
+    return [{**row, "seq": number} for number, row in enumerate(found)]
+
+
+cuts = st.lists(st.integers(-120, 150), max_size=6).map(lambda c: [*sorted(set(c)), END])

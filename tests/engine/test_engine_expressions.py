@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_interpreter import evaluate
+
+from engine.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
+from engine.expressions import Constant, Expression, FieldRef, Operation
+from engine.operators import NUMBERS, OPERATOR_NAMES, OPERATORS, common_type
+from engine.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
+from engine.schema import STIME, FieldType
+from overlay.errors import InvalidInputError
+
+F = FieldType
+
+FIELDS = {
+    "flag": F.BOOL,
+    "tiny": F.BYTE,
+    "small": F.SHORT,
+    "n": F.INT,
+    "big": F.LONG,
+    "f": F.SINGLE,
+    "d": F.DOUBLE,
+    "s": F.STRING,
+    "t": F.TIMESTAMP,
+    # words that SQL keeps for itself
+    "timestamp": F.TIMESTAMP,
+    "select": F.INT,
+    "show": F.INT,
+    "date": F.INT,
+    "left": F.STRING,
+    "interval": F.INT,
+}
+
+ROW = {
+    **dict(zip(FIELDS, [True, 3, 4, 5, 6, 1.5, 2.5, "Ab.C", 9, 9, 1, 2, 3, "l", 4], strict=True)),
+    STIME: 7,
+}
+
+
+def operations(expression: Expression) -> list[Operation]:
+    if not isinstance(expression, Operation):
+        return []
+    return [expression, *(each for part in expression.operands for each in operations(part))]
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "value"),
+    [
+        ("n = 5", F.BOOL, True),
+        ("n == 5", F.BOOL, True),
+        ("n != 5 or n <> 4", F.BOOL, True),
+        ("n + 1", F.INT, 6),
+        ("tiny + small", F.SHORT, 7),
+        ("n + big", F.LONG, 11),
+        ("n * f", F.SINGLE, 7.5),
+        ("n / 2", F.DOUBLE, 2.5),
+        ("n / 0", F.DOUBLE, None),
+        ("n % 3", F.INT, 2),
+        ("-n % 3", F.INT, -2),
+        ("- 2147483648", F.INT, -(2**31)),
+        ("2147483648", F.LONG, 2**31),
+        ("-9223372036854775808", F.LONG, -(2**63)),
+        ("2147483647 + n", F.INT, None),
+        ("1e3", F.DOUBLE, 1000.0),
+        (".5 + 1.", F.DOUBLE, 1.5),
+        ("1 + 2 * 3 - 4", F.INT, 3),
+        ("(1 + 2) * 3", F.INT, 9),
+        ("not n > 3 and flag", F.BOOL, False),
+        ("not (n > 3 and not flag)", F.BOOL, True),
+        ("n is null or s is not null", F.BOOL, True),
+        ("n between 5 and 6.5", F.BOOL, True),
+        ("n not between 5 and 6", F.BOOL, False),
+        ("n in (1, big, 5)", F.BOOL, True),
+        ("n not in (1, null)", F.BOOL, None),
+        ("s || '.' || left", F.STRING, "Ab.C.l"),
+        ("concat(s, 'it''s')", F.STRING, "Ab.Cit's"),
+        ("lower(s)", F.STRING, "ab.c"),
+        ("LOWER(s) = 'ab.c' AND TRUE", F.BOOL, True),
+        ("substring_index(s, '.', 1)", F.STRING, "Ab"),
+        ("length(s)", F.INT, 4),
+        ("case when n > 9 then 'a' when flag then 'b' end", F.STRING, "b"),
+        ("case n when 5 then 1 else 2.5 end", F.DOUBLE, 1.0),
+        ("case when null then 1 end", F.INT, None),
+        ("coalesce(null, n)", F.INT, 5),
+        ("cast(n as long)", F.LONG, 5),
+        ("cast(300 as byte)", F.BYTE, None),
+        ("cast(null as string)", F.STRING, None),
+        ("cast('1970-01-01T00:00:01' as timestamp)", F.TIMESTAMP, 1_000_000),
+        ("cast('1970-01-01 01:00:00+01:00' as timestamp)", F.TIMESTAMP, 0),
+        ("stime < timestamp", F.BOOL, True),
+        ("select + show + date + interval", F.INT, 10),
+        ('"select" + "n"', F.INT, 6),
+        ("left = 'é'", F.BOOL, False),
+        ("+n", F.INT, 5),
+        ("flag", F.BOOL, True),
+        ("n\n +\t1", F.INT, 6),
+    ],
+)
+def test_texts_become_typed_expressions(text: str, type_: FieldType, value: Any) -> None:
+    expression = parse_expression(text, FIELDS)
+    assert expression.type is type_
+    assert evaluate(expression, ROW) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "operator"),
+    [
+        ("abs(n)", "abs"),
+        ("ceil(d)", "ceil"),
+        ("floor(d)", "floor"),
+        ("round(d)", "round"),
+        ("round(d, 9)", "round"),
+        ("least(n, d)", "least"),
+        ("greatest(s, 'x', null)", "greatest"),
+        ("upper(s)", "upper"),
+        ("trim(s)", "trim"),
+        ("substring(s, 2)", "substring"),
+        ("substring(s, n, tiny)", "substring"),
+        ("s like 'a\\%_%'", "like"),
+        ("cast(s as double)", "cast"),
+        ("cast(flag as string)", "cast"),
+        ("cast(t as long)", "cast"),
+    ],
+)
+def test_every_other_operator(text: str, operator: str) -> None:
+    assert operations(parse_expression(text, FIELDS))[0].operator == operator
+
+
+def test_nodes_are_what_they_say() -> None:
+    assert parse_expression("n > 2.5", FIELDS) == Operation(
+        ">",
+        (Operation("cast", (FieldRef("n", F.INT),), F.DOUBLE), Constant(2.5, F.DOUBLE)),
+        F.BOOL,
+    )
+    assert parse_expression("s not like 'x'", FIELDS) == Operation(
+        "not",
+        (Operation("like", (FieldRef("s", F.STRING), Constant("x", F.STRING)), F.BOOL),),
+        F.BOOL,
+    )
+    assert parse_expression("flag and flag and flag", FIELDS) == Operation(
+        "and", (FieldRef("flag", F.BOOL),) * 3, F.BOOL
+    )
+    assert parse_expression("big = 1", FIELDS).operands[1] == Constant(1, F.LONG)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "place"),
+    [
+        ("java_method('java.lang.Runtime', 'getRuntime')", "no function 'java_method'", 1),
+        ("n + reflect('x', 'y')", "no function 'reflect'", 5),
+        ("(select 1)", "syntax error at '1'", 9),
+        ("n in (select n from x)", "syntax error at 'n'", 14),
+        ("exists(select 1)", "no function 'exists'", 1),
+        ("n; drop table x", "';' is not allowed", 2),
+        ("n -- x", "comments", 1),
+        ("n /* x */ + 1", "comments", 1),
+        ("/*+ hint */ n", "not allowed", 1),
+        ("n + /* x", "does not end", 5),
+        ("s = 'abc", "does not end", 5),
+        ('s = "abc', "does not end", 5),
+        ("s = 'a' || 'b", "does not end", 12),
+        ("n) + (n", "unexpected ')'", 2),
+        ("(n", "does not end", 2),
+        ("case when flag then 1", "does not end", 21),
+        ("", "empty", 1),
+        ("  ", "empty", 1),
+        ("n +", "too early", 3),
+        ("and", "too early", 3),
+        ("n 1", "syntax error at '1'", 3),
+        ("n n", "not part of the language", 1),
+        ("'a' 'b'", "not part of the language", 1),
+        ("n as x", "'x' is not a type here", 6),
+        ("unknown > 1", "no field 'unknown'", 1),
+        ("n + 1 > N", "no field 'N'", 9),
+        ("s.n", "qualified name", 1),
+        ("s.*", "not part of the language", 1),
+        ("count(*)", "no function 'count'", 1),
+        ("lower(*)", "Star is not part", 7),
+        ("lower(distinct s)", "syntax error at 's'", 16),
+        ("lower(s) over ()", "no function 'over'", 10),
+        ("row_number() over ()", "no function 'row_number'", 1),
+        ("lower()", "takes one string", 1),
+        ("lower(n)", "takes one string, not (int)", 1),
+        ("lower(s, s)", "takes one string, not (string, string)", 1),
+        ("n + 's'", "`+` takes two numbers, not (int, string)", 1),
+        ("n and flag", "takes booleans", 1),
+        ("s > 1", "not (string, int)", 1),
+        ("t > '2018-01-01'", "not (timestamp, string)", 1),
+        ("flag < flag", "takes two numbers, strings or timestamps", 1),
+        ("case when n then 1 end", "boolean conditions", 11),
+        ("case when flag then 1 else 's' end", "values of one type", 11),
+        ("case when flag then null end", "null has no type", 11),
+        ("null", "null has no type", 1),
+        ("null = null", "null has no type", 1),
+        ("s like s", "must be a string constant", 1),
+        ("s like 'a\\'", "backslash", 1),
+        ("like(s, 'x')", "no function 'like'", 1),
+        ("round(d, n)", "constant from 0 to 9", 1),
+        ("round(d, 10)", "constant from 0 to 9", 1),
+        ("n::long", "'::' is not allowed", 2),
+        ("cast(n as decimal(3, 2))", "'decimal' is not a type", 11),
+        ("cast(n as int array)", "'int' is not a type", 11),
+        ("cast(n as void)", "'void' is not a type", 11),
+        ("try_cast(n as int)", "no function 'try_cast'", 1),
+        ("cast(d as string)", "double cannot be cast to string", 6),
+        ("cast(s as timestamp)", "string cannot be cast to timestamp", 6),
+        ("cast('soon' as timestamp)", "not a time", 6),
+        ("n is true", "after `is`", 1),
+        ("n in ()", "list of values", 1),
+        ("n in big", "not part of the language", 1),
+        ("1e", "not a number", 1),
+        ("1e999", "does not fit", 1),
+        ("9223372036854775808", "does not fit", 1),
+        ("9" * 5000, "does not fit", 1),
+        ("n -> n", "'->' is not allowed", 3),
+        ("n[1]", "'[' is not allowed", 2),
+        ("{'a': 1}", "not allowed", 1),
+        ("{{ n }}", "not allowed", 1),
+        ("$1", "not allowed", 1),
+        ("?", "not allowed", 1),
+        (":x", "not allowed", 1),
+        ("@@version", "not allowed", 1),
+        ("`n`", "not allowed", 1),
+        ("n \x00", "'\\x00' is not allowed", 3),
+        ("s = '\x07'", "not allowed", 6),
+        ("s = '\ud800'", "not allowed", 6),
+        ("größe > 1", "no field 'gr\\xf6\\xdfe'", 1),
+        ("n ＋ 1", "not allowed", 3),
+        ("interval '1' day", "syntax error", 10),
+        ("trim(both 'x' from s)", "syntax error", 11),
+        ("(n, n)", "Tuple is not part", 2),
+        ("n <=> n", "not allowed", 3),
+        ("n & 1", "not allowed", 3),
+        ("substring(s, big)", "not (string, long, int)", 1),
+        ("x'ff'", "syntax error", 2),
+        ("sleep(10)", "no function 'sleep'", 1),
+        ("current_user", "no field", 1),
+        ("seq = 1", "no field 'seq'", 1),
+    ],
+)
+def test_the_rest_is_refused_with_reason_and_place(text: str, reason: str, place: int) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_expression(text, FIELDS)
+    assert reason in str(caught.value)
+    assert str(caught.value).endswith(f"at character {place}")
+    assert len(str(caught.value)) < 700
+
+
+def nested(opening: str, depth: int, closing: str = "") -> str:
+    return opening * depth + "n" + closing * depth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested("(", 10_000, ")"),
+        nested("(", 2_000, ")"),
+        nested("(", MAX_NESTING + 1, ")"),
+        "not " * 1_000 + "flag",
+        nested("- ", 1_000),
+        nested("abs(", 900, ")"),
+        nested("cast(", 400, " as int)"),
+        "case when " * 200 + "flag" + " then 1 end" * 200,
+        "n" + " + n" * (MAX_DEPTH + 1),
+        "n" + " + n" * 10_000,
+        "n = 1" + " or n = 1" * 900,
+        "a" * 2**20,
+        "n > 1 and " * 100_000 + "n > 1",
+        "(" * 2_000,
+        "n in (" + "1, " * 1_050 + "1)",
+    ],
+)
+def test_limits_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"at character \d+$"):
+        parse_expression(text, FIELDS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested("(", MAX_NESTING - 1, ")"),
+        nested("abs(", MAX_NESTING - 1, ")"),
+        nested("-(", MAX_NESTING // 2 - 1, ")"),
+        "n" + " + n" * (MAX_DEPTH - 1),
+        "n = 1" + " or n = 1" * 400,
+        "s" + " || s" * 400,
+        "case when flag then " * 15 + "1" + " end" * 15,
+        "n in (" + "1, " * 500 + "1)",
+    ],
+)
+def test_what_is_within_the_limits_is_taken(text: str) -> None:
+    def deep(frames: int) -> Expression:
+        return parse_expression(text, FIELDS) if frames == 0 else deep(frames - 1)
+
+    # a daemon's handler stands some way down the stack already
+    assert deep(150).type in FieldType
+
+
+def test_conditions_must_be_boolean() -> None:
+    assert parse_predicate("n > 1", FIELDS).type is F.BOOL
+    with pytest.raises(InvalidInputError, match="it gives int; a condition must be"):
+        parse_predicate("n", FIELDS)
+
+
+def test_the_table_is_complete_and_widens() -> None:
+    assert {"cast", *OPERATORS} == OPERATOR_NAMES
+    assert FUNCTIONS < OPERATOR_NAMES
+    assert common_type([F.BYTE, F.SINGLE, F.LONG]) is F.SINGLE
+    assert common_type([F.STRING, F.INT]) is None
+    for name, operator in OPERATORS.items():
+        for type_ in FieldType:
+            for count in (1, 2, 3):
+                resolution = operator.resolve([type_] * count)
+                if resolution is not None:
+                    assert len(resolution.operands) == count, name
+
+
+@given(st.sampled_from(NUMBERS), st.sampled_from(NUMBERS))
+def test_operands_end_up_of_one_type(left: FieldType, right: FieldType) -> None:
+    expression = parse_expression("x + y", {"x": left, "y": right})
+    assert isinstance(expression, Operation)
+    assert {operand.type for operand in expression.operands} == {expression.type}
+    assert expression.type is max(left, right, key=NUMBERS.index)
+
+
+KEYWORDS = """and or not in is null true like between case when then else end cast as int select
+from over distinct java_method escape execute values"""
+SIGNS = """0 1 2.5 1e5 'x' '%' "n" ( ) ( ) , + - * / % = == <> < >= || . :: : ; [ ] { } {% @ ? $ --
+/* */ # \\ ` =>"""
+WORDS = st.sampled_from([*FIELDS, STIME, *FUNCTIONS, *KEYWORDS.split(), *SIGNS.split()])
+
+
+TEXTS = (
+    st.text(max_size=60)
+    | st.lists(WORDS, max_size=14).map(" ".join)
+    | st.lists(WORDS, max_size=9).map("".join)
+)
+
+
+@settings(deadline=None, max_examples=600)
+@given(TEXTS)
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
+    with contextlib.suppress(InvalidInputError):
+        expression = parse_expression(text, FIELDS)
+        assert all(each.operator in OPERATOR_NAMES for each in operations(expression))
+        assert len(text) <= MAX_TEXT

@@ -1,0 +1,50 @@
+"""Named subscribers are waited for, over restarts, and not without bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import leases
+from engine.leases import Leases
+from overlay.errors import BusyError, InternalError
+
+STREAM = "medusa://mit.edu/s"
+
+
+def test_a_lease_survives_a_restart(tmp_path: Path) -> None:
+    first = Leases(tmp_path / "leases.json", 60.0)
+    first.renew(STREAM, "utah.edu x", "utah.edu", 17, now=1000.0)
+    first.save()
+    (lease,) = Leases(tmp_path / "leases.json", 60.0).of(STREAM)
+    assert (lease.subscriber, lease.boundary, lease.expires) == ("utah.edu x", 17, 1060.0)
+
+
+def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
+    kept = Leases(tmp_path / "leases.json", 60.0)
+    kept.renew(STREAM, "a", "mit.edu", 1, now=0.0)
+    kept.renew(STREAM, "b", "mit.edu", 1, now=0.0)
+    kept.renew(STREAM, "b", "mit.edu", 2, now=30.0)
+    assert [lease.subscriber for lease in kept.expire(60.0)] == ["a"]
+    assert [lease.subscriber for lease in kept.of(STREAM)] == ["b"]
+
+
+def test_no_participant_takes_all_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "MAX_LEASES_PER_HOLDER", 2)
+    kept = Leases(tmp_path / "leases.json", 60.0)
+    for name in ("a", "b"):
+        kept.renew(STREAM, name, "greedy.org", 0, now=0.0)
+    with pytest.raises(BusyError, match="greedy.org"):
+        kept.renew(STREAM, "c", "greedy.org", 0, now=0.0)
+    kept.renew(STREAM, "a", "greedy.org", 5, now=1.0)
+    kept.renew(STREAM, "c", "modest.org", 0, now=0.0)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "leases.json"
+    path.write_text("[{")
+    with pytest.raises(InternalError, match=r"leases\.json"):
+        Leases(path, 60.0)

@@ -1,0 +1,58 @@
+"""When an epoch may start, and how rates are smoothed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.pacing import SMOOTHING_S, Pacer, Rate
+
+
+def test_the_first_epoch_may_start_at_once() -> None:
+    assert Pacer(1.0).delay(100.0) == 0.0
+
+
+def test_a_quick_epoch_is_followed_after_the_shortest_time() -> None:
+    pacer = Pacer(1.0)
+    pacer.started(100.0)
+    assert pacer.finished(100.2) == pytest.approx(0.2)
+    assert pacer.delay(100.2) == pytest.approx(0.8)
+    assert pacer.delay(101.0) == 0.0
+
+
+def test_a_slow_epoch_is_followed_at_once_by_one_that_covers_what_came_meanwhile() -> None:
+    pacer = Pacer(1.0)
+    pacer.started(100.0)
+    pacer.finished(103.0)
+    assert pacer.delay(103.0) == 0.0
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=20), st.floats(0.01, 5.0))
+def test_starts_are_never_closer_than_the_shortest_epoch(
+    durations: list[float], epoch_s: float
+) -> None:
+    pacer, now, last = Pacer(epoch_s), 0.0, None
+    for duration in durations:
+        now += pacer.delay(now)
+        assert last is None or now - last >= epoch_s - 1e-9
+        last = now
+        pacer.started(now)
+        now += duration
+        pacer.finished(now)
+
+
+def test_a_steady_rate_is_found_and_fades_when_it_stops() -> None:
+    rate, now = Rate(), 0.0
+    for _ in range(100):
+        rate.add(500.0, now)
+        now += 1.0
+    assert rate.read(now) == pytest.approx(500.0, rel=0.15)
+    assert rate.read(now + 10 * SMOOTHING_S) < 1.0
+
+
+def test_amounts_in_one_instant_are_not_divided_by_zero() -> None:
+    rate = Rate()
+    rate.add(1.0, 5.0)
+    rate.add(1.0, 5.0)
+    assert rate.read(6.0) > 0.0

@@ -1,0 +1,138 @@
+"""The property that everything rests on: any cutting into epochs gives what one batch run gives."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from epoch_networks import Network, cuts, networks, order_sql, sources
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.plan import Task, plan
+from engine.schema import BEGINNING
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.windows import needs
+
+pytestmark = pytest.mark.spark
+
+
+def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]]:
+    """Every stream that the network makes, computed at once by DuckDB."""
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        for name, table in data.items():
+            database.register(f"raw_{name}", table)
+            floats = ", ".join(
+                f"{field.name} + 0.0 AS {field.name}"  # -0.0 is read as 0.0
+                for field in table.schema
+                if pa.types.is_float64(field.type)
+            )
+            database.execute(f"CREATE TABLE {name} AS SELECT * REPLACE ({floats}) FROM raw_{name}")
+        answers = {}
+        for name, statement in network.sql.items():
+            database.execute(f"CREATE TABLE {name} AS {statement}")
+            order = order_sql(network.schemas[name], source=False)
+            answer = database.sql(f"SELECT * FROM {name} ORDER BY {order}").to_arrow_table()
+            answers[name] = printed(answer)
+        return answers
+
+
+def printed(table: pa.Table) -> list[str]:
+    """Rows as text, in which NaN equals NaN, and only equal bits are equal otherwise."""
+    micros = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in table.columns
+    ]
+    normal = [
+        pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
+        for column in micros
+    ]
+    return [repr(row) for row in zip(*(column.to_pylist() for column in normal), strict=True)]
+
+
+def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
+    """The stream's log: a file for each interval, none for an empty one."""
+    paths = []
+    for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
+        stime = table["stime"]
+        part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
+        if part.num_rows:
+            paths.append(folder / f"{name}_{number}.parquet")
+            pq.write_table(part, paths[-1])
+    return paths
+
+
+def run_task(
+    spark: Spark, task: Task, files: Mapping[str, Sequence[Path]], boundaries: Sequence[int]
+) -> list[pa.Table]:
+    """A task's output, epoch after epoch."""
+    program, made = Program(task), []
+    for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
+        interval = needs(task, after, upto)
+        table = task.output_schema.derived.empty_table()
+        if interval is not None:
+            run = (files, after, upto, interval)
+            table = spark.run(lambda session, run=run: program.run(session, *run)).table
+        assert table.schema == task.output_schema.derived
+        assert all(after < stime <= upto for stime in table["stime"].to_pylist())
+        made.append(table)
+    return made
+
+
+def check(
+    spark: Spark, network: Network, data: Mapping[str, pa.Table], chosen: Sequence[Sequence[int]]
+) -> None:
+    expected = batch(network, data)
+    cycle = itertools.cycle(chosen)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = {key: write(table, folder, key, next(cycle)) for key, table in data.items()}
+        for task in plan(network.query, network.schemas, frozenset()):
+            table = pa.concat_tables(run_task(spark, task, files, next(cycle)))
+            assert printed(table) == expected[task.output], task
+            files[task.output] = write(table, folder, task.output, next(cycle))
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    network=networks(),
+    first=sources(),
+    second=sources(),
+    chosen=st.lists(cuts, min_size=1, max_size=5),
+)
+def test_any_cut_gives_what_one_batch_run_gives(
+    spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
+) -> None:
+    check(spark, network, {"s0": first, "s1": second}, chosen)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@settings(
+    max_examples=2000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    network=networks(7),
+    first=sources(80),
+    second=sources(80),
+    chosen=st.lists(cuts, min_size=1, max_size=8),
+)
+def test_any_cut_gives_what_one_batch_run_gives_at_length(
+    spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
+) -> None:
+    check(spark, network, {"s0": first, "s1": second}, chosen)

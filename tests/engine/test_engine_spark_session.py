@@ -1,0 +1,169 @@
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from engine.spark.session import Spark, SparkConfig, SparkLostError
+from overlay.errors import InternalError, InvalidInputError, UnavailableError
+
+pytestmark = pytest.mark.spark
+
+
+def total(session: SparkSession) -> int:
+    rows = session.range(100).agg(F.sum("id").alias("total")).toArrow()
+    return int(rows["total"][0].as_py())
+
+
+def endless(session: SparkSession) -> None:
+    """Runs for many minutes unless the JVM dies."""
+    session.range(10**14).agg(F.max(F.hash("id"))).toArrow()
+
+
+def wait_until_running(spark: Spark) -> None:
+    """Until a job is under way."""
+    tracker = spark.run(lambda session: session.sparkContext.statusTracker())
+    deadline = time.monotonic() + 20
+    while not spark.run(lambda _session: tracker.getActiveStageIds()):
+        assert time.monotonic() < deadline, "the job did not begin"
+
+
+def test_a_job_runs_and_its_times_are_utc(spark: Spark) -> None:
+    assert spark.run(total) == 4950
+    assert spark.run(lambda session: session.conf.get("spark.sql.session.timeZone")) == "UTC"
+
+
+def test_many_threads_run_jobs_at_once(spark: Spark) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: spark.run(total), range(32))) == [4950] * 32
+
+
+def test_what_spark_refuses_is_an_internal_error_and_spark_lives_on(spark: Spark) -> None:
+    with pytest.raises(InternalError, match="Spark failed"):
+        spark.run(lambda session: session.read.parquet("file:///nowhere").toArrow())
+    assert spark.run(total) == 4950
+
+
+def test_a_fault_of_the_job_itself_is_not_disguised(spark: Spark) -> None:
+    def job(_session: SparkSession) -> None:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        spark.run(job)
+
+
+def test_killed_in_mid_job_it_is_noticed_and_restarted(
+    spark: Spark, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            spark.run(endless)
+        except SparkLostError as error:
+            caught.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    wait_until_running(spark)
+    first = spark.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    worker.join(20)
+    assert [type(error) for error in caught] == [SparkLostError]
+    assert not spark.alive
+    with pytest.raises(SparkLostError):
+        spark.run(total)
+    spark.restart()
+    assert spark.pid != first
+    assert spark.run(total) == 4950
+    second = spark.pid
+    spark.restart()
+    assert spark.pid == second, "another thread had already restarted it"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(spark.run, endless)
+        wait_until_running(spark)
+        spark.stop()
+        with pytest.raises(SparkLostError):
+            job.result(20)
+    assert not spark.alive
+    spark.start()
+    assert spark.run(total) == 4950
+
+
+PEER = """
+import sys
+from pathlib import Path
+from engine.spark.session import Spark, SparkConfig
+spark = Spark(SparkConfig(), Path(sys.argv[1]))
+spark.start()
+assert spark.run(lambda session: session.range(3).count()) == 3
+try:
+    spark.run(lambda session: session.read.parquet("file:///nowhere").count())
+except Exception as error:
+    assert type(error).__name__ == "InternalError", error
+sys.stdout.write(f"{spark.pid}\\n")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.timeout(120)
+def test_the_jvm_dies_with_a_killed_python_and_prints_nothing(tmp_path: Path) -> None:
+    peer = subprocess.Popen(
+        [sys.executable, "-c", PEER, str(tmp_path / "with space")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert peer.stdin
+    assert peer.stdout
+    assert peer.stderr
+    jvm = int(peer.stdout.readline())
+    watch = os.pidfd_open(jvm)
+    try:
+        peer.kill()
+        peer.wait()
+        assert select.select([watch], [], [], 20)[0], "the JVM outlived its Python process"
+    finally:
+        os.close(watch)
+    assert peer.stdout.read() == b""
+    assert peer.stderr.read() == b""
+    for stream in (peer.stdin, peer.stdout, peer.stderr):
+        stream.close()
+
+
+def test_a_jvm_that_cannot_start_is_an_error_that_names_its_output(
+    shared_spark: Spark, tmp_path: Path
+) -> None:
+    shared_spark.stop()  # one at a time in a process
+    broken = Spark(SparkConfig(options={"spark.driver.memory": "1m"}), tmp_path)
+    with pytest.raises(UnavailableError, match=r"spark\.out"):
+        broken.start()
+    assert not broken.alive
+
+
+def test_settings_of_the_user_win() -> None:
+    config = SparkConfig(options={"spark.driver.memory": "3g", "spark.app.name": "mine"})
+    assert config.settings()["spark.driver.memory"] == "3g"
+    assert config.settings()["spark.app.name"] == "mine"
+    assert "spark.driver.host" not in SparkConfig(master="spark://host:7077").settings()
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"begin with 'spark\.'"):
+        SparkConfig(options={"driver.memory": "3g"})
+    with pytest.raises(InvalidInputError, match="edge, throughput"):
+        SparkConfig(profile="fast")  # type: ignore[arg-type]

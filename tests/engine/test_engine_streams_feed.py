@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from engine_streams_data import SCHEMA, Row, logged, pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from engine.messages import MAX_BATCH_BYTES, Tuples
+from engine.schema import BEGINNING, END
+from engine.streams import feed
+from engine.streams.feed import Assembler, serve
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from overlay.errors import DecodeError, NotRetainedError
+
+LOG = SCHEMA.source
+Message = tuple[Tuples, memoryview]
+
+
+async def collect(log: StreamLog, after: int, limit_rows: int = 100) -> list[Message]:
+    return [message async for message in serve(log, after, limit_rows)]
+
+
+def assembled(messages: list[Message], after: int = BEGINNING) -> list[Row]:
+    assembler = Assembler(LOG, after)
+    rows: list[Row] = []
+    for message, body in messages:
+        if (epoch := assembler.add(message, body)) is not None:
+            rows += pairs(epoch.table)
+    return rows
+
+
+async def test_a_subscriber_gets_everything_and_then_the_end(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    got: list[Message] = []
+
+    async def subscribe() -> None:
+        got.extend([message async for message in serve(log, BEGINNING)])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subscribe)
+        await wait_all_tasks_blocked()
+        await log.commit(10, logged([(1, 1), (2, 2)]))
+        await wait_all_tasks_blocked()
+        await log.commit(20, None)
+        await wait_all_tasks_blocked()
+        await log.commit(30, logged([(25, 3)]))
+        await wait_all_tasks_blocked()
+        await log.commit(END, None)
+    assert [m.upto for m, _ in got] == [10, 20, 30, END]
+    assert got[1] == (Tuples(10, 20, 0), memoryview(b""))
+    assert assembled(got) == [(1, 1), (2, 2), (25, 3)]
+
+
+async def test_subscribers_share_one_encoding(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    await log.commit(END, logged([(1, 1)]))
+    first, second = await collect(log, BEGINNING), await collect(log, BEGINNING)
+    assert first[0][1].obj is second[0][1].obj
+    assert assembled(first) == assembled(second) == [(1, 1)]
+
+
+async def test_a_large_epoch_comes_in_parts(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    table = logged([(n // 3, n) for n in range(700_000)])
+    await log.commit(END, table)
+    messages = await collect(log, BEGINNING, 10**6)
+    assert len(messages) > 2
+    assert [m.upto for m, _ in messages] == [None] * (len(messages) - 1) + [END]
+    assert all(len(body) <= MAX_BATCH_BYTES for _, body in messages)
+    assembler = Assembler(LOG, BEGINNING)
+    epochs = [epoch for m, body in messages if (epoch := assembler.add(m, body)) is not None]
+    assert len(epochs) == 1
+    assert epochs[0].table.equals(table)
+
+
+async def test_older_than_what_is_kept(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG, history_us=0)
+    for n in range(1, 5):
+        log.append(n * 10, logged([(n * 10, n)]))
+    log.retain(0.0)
+    with pytest.raises(NotRetainedError, match="from boundary 30 on"):
+        await collect(log, BEGINNING)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 50)), max_size=6),
+    st.integers(0, 2),
+)
+def test_cut_and_repeated_feeds_give_every_row_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    epochs: list[list[int]],
+    breaks: list[tuple[int, int]],
+    behind: int,
+) -> None:
+    """Connections break after any part; the next sender cuts epochs elsewhere, or repeats some."""
+    folder = tmp_path_factory.mktemp("log")
+    log = StreamLog.open(folder, LOG)
+    rows: list[Row] = []
+    log.append(0, None)
+    for n, stimes in enumerate(epochs):
+        new = [(n * 5 + 1 + stime, len(rows) + i) for i, stime in enumerate(sorted(stimes))]
+        log.append(n * 5 + 5, logged(new) if new else None)
+        rows += new
+    log.append(END, None)
+
+    async def run() -> list[Row]:
+        got: list[Row] = []
+        assembler = Assembler(LOG, BEGINNING)
+        for count, limit in [*breaks, (10**6, 7)]:
+            assembler.reconnected()
+            after = assembler.boundary - behind if assembler.boundary > 0 else BEGINNING
+            if after >= END - behind:
+                break
+            for message, body in (await collect(log, after, limit))[:count]:
+                epoch = assembler.add(message, body)
+                if epoch is not None:
+                    assert epoch.upto == assembler.boundary
+                    got += pairs(epoch.table)
+        return got
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.streams.recent.encode_parts", small_parts)
+        assert trio.run(run) == rows
+
+
+def small_parts(table: object) -> list[tuple[int, memoryview]]:
+    """Parts of two rows: several an epoch."""
+    rows = table.num_rows  # type: ignore[attr-defined]
+    return [
+        (min(2, rows - at), encode(table.slice(at, 2)))  # type: ignore[attr-defined]
+        for at in range(0, rows, 2)
+    ]
+
+
+def part(rows: list[Row], after: int, upto: int | None, count: int | None = None) -> Message:
+    body = encode(logged(rows)) if rows else memoryview(b"")
+    return Tuples(after, upto, len(rows) if count is None else count), body
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([part([(5, 1)], 10, 20)], "outside of their epoch"),
+        ([part([(25, 1)], 10, 20)], "outside of their epoch"),
+        ([part([(15, 1)], 10, None), part([(14, 1)], 10, 20)], "outside of their epoch"),
+        ([part([(15, 1), (14, 1)], 10, 20)], "not ordered"),
+        ([part([(15, 1)], 10, 20, 2)], "a part of 1 rows that says 2"),
+        ([part([], 10, 20, -1)], "a part of 0 rows that says -1"),
+        ([part([], 10, None)], "not the last"),
+        ([part([], 11, 20)], "an epoch from 11, but 10 was reached"),
+        ([part([], 10, 10)], "an epoch from 10 up to 10"),
+        ([part([], 10, 2**70)], "an epoch from 10 up to"),
+        ([part([(15, 1)], 10, None), part([(16, 1)], 9, 20)], "before that from 10 ended"),
+        ([(Tuples(10, 20, 1), memoryview(b"garbage"))], "not an Arrow IPC stream"),
+    ],
+)
+def test_what_no_sender_sends_is_a_decode_error(parts: list[Message], message: str) -> None:
+    assembler = Assembler(LOG, 10)
+    for good in parts[:-1]:
+        assert assembler.add(*good) is None
+    with pytest.raises(DecodeError, match=message):
+        assembler.add(*parts[-1])
+    assert assembler.boundary == 10
+
+
+def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 5000)
+    assembler = Assembler(LOG, 10)
+    while assembler._bytes + 2000 < 5000:
+        assert assembler.add(*part([(15, 1)], 10, None)) is None
+    with pytest.raises(DecodeError, match="an epoch of more than 5000 bytes"):
+        assembler.add(*part([(15, 1)] * 200, 10, None))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(-(2**63), 2**63),
+    st.none() | st.integers(-(2**63), 2**63),
+    st.integers(),
+    st.binary(max_size=50),
+)
+def test_random_messages_are_a_decode_error_or_move_on(
+    after: int, upto: int | None, rows: int, body: bytes
+) -> None:
+    assembler = Assembler(LOG, 0)
+    try:
+        epoch = assembler.add(Tuples(after, upto, rows), body)
+    except DecodeError:
+        return
+    assert epoch is None or (body == b"" and epoch.upto == upto)

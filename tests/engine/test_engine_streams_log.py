@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import trio
+from engine_streams_data import SCHEMA, Row, all_rows, logged, pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from engine.schema import BEGINNING, END
+from engine.streams import compaction, epochs
+from engine.streams.log import StreamLog
+from engine.streams.recent import SharedMemory
+from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
+
+
+def opened(folder: Path, **more: Any) -> StreamLog:
+    return StreamLog.open(folder, SCHEMA.source, **more)
+
+
+def filled(folder: Path, count: int, size: int = 3, **more: Any) -> tuple[StreamLog, list[Row]]:
+    """Epochs (0, 10], (10, 20]... of `size` rows each."""
+    log = opened(folder, **more)
+    log.append(0, None)
+    rows: list[Row] = []
+    for n in range(count):
+        new = [(n * 10 + 1 + i % 10, len(rows) + i) for i in range(size)]
+        new.sort()
+        log.append(n * 10 + 10, logged(new, len(rows)))
+        rows += new
+    return log, rows
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_restart_reads_the_directory(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 5)
+    again = opened(tmp_path)
+    for found in (log, again):
+        assert all_rows(found) == rows
+        assert (found.start, found.boundary) == (BEGINNING, 50)
+        assert (found.rows, found.first_stime, found.last_stime) == (15, 1, 43)
+        assert found.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_files_are_plain_parquet_of_the_schema(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    table = pq.read_table(tmp_path / "0_10.parquet")
+    assert table.schema.remove_metadata().equals(SCHEMA.source)
+
+
+def test_empty_epochs_make_no_files(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(5, None)
+    log.append(7, SCHEMA.source.empty_table())
+    assert names(tmp_path) == [f"{BEGINNING}_7.parquet"]
+    log.append(10, logged([(9, 1)]))
+    log.append(20, None)
+    log.append(END, None)
+    assert names(tmp_path) == [f"{BEGINNING}_7.parquet", f"7_{END}.parquet"]
+    again = opened(tmp_path)
+    assert again.boundary == END
+    assert all_rows(again) == all_rows(log) == [(9, 1)]
+    assert again.read(7).upto == END  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("upto", "rows"),
+    [(10, [(11, 1)]), (20, [(10, 1)]), (20, [(21, 1)]), (20, [(15, 1), (14, 2)])],
+)
+def test_rows_that_do_not_belong_are_refused(tmp_path: Path, upto: int, rows: list[Row]) -> None:
+    log, before = filled(tmp_path, 1)
+    with pytest.raises(InternalError):
+        log.append(upto, logged(rows))
+    with pytest.raises(InternalError):
+        log.append(20, logged([(15, 1)]).drop_columns(["seq"]))
+    assert all_rows(log) == before
+    assert log.boundary == 10
+
+
+def test_reading_stops_between_stimes_and_never_within_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "_GROUP_ROWS", 4)
+    log = opened(tmp_path, recent_bytes=0)
+    rows = [(stime, n) for n, stime in enumerate([1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5, 6, 6, 6])]
+    log.append(100, logged(rows))
+    for limit in range(1, 20):
+        assert all_rows(log, limit_rows=limit) == rows
+    first = log.read(BEGINNING, 4)
+    assert first is not None
+    assert first.upto == 2
+    second = log.read(2, 1)
+    assert second is not None
+    assert pairs(second.table) == rows[3:11]
+
+
+def test_reads_from_within_an_epoch(tmp_path: Path) -> None:
+    _, rows = filled(tmp_path, 3)
+    for log in (opened(tmp_path), opened(tmp_path, recent_bytes=0)):
+        for after in range(31):
+            assert all_rows(log, after) == [row for row in rows if row[0] > after]
+
+
+def test_recent_epochs_are_bounded_and_the_largest_log_gives_first(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path / "a", 40, 50, recent_bytes=10_000)
+    assert log._recent.bytes <= 10_000
+    assert all_rows(log) == rows
+    shared = SharedMemory(8_000)
+    big, _ = filled(tmp_path / "b", 10, 100, shared=shared)
+    small, _ = filled(tmp_path / "c", 10, 2, shared=shared)
+    assert big._recent.bytes + small._recent.bytes <= 8_000
+    assert small._recent.start < 0 < big._recent.start
+    big.close()
+    assert shared._members == [small._recent]
+
+
+async def test_waiting_ends_when_the_boundary_passes(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    seen: list[int] = []
+
+    async def wait(boundary: int) -> None:
+        await log.wait_beyond(boundary)
+        seen.append(boundary)
+
+    async with trio.open_nursery() as nursery:
+        for boundary in (5, 10, 15):
+            nursery.start_soon(wait, boundary)
+        await wait_all_tasks_blocked()
+        await log.commit(10, logged([(7, 1)]))
+        await wait_all_tasks_blocked()
+        assert seen == [5]
+        await log.commit(16, None)
+    assert sorted(seen) == [5, 10, 15]
+    await log.wait_beyond(15)
+
+
+async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+
+    async def waits() -> None:
+        with pytest.raises(ClosedError):
+            await log.next(BEGINNING)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waits)
+        await wait_all_tasks_blocked()
+        log.close()
+
+
+async def test_next_reads_memory_and_disk_alike(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 20, recent_bytes=200)
+    after, found = log.start, []
+    while after < log.boundary:
+        epoch = await log.next(after, 4)
+        found += pairs(epoch.table)
+        after = epoch.upto
+    assert found == rows
+
+
+def test_pinned_files_stay_for_their_reader(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 40, history_us=0)
+    with log.files(100, 200) as paths:
+        before = [pq.read_table(path).num_rows for path in paths]
+        assert [path.name for path in paths] == [
+            f"{n}_{n + 10}.parquet" for n in range(100, 200, 10)
+        ]
+        while log.compact_now():
+            pass
+        log.retain(0.0)
+        log.append(500, None)
+        assert [pq.read_table(path).num_rows for path in paths] == before
+        with log.files(log.start, 400) as later:
+            assert not set(later) & set(paths)
+    assert not any(path.exists() for path in paths)
+    with pytest.raises(NotRetainedError, match=f"from boundary {log.start} on; 100 is older"):
+        log.files(100, 200).__enter__()
+
+
+def test_files_without_rows_in_the_interval_are_left_out(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(10, logged([(5, 1)]))
+    log.append(20, None)
+    log.append(30, logged([(25, 1)]))
+    with log.files(BEGINNING, 30) as paths:
+        assert len(paths) == 2
+    with log.files(5, 24) as paths:
+        assert paths == []
+
+
+def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 20, history_us=50)
+    log.hold("task", 35)
+    log.hold("visitor", 0, expires=100.0)
+    assert log.retain(99.0) == 1  # the empty epoch up to 0, that all have passed
+    assert log.start == 0
+    assert log.retain(100.0) == 3
+    assert log.start == 30
+    log.hold("task", 1000)
+    log.retain(101.0)
+    assert log.start == 150
+    log.release("task")
+    assert all_rows(log) == [row for row in rows if row[0] > 150]
+    with pytest.raises(NotRetainedError, match="from boundary 150 on; 149 is older"):
+        log.read(149)
+
+
+def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 20, history_us=50)
+    log.append(END, None)
+    log.retain(0.0)
+    assert all_rows(log) == [row for row in rows if row[0] > 140]
+    quick, rows = filled(tmp_path / "b", 3, history_us=0)
+    quick.append(END, None)
+    quick.retain(0.0)
+    assert quick.boundary == END  # the newest file is the boundary, whatever it holds
+    assert all_rows(opened(tmp_path / "b")) == rows[-3:]
+
+
+def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 100, 20)
+    files = len(names(tmp_path))
+    while log.compact_now():
+        pass
+    assert len(names(tmp_path)) < compaction.RUN + 2 < files
+    assert all_rows(log) == rows == all_rows(opened(tmp_path))
+    assert (log.rows, log.boundary) == (2000, 1000)
+
+
+async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 40, history_us=0)
+    run = compaction.choose(log._files)
+    writer = compaction.merge(run, tmp_path, SCHEMA.source, durable=False)
+    log.retain(0.0)
+    assert log._install_merged(run, writer) == 0
+    assert all_rows(log) == rows[-3:]
+    assert len(names(tmp_path)) == 1
+
+
+async def test_appends_go_on_during_compaction(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 40)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.compact)
+        nursery.start_soon(log.compact)
+        await log.commit(410, logged([(405, 1)]))
+    assert all_rows(opened(tmp_path)) == [*rows, (405, 1)]
+    assert len(names(tmp_path)) < 10
+
+
+def test_past_its_share_of_the_disk_it_refuses_until_retention(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 3, history_us=0, disk_bytes=20_000)
+    big = logged([(100, n) for n in range(1_000)])
+    with pytest.raises(StorageFullError, match="at most 20000"):
+        log.append(100, big)
+    assert log.boundary == 30
+    log.append(90, None)
+    log.append(100, logged([(100, 1)]))
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_every_crash_leaves_is_one_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    """Before every change of the directory a copy of it is opened: it is what was committed."""
+    folder = tmp_path / "log"
+    log = opened(folder, history_us=60, durable=durable)
+    committed: list[Row] = []
+    copies = 0
+
+    def check(*_: object) -> None:
+        nonlocal copies
+        copies += 1
+        copy = tmp_path / f"copy{copies}"
+        copy.mkdir()
+        for path in folder.iterdir():
+            (copy / path.name).hardlink_to(path)
+        found = opened(copy)
+        assert found.boundary in (log.boundary, pending)
+        expected = [row for row in committed if row[0] <= found.boundary]
+        assert all_rows(found) == [row for row in expected if row[0] > found.start]
+        assert found.start <= max(log.start, 0) or found.boundary <= 0
+        assert not [name for name in names(copy) if name.startswith(".tmp")]
+
+    watched = (("rename", Path), ("unlink", Path))
+    reals = {name: getattr(owner, name) for name, owner in watched}
+    pending = BEGINNING
+
+    def guarded(name: str) -> Any:
+        def call(self: Path, *args: Any, **more: Any) -> Any:
+            if self.parent == folder:
+                check()
+            done = reals[name](self, *args, **more)
+            if self.parent == folder:
+                check()
+            return done
+
+        return call
+
+    for name, owner in watched:
+        monkeypatch.setattr(owner, name, guarded(name))
+    for n in range(1, 45):
+        new = [(n * 10 + 1 + i, n) for i in range(3)] if n % 4 else []
+        committed += new
+        pending = n * 10 + 10
+        log.append(pending, logged(new) if new else None)
+        if n % 20 == 0:
+            log.compact_now()
+        if n % 9 == 0:
+            log.retain(0.0)
+    assert copies > 100
+
+
+def test_gaps_overlaps_and_damage_are_found(tmp_path: Path) -> None:
+    log, rows = filled(tmp_path, 6)
+    (tmp_path / "20_30.parquet").unlink()
+    assert all_rows(opened(tmp_path)) == [row for row in rows if row[0] > 30]
+    assert names(tmp_path) == ["30_40.parquet", "40_50.parquet", "50_60.parquet"]
+    (tmp_path / "45_65.parquet").write_bytes((tmp_path / "50_60.parquet").read_bytes())
+    with pytest.raises(InternalError, match="overlap"):
+        opened(tmp_path)
+    (tmp_path / "45_65.parquet").unlink()
+    (tmp_path / "50_60.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InternalError, match=r"50_60.parquet is damaged"):
+        opened(tmp_path)
+    log.close()
+
+
+OPERATION = st.one_of(
+    st.tuples(
+        st.just("append"),
+        st.lists(st.integers(1, 12), max_size=8),
+        st.integers(0, 3),
+    ),
+    st.tuples(st.sampled_from(["compact", "retain", "reopen", "read", "hold", "release"])),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(OPERATION, max_size=40),
+    st.sampled_from([0, 300, 10**6]),
+    st.sampled_from([2, 3, 16]),
+)
+def test_any_history_of_a_log_reads_as_a_list(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], recent: int, run: int
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "RUN", run)
+        patch.setattr(epochs, "_GROUP_ROWS", 3)
+        log = opened(folder, history_us=20, recent_bytes=recent)
+        model: list[Row] = []
+        held: int | None = None
+        for step in steps:
+            match step:
+                case ("append", gaps, more):
+                    at = max(log.boundary, 0) + 1
+                    rows = []
+                    for gap in gaps:
+                        rows.append((at, len(model) + len(rows)))
+                        at += gap // 3
+                    log.append(at + more, logged(rows) if rows else None)
+                    model += rows
+                case ("compact",):
+                    log.compact_now()
+                case ("retain",):
+                    log.retain(0.0)
+                    if held is not None:
+                        assert log.start <= held
+                    assert log.start <= max(BEGINNING, log.boundary - 20)
+                case ("hold",):
+                    held = log.start
+                    log.hold("c", held)
+                case ("release",):
+                    held = None
+                    log.release("c")
+                case ("reopen",):
+                    start, boundary = log.start, log.boundary
+                    log.close()
+                    log = opened(folder, history_us=20, recent_bytes=recent)
+                    assert (log.start, log.boundary) == (start, boundary)
+                    if held is not None:
+                        log.hold("c", held)
+                case ("read",):
+                    pass
+            kept = [row for row in model if row[0] > log.start]
+            assert all_rows(log, limit_rows=4) == kept
+            middle = kept[len(kept) // 2][0] if kept else log.boundary
+            if middle >= log.start:
+                assert all_rows(log, middle) == [row for row in kept if row[0] > middle]
+            with log.files(log.start, log.boundary) as paths:
+                tables = [pq.read_table(path) for path in paths]
+            found = pa.concat_tables([SCHEMA.source.empty_table(), *tables])
+            assert pairs(found) == kept

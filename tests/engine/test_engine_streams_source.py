@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from engine_streams_data import ARRIVING, SCHEMA, Row, all_rows, body, pairs, payload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.definitions import Idle
+from engine.messages import MAX_BATCH_BYTES, Posted
+from engine.schema import BEGINNING, END, Schema
+from engine.streams.acceptance import MAX_PRODUCERS, Acceptance, Entry
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from engine.streams.source import Source, SourceConfig
+from overlay.errors import BusyError, DecodeError, InvalidInputError, SequenceGapError
+
+NOW = 1_700_000_000.0
+NOW_US = 1_700_000_000_000_000
+DEFAULT = SourceConfig()
+
+
+@dataclass
+class Stream:
+    """A source with its log and the late tuples', as a home has them; synchronous."""
+
+    folder: Path
+    config: SourceConfig = DEFAULT
+    schema: Schema = SCHEMA
+    sequence: dict[str, int] = field(default_factory=dict)
+
+    def open(self) -> Stream:
+        self.log = StreamLog.open(self.folder / "log", self.schema.source)
+        self.late_log = StreamLog.open(self.folder / "late", self.schema.source)
+        self.late = Source.open(
+            self.folder / "late-journal",
+            "s/late",
+            replace_time(self.schema),
+            committed=self.late_log.boundary,
+            config=SourceConfig(segment_bytes=self.config.segment_bytes),
+            late=None,
+            now=NOW,
+        )
+        self.source = Source.open(
+            self.folder / "journal",
+            "s",
+            self.schema,
+            committed=self.log.boundary,
+            config=self.config,
+            late=self.late,
+            now=NOW,
+        )
+        return self
+
+    def close(self) -> None:
+        self.source.close()
+        self.late.close()
+        self.log.close()
+        self.late_log.close()
+
+    def crash(self) -> None:
+        """What kill -9 leaves is what is on disk now."""
+        self.close()
+        self.open()
+
+    def post(self, rows: list[Row], producer: str = "p", **more: object) -> Posted:
+        number = self.sequence.get(producer, 0) + 1
+        posted = self.source.post(producer, number, body(rows) if rows else b"", now=NOW, **more)
+        self.sequence[producer] = number
+        return posted
+
+    def post_until(self, error: type[Exception], message: str, rows: list[Row]) -> int:
+        """Posts the rows again and again, each time later; how many posts were taken."""
+        for n in range(100):
+            try:
+                self.post([(stime + len(rows) * n, value) for stime, value in rows])
+            except error as refused:
+                assert message in str(refused)  # noqa: PT017
+                assert n
+                return n
+        pytest.fail("never refused")
+
+    def move(self) -> bool:
+        moved = False
+        for source, log in ((self.source, self.log), (self.late, self.late_log)):
+            if (cut := source.cut()) is not None:
+                log.append(*cut)
+                source.committed(cut[0])
+                moved = True
+        return moved
+
+    def rows(self) -> list[Row]:
+        return all_rows(self.log)
+
+    def late_values(self) -> list[int]:
+        return [value for _, value in all_rows(self.late_log)]
+
+
+def replace_time(schema: Schema) -> Schema:
+    return Schema(schema.name, schema.fields)
+
+
+@contextmanager
+def opened(
+    folder: Path, config: SourceConfig = DEFAULT, schema: Schema = SCHEMA
+) -> Iterator[Stream]:
+    stream = Stream(folder, config, schema).open()
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def test_rows_come_out_in_order_once_the_boundary_passes_them(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=10)) as s:
+        assert s.post([(100, 1), (95, 2), (100, 3)]) == Posted(1, 3, 0, 89)
+        assert s.post([(98, 4), (92, 5)]) == Posted(2, 2, 0, 89)
+        s.move()
+        assert s.rows() == []
+        assert s.post([(110, 6)]) == Posted(3, 1, 0, 99)
+        s.move()
+        assert s.rows() == [(92, 5), (95, 2), (98, 4)]
+        assert s.post([], end=True) == Posted(4, 0, 0, END)
+        s.move()
+        assert s.rows() == [(92, 5), (95, 2), (98, 4), (100, 1), (100, 3), (110, 6)]
+
+
+def test_late_rows_are_counted_and_go_to_their_own_stream(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.post([(100, 1)])
+        assert s.post([(99, 2), (100, 3), (50, 4)]) == Posted(2, 1, 2, 99)
+        assert s.source.late_rows == 2
+        s.post([], boundary=1000)
+        assert s.post([(1000, 5)]) == Posted(4, 0, 1, 1000)
+        s.move()
+        assert s.rows() == [(100, 1), (100, 3)]
+        assert s.late_values() == [2, 4, 5]
+        late = [stime for stime, _ in all_rows(s.late_log)]
+        assert late == [NOW_US, NOW_US, NOW_US + 1]
+
+
+def test_after_the_end_everything_is_late(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.post([(5, 1)], end=True)
+        assert s.post([(2**62, 2)]) == Posted(2, 0, 1, END)
+        s.move()
+        s.crash()
+        assert s.post([(7, 3)]) == Posted(3, 0, 1, END)
+        s.move()
+        assert s.rows() == [(5, 1)]
+        assert s.late_values() == [2, 3]
+
+
+def test_the_boundary_never_moves_back(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=1000)) as s:
+        assert s.post([], boundary=500).boundary == 500
+        assert s.post([], boundary=400).boundary == 500
+        assert s.post([(600, 1)], boundary=BEGINNING).boundary == 500
+        with pytest.raises(InvalidInputError, match="not an int64"):
+            s.source.post("p", 4, boundary=2**63, now=NOW)
+
+
+def test_a_repeated_post_is_answered_and_not_stored_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.post([(10, 1)])
+        for _ in range(2):
+            again = s.source.post("p", 1, body([(10, 1)]), now=NOW)
+            assert again == Posted(1, 0, 0, 9, duplicate=True)
+            s.crash()
+        s.post([], end=True)
+        s.move()
+        assert s.rows() == [(10, 1)]
+
+
+def test_a_gap_says_what_was_expected_and_stores_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.source.post("p", 41, body([(10, 1)]), now=NOW)
+        with pytest.raises(SequenceGapError, match="sent post 43; expected 42"):
+            s.source.post("p", 43, body([(11, 2)]), now=NOW)
+        assert s.source.pending_rows == 1
+        assert s.source.post("p", 42, body([(11, 3)]), now=NOW).rows == 1
+
+
+def test_an_invalid_post_stores_nothing_and_its_number_is_free(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        long_name = payload([(1, 1)]).set_column(1, "name", pa.array(["x" * 9]))
+        for bad in (b"garbage", encode(long_name), encode(payload([(1, 1)]).select(["t"]))):
+            with pytest.raises(InvalidInputError):
+                s.source.post("p", 1, bad, now=NOW)
+        with pytest.raises(InvalidInputError, match="send at most"):
+            s.source.post("p", 1, bytes(MAX_BATCH_BYTES + 1), now=NOW)
+        with pytest.raises(InvalidInputError, match="1 to 256 characters"):
+            s.source.post("p" * 257, 1, now=NOW)
+        with pytest.raises(InvalidInputError, match="not a post's number"):
+            s.source.post("p", -1, now=NOW)
+        assert s.post([(1, 1)]) == Posted(1, 1, 0, 0)
+
+
+def test_producers_are_forgotten_longest_quiet_first() -> None:
+    state = Acceptance(slack_us=0, arrival=False)
+    for number in range(MAX_PRODUCERS + 1):
+        if number == 5:
+            state.apply(Entry("p0", 2, BEGINNING, 0, 0, BEGINNING, None, None, 0))
+        state.apply(Entry(f"p{number}", 1, BEGINNING, 0, 0, BEGINNING, None, None, 0))
+    assert len(state.snapshot().producers) == MAX_PRODUCERS
+    assert state.is_duplicate("p0", 2)
+    assert not state.is_duplicate("p1", 1)
+    assert state.is_duplicate("p2", 1)
+
+
+def test_arrival_gives_the_time_where_no_field_does(tmp_path: Path) -> None:
+    with opened(tmp_path, schema=ARRIVING) as s:
+        s.post([(1, 1), (2, 2)])
+        s.post([(3, 3)])
+        s.crash()
+        s.move()
+        assert s.rows() == [(NOW_US, 1), (NOW_US, 2), (NOW_US + 1, 3)]
+        s.post([], end=True)
+        assert s.post([(4, 4)]) == Posted(4, 0, 1, END)
+        s.move()
+        assert s.late_values() == [4]
+
+
+def test_the_clock_moves_an_idle_stream(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=50, idle=Idle.CLOCK)) as s:
+        s.post([(NOW_US - 30, 1)])
+        s.source.tick(NOW)
+        assert s.source.boundary == NOW_US - 51
+        s.source.tick(NOW + 1)
+        s.source.tick(NOW)
+        s.move()
+        assert s.log.boundary == NOW_US + 1_000_000 - 51
+        assert s.rows() == [(NOW_US - 30, 1)]
+        assert s.post([(NOW_US, 2)]).late == 1
+    with opened(tmp_path / "explicit") as s:
+        s.source.tick(NOW)
+        assert s.source.cut() is None
+
+
+def test_a_cut_that_the_log_refused_comes_again_with_later_rows_after_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.post([(10, 1), (20, 2)])
+        first = s.source.cut()
+        s.post([(30, 3)])
+        second = s.source.cut()
+        assert first is not None
+        assert second is not None
+        assert first[0] == second[0] == 19
+        assert pairs(second[1]) == [(10, 1)]
+        s.move()
+        s.move()
+        assert s.rows() == [(10, 1), (20, 2)]
+
+
+def test_a_full_source_is_busy_until_the_log_takes_some(tmp_path: Path) -> None:
+    config = SourceConfig(pending_bytes=10_000)
+    rows = [(i, i) for i in range(200)]
+    with opened(tmp_path, config) as s:
+        taken = s.post_until(BusyError, "wait for its log", rows)
+        assert s.source.pending_bytes <= 10_000
+        s.move()
+        assert s.post([(10_000, 1)]).rows == 1
+        assert len(s.rows()) == taken * 200 - 1
+
+
+def test_slack_that_holds_more_than_may_wait_is_told_apart(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=10_000)) as s:
+        rows = [(i, i) for i in range(100)]
+        s.post_until(InvalidInputError, "slack of 1000 s holds more than 10000 bytes", rows)
+        # A post that moves the boundary is what mends it.
+        assert s.post([(5000 + i, i) for i in range(100)], boundary=4999).rows == 100
+        s.move()
+        assert s.source.pending_rows == 100
+
+
+def test_few_rows_left_behind_do_not_keep_a_large_body_alive(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        before = pa.total_allocated_bytes()
+        s.post([(i, i) for i in range(100_000)])
+        s.move()
+        del s.log._recent._epochs[0]
+        assert pa.total_allocated_bytes() - before < 100_000
+        assert s.source.pending_bytes < 1000
+
+
+def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(segment_bytes=3000)) as s:
+        for n in range(60):
+            s.post([(n * 10 + i, i) for i in range(10)])
+            if n % 7 == 0:
+                s.move()
+        s.move()
+        assert len(list((tmp_path / "journal").iterdir())) <= 2
+        s.crash()
+        s.post([], end=True)
+        s.move()
+        assert len(s.rows()) == 600
+
+
+@dataclass
+class Model:
+    """What a source must hold, by rows and loops."""
+
+    slack: int
+    boundary: int = BEGINNING
+    greatest: int = BEGINNING
+    rows: list[tuple[int, int, int]] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    number: int = 0
+
+    def post(self, rows: list[Row], promise: int | None) -> None:
+        before = self.boundary
+        for stime, value in rows:
+            if stime <= before:
+                self.late.append(value)
+            else:
+                self.rows.append((stime, self.number, value))
+            self.number += 1
+            self.greatest = max(self.greatest, stime)
+            self.boundary = max(self.boundary, self.greatest - self.slack - 1)
+        if promise is not None:
+            self.boundary = max(self.boundary, promise)
+
+
+POST = st.tuples(
+    st.just("post"),
+    st.sampled_from("ab"),
+    st.lists(st.integers(-30, 60), max_size=6),
+    st.none() | st.integers(-30, 60),
+    st.integers(0, 3),
+)
+STEP = POST | st.tuples(st.sampled_from(["move", "append", "crash", "torn", "clock"]))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(STEP, max_size=25), st.integers(0, 20), st.sampled_from([600, 2**20]))
+def test_any_history_of_posts_and_crashes_gives_the_model_rows(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], slack: int, segment: int
+) -> None:
+    model, value, base = Model(slack), 0, 0
+    config = SourceConfig(slack_us=slack, idle=Idle.CLOCK, segment_bytes=segment)
+    with opened(tmp_path_factory.mktemp("source"), config) as s:
+        for step in steps:
+            match step:
+                case ("post", producer, stimes, promise, forward):
+                    base += forward * 10
+                    rows = [(base + stime, value + i) for i, stime in enumerate(stimes)]
+                    value += len(rows)
+                    promise = None if promise is None else base + promise
+                    model.post(rows, promise)
+                    posted = s.post(rows, producer, boundary=promise)
+                    assert posted.boundary == model.boundary
+                    again = s.source.post(producer, s.sequence[producer], b"junk", now=NOW)
+                    assert again.duplicate
+                case ("move",):
+                    s.move()
+                case ("clock",):
+                    s.source.tick((base + slack + 1) / 1e6)
+                    model.boundary = max(
+                        model.boundary, int((base + slack + 1) / 1e6 * 1e6) - slack - 1
+                    )
+                case ("append",):  # killed between the log's commit and the source's
+                    if (cut := s.source.cut()) is not None:
+                        s.log.append(*cut)
+                    s.crash()
+                    model.boundary = s.source.boundary
+                case ("torn",):
+                    newest = max((s.folder / "journal").glob("*.journal"))
+                    with newest.open("ab") as file:
+                        file.write(b"\x01\x02\x03 torn")
+                    s.crash()
+                    model.boundary = s.source.boundary
+                case ("crash",):
+                    s.crash()
+                    # A tick that nothing was cut by is forgotten, and was seen by nobody.
+                    assert s.source.boundary <= model.boundary
+                    model.boundary = s.source.boundary
+        s.post([], end=True)
+        while s.move():
+            pass
+        assert s.rows() == [(stime, v) for stime, _, v in sorted(model.rows)]
+        assert s.late_values() == model.late
+        table = pa.concat_tables([s.log.read(BEGINNING, 10**9).table])
+        assert table.column("seq").to_pylist() == [n for _, n, _ in sorted(model.rows)]
+
+
+def test_config_is_checked_by_type(tmp_path: Path) -> None:
+    config = replace(SourceConfig(), slack_us=3)
+    with opened(tmp_path, config) as s, pytest.raises(DecodeError):
+        s.source.post("p", 1, b"\0" * 8, now=NOW)

@@ -1,0 +1,458 @@
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_networks import queries
+
+from engine.check import check_query
+from engine.definitions import Idle, StreamDefinition
+from engine.plan import plan
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
+from engine.schema import Field, FieldType, Schema
+from engine.xml_documents import Document, read_document, write_query
+from overlay.errors import InvalidInputError
+
+F = FieldType
+LOCATOR = "medusa://nms.lcs.mit.edu/locator"
+
+PAPER_SCHEMA = f"""<schema name="{LOCATOR}/person">
+ <field name="person_name" type="string" size="32"/>
+ <field name="person_id" type="int"/>
+</schema>
+"""
+
+PAPER_QUERY = f"""<query name="{LOCATOR}/FindMrX">
+ <box name="foo" type="filter">
+ <input port="1" stream="{LOCATOR}/people"/>
+ <output port="1" stream="{LOCATOR}/MrX"/>
+ <param name="nexpression.0" value="person_id = 2"/>
+ <param name="pass-on-false-port" value="0"/>
+ </box>
+</query>
+"""
+
+
+def test_the_paper_s_own_documents() -> None:
+    (schema,) = read_document(PAPER_SCHEMA).schemas
+    fields = (Field("person_name", F.STRING, 32), Field("person_id", F.INT))
+    assert schema == Schema(f"{LOCATOR}/person", fields)
+    (query,) = read_document(PAPER_QUERY).queries
+    box = Filter("foo", f"{LOCATOR}/people", (f"{LOCATOR}/MrX",), ("person_id = 2",))
+    assert query == Query(f"{LOCATOR}/FindMrX", (box,))
+    assert f"{LOCATOR}/MrX" in check_query(query, {f"{LOCATOR}/people": schema})
+
+
+def test_a_whole_medusa_document() -> None:
+    text = f"""<?xml version="1.0" encoding="UTF-8"?>
+    <!-- everything at once -->
+    <medusa>{PAPER_SCHEMA}
+      <stream name="{LOCATOR}/people" schema="{LOCATOR}/person" slack="2.5" history="60"
+              idle="clock" readers="utah.edu, mit.edu" writers="*"/>
+      {PAPER_QUERY}
+    </medusa>"""
+    document = read_document(text)
+    assert document.streams == (
+        StreamDefinition(
+            f"{LOCATOR}/people",
+            f"{LOCATOR}/person",
+            slack_us=2_500_000,
+            history_us=60_000_000,
+            idle=Idle.CLOCK,
+            readers=("utah.edu", "mit.edu"),
+            writers=("*",),
+        ),
+    )
+    assert len(document.schemas) == len(document.queries) == 1
+
+
+IDS = """<borealis>
+  <input stream="connection" schema="conn"/>
+  <output stream="busy" schema="busy"/>
+  <output stream="probing" schema="probing"/>
+  <schema name="conn" time="start_time_sec">
+    <field name="start_time_sec" type="double" size="8"/>
+    <field name="protocol" type="string" size="8"/>
+    <field name="addr1" type="int"/><field name="addr2" type="int"/>
+    <field name="addr3" type="int"/><field name="addr4" type="int"/>
+  </schema>
+  <schema name="busy">
+    <field name="window_start" type="timestamp"/>
+    <field name="addr1" type="int"/><field name="addr2" type="int"/>
+    <field name="addr3" type="int"/><field name="addr4" type="int"/>
+    <field name="agg_0" type="long"/>
+  </schema>
+  <schema name="probing">
+    <field name="window_start" type="timestamp"/>
+    <field name="addr1" type="int"/><field name="addr2" type="int"/>
+    <field name="addr3" type="int"/><field name="addr4" type="int"/>
+    <field name="agg_0" type="long"/>
+  </schema>
+  <query name="forward">
+    <box name="forwarder" type="filter">
+      <in stream="connection"/><out stream="all"/>
+      <parameter name="expression.0" value="start_time_sec > -1"/>
+    </box>
+  </query>
+  <query name="ids">
+    <box name="count" type="aggregate">
+      <in stream="all"/><out stream="counted"/>
+      <parameter name="aggregate-function.0" value="count()"/>
+      <parameter name="window-size-by" value="VALUES"/>
+      <parameter name="window-size" value="60"/>
+      <parameter name="advance" value="60"/>
+      <parameter name="order-by" value="FIELD"/>
+      <parameter name="order-on-field" value="start_time_sec"/>
+      <parameter name="group-by" value="addr1, addr2, addr3, addr4"/>
+      <parameter name="timeout" value="0"/>
+      <parameter name="independent-window-alignment" value="1"/>
+    </box>
+    <box name="many" type="filter">
+      <in stream="counted"/><out stream="busy"/>
+      <parameter name="expression.0" value="agg_0 > 100"/>
+    </box>
+    <box name="distinct" type="aggregate">
+      <in stream="all"/><out stream="protocols"/>
+      <parameter name="aggregate-function.0" value="count_distinct(protocol)"/>
+      <parameter name="window-size-by" value="VALUES"/>
+      <parameter name="window-size" value="60"/>
+      <parameter name="advance" value="60"/>
+      <parameter name="order-by" value="FIELD"/>
+      <parameter name="order-on-field" value="start_time_sec"/>
+      <parameter name="group-by" value="addr1,addr2,addr3,addr4"/>
+    </box>
+    <box name="probe" type="filter">
+      <in stream="protocols"/><out stream="probing"/>
+      <parameter name="expression.0" value="agg_0 > 10"/>
+    </box>
+  </query>
+</borealis>
+"""
+
+
+def test_the_intrusion_demo_of_borealis() -> None:
+    document = read_document(IDS, base="medusa://mit.edu/")
+    assert [query.name for query in document.queries] == [
+        "medusa://mit.edu/forward",
+        "medusa://mit.edu/ids",
+    ]
+    assert [stream.name for stream in document.streams] == ["medusa://mit.edu/connection"]
+    count = document.queries[1].boxes[0]
+    assert isinstance(count, Aggregate)
+    assert (count.size_us, count.advance_us) == (60_000_000, 60_000_000)
+    assert count.group_by == ("addr1", "addr2", "addr3", "addr4")
+    assert count.functions == (AggregateFunction(Function.COUNT, None, "agg_0"),)
+    assert document.queries[1].outputs == ("medusa://mit.edu/busy", "medusa://mit.edu/probing")
+
+
+def test_a_borealis_output_that_is_read_within_is_still_written_down() -> None:
+    text = """<borealis><input stream="a" schema="s"/><output stream="b" schema="s"/>
+      <schema name="s"><field name="x" type="int"/></schema>
+      <query name="q">
+        <box name="f" type="filter"><in stream="a"/><out stream="b"/>
+          <parameter name="expression.0" value="x > 1"/></box>
+        <box name="g" type="filter"><in stream="b"/><out stream="c"/>
+          <parameter name="expression.0" value="x > 2"/></box>
+      </query></borealis>"""
+    document = read_document(text, base="medusa://mit.edu")
+    (query,) = document.queries
+    tasks = plan(query, check_query(query, {"medusa://mit.edu/a": document.schemas[0]}))
+    assert [task.name for task in tasks] == ["medusa://mit.edu/b", "medusa://mit.edu/c"]
+
+
+BOX = """<query name="medusa://mit.edu/q">
+<box name="b" type="{kind}">
+<input port="1" stream="medusa://mit.edu/in"/>
+<output port="1" stream="medusa://mit.edu/out"/>
+{params}
+</box>
+</query>"""
+
+
+def boxed(kind: str, *params: tuple[str, str]) -> str:
+    lines = [f'<param name="{name}" value="{value}"/>' for name, value in params]
+    return BOX.format(kind=kind, params="\n".join(lines))
+
+
+STREAM = '<stream name="medusa://a/b" schema="medusa://a/c" {}/>'
+PORT = '<{} port="1" stream="medusa://a/b"/>'
+
+
+def calling(call: str) -> str:
+    return boxed("aggregate", ("aggregate-function.0", call), ("window-size", "60"))
+
+
+UNION = boxed("union")
+COUNTING = (("aggregate-function.0", "count()"), ("window-size", "60"))
+
+
+def test_defaults_of_windows() -> None:
+    (query,) = read_document(boxed("aggregate", *COUNTING)).queries
+    assert query.boxes[0] == Aggregate(
+        "b",
+        "medusa://mit.edu/in",
+        "medusa://mit.edu/out",
+        60_000_000,
+        60_000_000,
+        (),
+        (AggregateFunction(Function.COUNT, None, "agg_0"),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("", 1, "not well-formed"),
+        ("nonsense", 1, "not well-formed"),
+        ("<query>\n<box>\n</query>", 3, "mismatched tag"),
+        ("<a/>\n<b/>", 2, "not well-formed"),
+        ("\n<html/>", 2, "expected <schema>, <stream>, <query>"),
+        ("<medusa>\n<deploy/></medusa>", 2, "expected <schema>"),
+        ("<medusa>\ntext</medusa>", 2, "text 'text' between elements"),
+        ("<medusa>\n<?php x?></medusa>", 2, "processing instructions"),
+        ("<borealis>\n<deploy/></borealis>", 2, "only <input>, <output>"),
+        ("<query/>", 1, 'attribute name="..." is missing'),
+        ('<query name="q"/>', 1, "must look like medusa://"),
+        ('<query name="medusa://mit.edu/q"/>', 1, "0 boxes"),
+        ('<query name="medusa://mit.edu/q" x="1"/>', 1, "unknown attribute 'x'"),
+        ('<query name="medusa://mit.edu/q" name="y"/>', 1, "duplicate attribute"),
+        ('<schema name="medusa://mit.edu/s"/>', 1, "0 fields"),
+        (PAPER_SCHEMA.replace('"int"', '"number"'), 3, "unknown type 'number'"),
+        (PAPER_SCHEMA.replace('"32"', '"x"'), 2, "size 'x' is not a number"),
+        (PAPER_SCHEMA.replace("person_id", "person_name"), 1, "occurs 2 times"),
+        (PAPER_SCHEMA.replace("person_id", "stime"), 1, "reserved"),
+        (PAPER_SCHEMA.replace("<schema ", '<schema time="when" '), 1, "'when' is not among"),
+        (STREAM.format('idle="never"'), 1, "idle is explicit or"),
+        (STREAM.format('slack="-1"'), 1, "number of seconds"),
+        (STREAM.format('readers="A B"'), 1, "lower-case"),
+        (STREAM.format('slack="999999999"'), 1, "out of range"),
+        (boxed("resample"), 2, "unknown box type 'resample'; there are filter, map"),
+        (boxed("filter"), 2, "at least one expression"),
+        (boxed("filter", ("expression.1", "x")), 2, "expression.0 is missing"),
+        (boxed("filter", ("expression.0", "x"), ("nexpression.0", "x")), 6, "occurs twice"),
+        (boxed("filter", ("expression.0", "x"), ("drop", "1")), 6, "unknown parameter 'drop'"),
+        (boxed("filter", ("expression.0", "x"), ("expression.0", "y")), 6, "occurs twice"),
+        (boxed("filter", ("expression.0", "x"), ("pass-on-false-port", "2")), 6, "must be 0 or 1"),
+        (boxed("filter", ("expression.0", "x"), ("pass-on-false-port", "1")), 2, "2 are needed"),
+        (boxed("map", ("expression.0", "x")), 2, "1 expressions and 0 output field names"),
+        (boxed("union", ("x", "1")), 5, "unknown parameter 'x' of this box; there are none"),
+        (boxed("aggregate"), 2, "window-size is missing"),
+        (boxed("aggregate", ("window-size", "60")), 2, "at least one function"),
+        (boxed("aggregate", ("window-size", "1e3")), 5, "'1e3' is not a number of seconds"),
+        (calling("count"), 2, "not an aggregate"),
+        (calling("rand()"), 2, "no aggregate 'rand'"),
+        (calling("sum()"), 2, "sum needs an argument"),
+        (boxed("aggregate", *COUNTING, ("advance", "61")), 2, "at most the window"),
+        (boxed("aggregate", *COUNTING, ("window-size-by", "TUPLES")), 7, "can only be VALUES"),
+        (boxed("aggregate", *COUNTING, ("order-by", "TUPLENUM")), 7, "can only be FIELD"),
+        (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "boundary passes them"),
+        (boxed("aggregate", *COUNTING, ("slack", "1")), 7, "declared slack"),
+        (boxed("aggregate", *COUNTING, ("drop-empty-outputs", "0")), 7, "emits nothing"),
+        (boxed("aggregate", *COUNTING, ("independent-window-alignment", "0")), 7, "aligned"),
+        (boxed("aggregate", *COUNTING, ("drop-mode", "x")), 7, "unknown parameter 'drop-mode'"),
+        (boxed("union").replace('port="1"', 'port="2"', 1), 2, "input ports are not 1 to 1"),
+        (boxed("union").replace('port="1"', 'port="x"', 1), 3, "port 'x' is not a number"),
+        (boxed("union").replace("</box>", PORT.format("input") + "</box>"), 6, "twice"),
+        (boxed("union").replace("</box>", "<input port='1'><a/></input></box>"), 6, "not expected"),
+        (boxed("union").replace("</box>", "<table/></box>"), 6, "a box has only"),
+        (boxed("union").replace("mit.edu/in", "mit.edu/../in"), 3, "not a path segment"),
+        (boxed("union").replace("mit.edu/in", "mit.edu/out"), 2, "occurs 2 times"),
+        (UNION.replace("</query>", '<output stream="medusa://a/b"/></query>'), 1, "no box"),
+        (IDS, 5, "must look like medusa://"),
+        ("<a>" * 20, 1, "more than 8 elements"),
+        ("<medusa>" + "\n" * 2**20, 1, "at most 1048576"),
+        ("<medusa a='\ud800'/>", 1, "surrogate"),
+        ("<medusa>\x00</medusa>", 1, "not well-formed"),
+        (f"<medusa>{PAPER_SCHEMA}{PAPER_SCHEMA}</medusa>", 1, "defined twice"),
+    ],
+)  # fmt: skip
+def test_documents_that_do_not_hold_are_refused(text: str, line: int, reason: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_document(text)
+    assert str(caught.value).startswith(f"line {line}: ")
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "reason"),
+    [
+        ("agg_0 > 100", "agg_1 > 100", 29, "box 'many': expression 0: .*no field 'agg_1'"),
+        ('order-on-field" value="start', 'order-on-field" value="end', 29, "'end_time_sec'"),
+        (' time="start_time_sec"', "", 29, 'ordered by arrival.*declare time="..."'),
+        ('<out stream="all"/>', '<out stream="lost"/>', 29, "there is no stream .*/all"),
+        ('"busy" schema="busy"', '"busy" schema="conn"', 3, "other fields"),
+        ('<output stream="busy"', '<output stream="idle"', 3, "no query in the document makes"),
+        ('"busy" schema="busy"', '"busy" schema="x"', 3, "no schema 'x'"),
+        ('"connection" schema="conn"', '"connection" schema="x"', 2, "no schema"),
+        ('<out stream="busy"/>', "", 42, "at least one input and one output"),
+        ('<in stream="counted"/>', "<in stream='counted'/><in stream='a'/>", 42, "one input"),
+    ],
+)  # fmt: skip
+def test_borealis_documents_are_checked_as_a_whole(
+    old: str, new: str, line: int, reason: str
+) -> None:
+    assert old in IDS
+    with pytest.raises(InvalidInputError, match=f"(?s)^line {line}: .*{reason}"):
+        read_document(IDS.replace(old, new, 1), base="medusa://mit.edu/")
+
+
+BOMB = """<!DOCTYPE lolz [
+ <!ENTITY lol "lol">
+ <!ENTITY lol2 "&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;">
+ <!ENTITY lol3 "&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;">
+]>
+<query name="&lol3;"/>"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        '<!DOCTYPE query SYSTEM "http://example.org/x.dtd"><query name="q"/>',
+        '<!DOCTYPE q [<!ENTITY x SYSTEM "file:///etc/passwd">]><query name="&x;"/>',
+        '<!DOCTYPE q [<!ENTITY % x SYSTEM "file:///etc/passwd"> %x;]><query/>',
+        "<!DOCTYPE query><query/>",
+    ],
+)
+def test_document_types_and_entities_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"line \d+: document types and entities"):
+        read_document(text)
+
+
+def test_unknown_entities_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="line 1: not well-formed XML: undefined entity"):
+        read_document('<query name="&nbsp;"/>')
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "ascii", "latin-1"])
+def test_the_declared_encoding_does_not_matter_for_text(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?>\n' + boxed(
+        "filter", ("expression.0", "s = 'ü'")
+    )
+    assert read_document(text).queries[0].boxes[0].predicates == ("s = 'ü'",)  # type: ignore[union-attr]
+
+
+def full(query: Query) -> Query:
+    """The query with object names."""
+    prefix = "medusa://mit.edu/"
+
+    def named(box: object) -> object:
+        changes: dict[str, object] = {}
+        for key in ("input", "output"):
+            if hasattr(box, key):
+                changes[key] = prefix + getattr(box, key)
+        for key in ("inputs", "outputs"):
+            if hasattr(box, key):
+                changes[key] = tuple(prefix + each for each in getattr(box, key))
+        return msgspec.structs.replace(box, **changes)  # type: ignore[type-var]
+
+    return Query(prefix + query.name, tuple(named(box) for box in query.boxes))  # type: ignore[misc]
+
+
+@settings(deadline=None)
+@given(queries(), st.data())
+def test_queries_survive_being_written_and_read(query: Query, data: st.DataObject) -> None:
+    query = full(query)
+    made = [name for box in query.boxes for name in getattr(box, "outputs", ()) or (box.output,)]  # type: ignore[union-attr]
+    outputs = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=2))
+    query = msgspec.structs.replace(query, outputs=tuple(outputs))
+    text = write_query(query)
+    assert read_document(text) == Document(queries=(query,))
+    assert write_query(read_document(text).queries[0]) == text
+
+
+@settings(deadline=None)
+@given(st.text(), st.text(), st.integers(1, 10**12), st.integers(1, 1000))
+def test_any_text_in_a_query_is_written_or_refused(
+    predicate: str, name: str, advance: int, times: int
+) -> None:
+    a, b, c, d = (f"medusa://mit.edu/{each}" for each in "abcd")
+    total = AggregateFunction(Function.SUM, predicate, "x")
+    query = Query(
+        "medusa://mit.edu/q",
+        (
+            Filter(name, a, (b,), (predicate,)),
+            Map("m", b, c, ((name, predicate),)),
+            Union("u", (c,), d),
+            Aggregate("w", d, d + "e", advance * times, advance, (), (total,)),
+        ),
+    )
+    with contextlib.suppress(InvalidInputError):
+        assert read_document(write_query(query)).queries == (query,)
+
+
+def test_what_xml_would_change_is_kept() -> None:
+    predicate = "s = '<&>\"\t\n\r é' or\n n > 1"
+    (query,) = read_document(boxed("filter", ("expression.0", "x"))).queries
+    box = msgspec.structs.replace(query.boxes[0], predicates=(predicate,))
+    query = msgspec.structs.replace(query, boxes=(box,))
+    assert read_document(write_query(query)).queries == (query,)
+
+
+ODD = ("<", ">", '"', "&lt;", "&#0;", "<!DOCTYPE x>", "<![CDATA[x]]>")
+PIECES = st.sampled_from([*re.findall(r'[^>"]*[>"]', IDS), *ODD])
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.text(max_size=80) | st.lists(PIECES, max_size=12).map("".join),
+    st.none() | st.just("medusa://mit.edu/"),
+)
+def test_any_text_is_a_document_or_refused(text: str, base: str | None) -> None:
+    with contextlib.suppress(InvalidInputError):
+        assert isinstance(read_document(text, base), Document)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.data())
+def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
+    text = IDS
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = start + data.draw(st.integers(0, 30))
+        text = text[:start] + data.draw(PIECES | st.text(max_size=3)) + text[end:]
+    with contextlib.suppress(InvalidInputError):
+        assert isinstance(read_document(text, "medusa://mit.edu/"), Document)
+
+
+def test_the_intrusion_query_s_own_document() -> None:
+    """Five tasks; the second window reads tuples that carry the first one's last microsecond."""
+    template = Path(__file__).parents[2] / "testnet" / "intrusion.xml"
+    inputs = [f'<input port="{n}" stream="medusa://p{n}.org/conns"/>' for n in (1, 2, 3)]
+    text = template.read_text().replace("{participant}", "mit.edu")
+    (query,) = read_document(text.replace("{inputs}", "".join(inputs))).queries
+    conn = Schema(
+        "medusa://p1.org/conn",
+        (
+            Field("ts", F.DOUBLE),
+            Field("src_ip", F.STRING),
+            Field("src_port", F.INT, nullable=True),
+            Field("dst_ip", F.STRING),
+            Field("dst_port", F.INT, nullable=True),
+            Field("proto", F.STRING, nullable=True),
+            Field("bytes_out", F.LONG, nullable=True),
+            Field("bytes_in", F.LONG, nullable=True),
+            Field("duration", F.DOUBLE, nullable=True),
+        ),
+        "ts",
+    )
+    schemas = check_query(query, {f"medusa://p{n}.org/conns": conn for n in (1, 2, 3)})
+    tasks = plan(query, schemas)
+    assert [task.name.rpartition("/")[2] for task in tasks] == [
+        "all",
+        "per_source",
+        "busy",
+        "scan",
+        "cluster",
+    ]
+    assert [(f.name, f.type) for f in schemas["medusa://mit.edu/cluster"].fields] == [
+        ("window_start", F.TIMESTAMP),
+        ("prefix", F.STRING),
+        ("conns", F.LONG),
+    ]
