@@ -1,0 +1,236 @@
+"""`medusa` as a person runs it, against a peer in another thread: output, errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, fake_peer_in_thread, rows
+
+from engine.schema import BEGINNING, END
+from overlay.errors import ConflictError, InvalidInputError, UnavailableError
+from tools import command_line
+from tools.medusa_command import medusa
+from tools.post_file import cut
+
+
+class Outcome:
+    """What a command left behind."""
+
+    def __init__(self, code: int, out: bytes, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def value(self) -> dict[str, object]:
+        return json.loads(self.out)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):  # noqa: ANN201
+    def call(*arguments: str, home: bool = True) -> Outcome:
+        at = ("--home", str(tmp_path)) if home else ()
+        with pytest.raises(SystemExit) as left:
+            command_line.run(medusa, [*arguments, *at])
+        captured = capfdbinary.readouterr()
+        assert isinstance(left.value.code, int)
+        return Outcome(left.value.code, captured.out, captured.err.decode())
+
+    return call
+
+
+def test_definitions_and_listings(tmp_path: Path, run) -> None:  # noqa: ANN001
+    document = tmp_path / "q.xml"
+    document.write_text("<medusa/>")
+    with fake_peer_in_thread(tmp_path) as peer:
+        assert run("query", "create", str(document), "--json").value == {
+            "created": ["medusa://mit.edu/made"]
+        }
+        assert run("schema", "create", str(document)).out == b"medusa://mit.edu/made\n"
+        assert run("query", "start", "medusa://mit.edu/q").code == 0
+        assert run("query", "stop", "medusa://mit.edu/q").code == 0
+        assert peer.statuses[-1] == ("medusa://mit.edu/q", "STOPPED")
+        assert run("lookup", STREAM, "--json").value["stream"]["stream"]["name"] == STREAM
+        assert STREAM.encode() in run("lookup", STREAM).out
+        listed = run("list")
+        assert f"stream    {STREAM}\n".encode() in listed.out
+        assert "did not answer: abababab" in listed.err
+        assert run("list", "--json").value["names"]["stream"] == [STREAM, DERIVED]
+        assert run("monitor", "--json").value["federation"] == "fed"
+        assert b"1/1 peers up" in run("monitor", "--once").out
+
+
+def test_errors_are_one_line(tmp_path: Path, run) -> None:  # noqa: ANN001
+    document = tmp_path / "q.xml"
+    document.write_text("nothing\n")
+    missing = run("query", "create", str(tmp_path / "none.xml"))
+    assert (missing.code, missing.out) == (1, b"")
+    assert missing.err == f"medusa: no such file: {tmp_path}/none.xml\n"
+    assert "medusa-peer init" in run("list").err
+    with fake_peer_in_thread(tmp_path):
+        bad = run("query", "create", str(document))
+        assert (bad.code, bad.err) == (1, f"medusa: {document}: line 1: no XML\n")
+        unknown = run("lookup", "medusa://mit.edu/none")
+        assert (unknown.code, unknown.err.count("\n")) == (1, 1)
+    assert "is not running" in run("list").err
+    assert run("post", STREAM, home=False).code == 2
+    assert run("post", STREAM, "f", "--speed", "0").code == 2
+    assert run("nonsense", home=False).code == 2
+    assert run("--help", home=False).code == 0
+
+
+def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
+    csv = tmp_path / "rows.csv"
+    csv.write_text("ts,name\n1.5,a\n2.5,b\n")
+    parquet = tmp_path / "rows.parquet"
+    pq.write_table(rows(0, 200_000), parquet)
+    with fake_peer_in_thread(tmp_path) as peer:
+        posted = run("post", STREAM, str(csv), "--producer", "me", "--json")
+        assert posted.value == {
+            "stream": STREAM,
+            "rows": 2,
+            "late": 0,
+            "duplicates": 0,
+            "boundary": BEGINNING,
+        }
+        assert peer.stored["me"] == [(1, 2)]
+        again = run("post", STREAM, str(csv), "--producer", "me")
+        assert again.out == b"posted 0 rows, 1 posts were there already; boundary -\n"
+        peer.crash_at = [2]
+        many = run("post", STREAM, str(parquet), "--producer", "big", "--end")
+        assert many.out == b"posted 200,000 rows, 1 posts were there already; boundary ended\n" or (
+            b"boundary ended" in many.out
+        )
+        assert sum(count for _, count in peer.stored["big"]) == 200_000
+        assert peer.ended
+        csv.write_text("ts,name\n1.5,a\nx,b\n")
+        wrong = run("post", STREAM, str(csv))
+        assert wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double\n"
+
+        peer.epochs = [(BEGINNING, 9, [derived(0, 2)]), (9, 19, [derived(10, 2)])]
+        peer.epochs += [(19, END, [derived(20, 1)])]
+        out = run("subscribe", DERIVED).out.decode().splitlines()
+        assert out[0] == '"stime","ts","name"'
+        assert out[1:] == [f'{n},{n},"n{n}"' for n in (0, 1, 10, 11, 20)]
+        lines = run("subscribe", DERIVED, "--json", "--from", "9", "--until", "10").out
+        assert [json.loads(line) for line in lines.splitlines()] == [
+            {"stime": 10, "ts": 10.0, "name": "n10"}
+        ]
+        arrow = pa.ipc.open_stream(run("subscribe", DERIVED, "--format", "arrow").out).read_all()
+        assert arrow.column("stime").to_pylist() == [0, 1, 10, 11, 20]
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path) as peer:
+        peer.epochs = [
+            (n * 1000 - 1 if n else BEGINNING, n * 1000 + 999, [derived(n * 1000, 1000)])
+            for n in range(300)
+        ]
+        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        with subprocess.Popen(
+            [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(20) == 0
+
+
+def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path) as peer:
+        peer.epochs = [(BEGINNING, 9, [derived(0, 2)])]
+        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        with subprocess.Popen(
+            [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            assert process.stderr.read() == b""
+
+
+def test_help_is_quick_and_clients_never_import_spark() -> None:
+    program = (
+        "import sys, tools.medusa_command, tools.calls, tools.post_file, tools.print_stream,"
+        " tools.monitor, tools.client\n"
+        "print([name for name in ('pyspark', 'asyncio', 'kademlia') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+    slow = (
+        "import sys, tools.medusa_command\nprint('pyarrow' in sys.modules, 'trio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", slow], capture_output=True, check=True)
+    assert done.stdout == b"False False\n"
+
+
+def test_groups_of_errors_become_one_line_unless_they_are_faults_of_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(error: BaseException) -> click.Command:
+        @click.command()
+        def command() -> None:
+            raise error
+
+        return command
+
+    inner = ExceptionGroup("inner", [ConflictError("first\nline"), UnavailableError("second")])
+    with pytest.raises(SystemExit) as left:
+        command_line.run(fail(ExceptionGroup("outer", [inner])), [])
+    assert (left.value.code, capsys.readouterr().err) == (1, "medusa: first line\n")
+    with pytest.raises(SystemExit) as left:
+        command_line.run(fail(BaseExceptionGroup("", [KeyboardInterrupt()])), [])
+    assert left.value.code == 130
+    with pytest.raises(ExceptionGroup):
+        command_line.run(fail(ExceptionGroup("", [ConflictError("x"), KeyError("ours")])), [])
+
+
+def test_pieces_at_a_speed_cover_every_row_in_order() -> None:
+    batches = [rows(0, 10), rows(4, 3), rows(10, 5)]
+    pieces = list(cut(iter(batches), SCHEMA, 8.0))  # slices of 0.25 s * 8 = 2 s
+    table = pa.concat_tables([piece.table for piece in pieces])
+    assert table.equals(pa.concat_tables(batches))
+    assert [piece.due for piece in pieces] == sorted(piece.due for piece in pieces)
+    assert [(piece.due, piece.table.num_rows) for piece in pieces[:5]] == [
+        (0.0, 2),
+        (0.25, 2),
+        (0.5, 2),
+        (0.75, 2),
+        (1.0, 2),
+    ]
+    assert [(piece.due, piece.table.num_rows) for piece in pieces[5:6]] == [(1.0, 3)]
+    assert next(iter(cut(iter(batches), SCHEMA, None))).due == 0.0
+
+
+def test_a_speed_needs_a_time_field() -> None:
+    from msgspec.structs import replace
+
+    with pytest.raises(InvalidInputError, match="no time field"):
+        cut(iter([]), replace(SCHEMA, time=None), 1.0)
+
+
+def test_a_terminal_shows_progress(
+    tmp_path: Path,
+    run,  # noqa: ANN001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    csv = tmp_path / "rows.csv"
+    csv.write_text("ts,name\n" + "1.5,a\n" * 100_000)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with fake_peer_in_thread(tmp_path):
+        posted = run("post", STREAM, str(csv))
+    assert posted.out.startswith(b"posted 100,000 rows")
+    assert "rows.csv" in posted.err
+    assert "100%" in posted.err

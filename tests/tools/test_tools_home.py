@@ -1,0 +1,83 @@
+"""The home folder: one daemon at a time, and where it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from overlay.errors import (
+    ConflictError,
+    DecodeError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
+from tools.addresses import format_address, parse_address
+from tools.home import Home, Running
+
+RUNNING = Running(1, "mit.edu", "ab" * 20, ("127.0.0.1", 1), ("127.0.0.1", 2))
+
+
+def test_it_is_located_by_option_then_environment_then_default(tmp_path: Path) -> None:
+    assert Home.locate(tmp_path, {"MEDUSA_HOME": "/x"}).folder == tmp_path
+    assert Home.locate(None, {"MEDUSA_HOME": "/x"}).folder == Path("/x")
+    assert Home.locate(None, {}).folder == Path.home() / ".medusa"
+
+
+def test_a_second_holder_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from tools.home import Home\n"
+        "with Home(Path(sys.argv[1])).lock():\n"
+        "    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert home.is_locked()
+        with pytest.raises(ConflictError, match=rf"pid {holder.pid}\)"), home.lock():
+            pass
+        holder.kill()
+        holder.wait()
+    assert not home.is_locked(), "the kernel lets go of a dead holder's lock"
+    with home.lock():
+        assert home.is_locked()
+
+
+def test_where_the_daemon_answers(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with pytest.raises(NotFoundError, match="medusa-peer init"):
+        home.running()
+    home.config.touch()
+    home.write_run(RUNNING)
+    with pytest.raises(UnavailableError, match="medusa-peer run"):
+        home.running()
+    with home.lock():
+        assert home.running() == RUNNING
+        home.run.write_text("{")
+        with pytest.raises(DecodeError, match=r"run\.json"):
+            home.running()
+        home.clear_run()
+        with pytest.raises(UnavailableError, match="still starting"):
+            home.running()
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:0", "peer.mit.edu:65535", "[::1]:7"])
+def test_addresses_round_trip(text: str) -> None:
+    assert format_address(parse_address(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", "a", "a:", ":1", "a:b", "a:65536", "::1:7", "a:-1", "a:٣"]
+)
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="address"):
+        parse_address(text)

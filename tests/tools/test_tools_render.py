@@ -1,0 +1,148 @@
+"""The monitor's screen: pure, fits the terminal, and shows first what needs a person."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
+from engine.schema import BEGINNING, END
+from overlay.errors import UnavailableError
+from tools.monitor import screen
+from tools.render import render, share
+from tools.times import show_duration, show_time
+
+NOON = 1521892800_000_000
+
+
+def _peer(number: int, **changes: object) -> PeerStatus:
+    values: dict[str, object] = {
+        "participant": f"lab{number}.example.edu",
+        "peer": f"{number:040x}",
+        "address": f"127.0.0.1:{7000 + number}",
+        "state": "running",
+        "capacity": 2.0,
+    }
+    return PeerStatus(**(values | changes))  # type: ignore[arg-type]
+
+
+def _snapshot(peers: int = 3, streams: int = 4, tasks: int = 3, events: int = 5) -> Snapshot:
+    busy = _peer(
+        0,
+        spark="running",
+        load=1.9,
+        memory_bytes=200 * 2**20,
+        streams=tuple(
+            StreamStatus(f"medusa://mit.edu/s{n}", "source", float(n), NOON, 0.5, 1000, n, 2**21, 1)
+            for n in range(streams)
+        ),
+        tasks=tuple(
+            TaskStatus(f"medusa://mit.edu/t{n}", "q", (), NOON, 9, 50.0, n / 10, 8.0, "running")
+            for n in range(tasks)
+        ),
+        events=tuple(EventRecord(1521892800.0 + n, "info", f"event {n}") for n in range(events)),
+    )
+    return Snapshot(
+        1521892860.0, busy.peer, "0123456789abcdef", (busy, *map(_peer, range(1, peers)))
+    )
+
+
+def _lines(drawn: RenderableType, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
+    console.print(drawn)
+    return console.export_text().splitlines()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([80, 100, 120, 200]),
+    st.integers(16, 60),
+    st.tuples(*[st.integers(0, 40)] * 4),
+)
+def test_it_fits_the_terminal(width: int, height: int, sizes: tuple[int, int, int, int]) -> None:
+    lines = _lines(render(_snapshot(max(1, sizes[0]), *sizes[1:]), width, height), width)
+    assert len(lines) <= height
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_without_a_height_everything_is_shown() -> None:
+    text = "\n".join(_lines(render(_snapshot(20, 30, 10, 40), 120), 120))
+    for name in ("lab19", "mit.edu/s29", "mit.edu/t9", "event 39"):
+        assert name in text
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = _lines(render(_snapshot(3, 40, 0, 0), 80, 24), 80)
+    hidden = next(line for line in lines if "Streams +" in line)
+    shown = sum("mit.edu/s" in line for line in lines)
+    assert f"Streams +{40 - shown} " in hidden
+
+
+@pytest.mark.parametrize("height", range(3, 50))
+def test_rooms_never_exceed_the_height(height: int) -> None:
+    room = share(height, 10, 10, 3, 50)
+    assert room.peers + room.streams + room.tasks + room.events <= max(0, height - 3 - 8)
+    assert room.tasks <= 3
+
+
+def test_what_needs_a_person_comes_first() -> None:
+    snapshot = _snapshot(4)
+    failing = TaskStatus("medusa://mit.edu/bad", "q", (), NOON, 0, 0, 0.0, 0, "failing", "no JVM")
+    busy = snapshot.peers[0]
+    peers = (
+        PeerStatus(
+            **{f: getattr(busy, f) for f in busy.__struct_fields__}
+            | {"tasks": (*busy.tasks, failing)}
+        ),
+        *snapshot.peers[1:],
+        PeerStatus("zzz.edu", "ff" * 20, "127.0.0.1:1", "unreachable"),
+    )
+    lines = _lines(render(Snapshot(snapshot.at, snapshot.by, snapshot.federation, peers), 120), 120)
+    at = {
+        word: next(i for i, line in enumerate(lines) if word in line) for word in ("Peers", "Tasks")
+    }
+    assert "zzz.edu" in lines[at["Peers"] + 1]
+    assert "unreachable" in lines[at["Peers"] + 1]
+    assert "mit.edu/bad  no JVM" in lines[at["Tasks"] + 1]
+
+
+def test_markup_of_strangers_is_only_text() -> None:
+    event = EventRecord(0.0, "info", "[bold red]not markup[/]")
+    text = "\n".join(_lines(render(Snapshot(0.0, "", "f", (_peer(1, events=(event,)),)), 80), 80))
+    assert "[bold red]not markup[/]" in text
+
+
+def test_an_old_screen_says_why() -> None:
+    failure = UnavailableError("gone")
+    lines = _lines(screen(_snapshot(), failure, 80, 24), 80)
+    assert "no answer: gone" in lines[0]
+    assert len(lines) <= 24
+    assert len(_lines(screen(None, failure, 80, 24), 80)) == 1
+
+
+@pytest.mark.parametrize(
+    ("boundary", "shown"),
+    [(BEGINNING, "-"), (END, "ended"), (NOON, "2018-03-24 12:00:00"), (END - 1, f"{END - 1} us")],
+)
+def test_boundaries(boundary: int, shown: str) -> None:
+    assert show_time(boundary) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.04, "0.0s"),
+        (9.96, "10s"),
+        (59.4, "59s"),
+        (60, "1m00s"),
+        (3725, "1h02m"),
+        (90_000, "1d01h"),
+    ],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert show_duration(seconds) == shown

@@ -1,0 +1,184 @@
+"""Rows of files: every format gives the same tuples, every fault names its row and field."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.schema import Field, FieldType, Schema
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.row_output import open_writer
+from tools.rows import Format, format_of, open_rows, read_rows
+
+SCHEMA = Schema(
+    "medusa://mit.edu/s",
+    (
+        Field("at", FieldType.TIMESTAMP),
+        Field("name", FieldType.STRING, size=8),
+        Field("n", FieldType.SHORT),
+        Field("d", FieldType.DOUBLE, nullable=True),
+        Field("b", FieldType.BOOL, nullable=True),
+        Field("note", FieldType.STRING, nullable=True),
+    ),
+    "at",
+)
+UTC = datetime.UTC
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "at": st.datetimes(timezones=st.just(UTC)),
+            "name": st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=8),
+            "n": st.integers(-(2**15), 2**15 - 1),
+            "d": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            "b": st.none() | st.booleans(),
+            "note": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+        }
+    ),
+    max_size=20,
+)
+
+
+def _read(data: bytes, kind: Format, *, ignore_extra: bool = False) -> pa.Table:
+    rows = read_rows(io.BytesIO(data), "f", SCHEMA, kind, ignore_extra=ignore_extra)
+    return pa.concat_tables([SCHEMA.payload.empty_table(), *rows.batches()])
+
+
+def _written(table: pa.Table, kind: Format) -> bytes:
+    file = io.BytesIO()
+    if kind is Format.PARQUET:
+        pq.write_table(table, file)
+    else:
+        writer = open_writer(file, kind, table.schema)
+        writer.write(table)
+        writer.finish()
+    return file.getvalue()
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS, st.sampled_from(Format))
+def test_what_is_written_is_read_back(rows: list[dict[str, object]], kind: Format) -> None:
+    table = pa.Table.from_pylist(rows, schema=SCHEMA.payload)
+    if kind is Format.CSV and any("\r" in str(row["name"]) + str(row["note"]) for row in rows):
+        return  # CSV readers take a carriage return in a text for a line's end
+    assert _read(_written(table, kind), kind).equals(table)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300), st.sampled_from(Format))
+def test_any_bytes_give_rows_or_the_one_error(data: bytes, kind: Format) -> None:
+    told = "f: "
+    try:
+        _read(data, kind)
+    except InvalidInputError as error:
+        told = str(error)
+    assert told.startswith("f: ")
+    assert "\n" not in told
+
+
+HEADER = b"at,name,n,d,b,note\n"
+GOOD = b"2020-01-01T00:00:00Z,a,1,2.5,true,x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2020-01-01T00:00:00.25Z", 1577836800_250_000),
+        ("2020-01-01 00:00:00.25", 1577836800_250_000),
+        ("2020-01-01T01:00:00+01:00", 1577836800_000_000),
+        ("1577836800.25", 1577836800_250_000),
+        ("1577836800", 1577836800_000_000),
+    ],
+)
+def test_times_in_csv(text: str, at: int) -> None:
+    table = _read(HEADER + f"{text},a,1,,,\n".encode(), Format.CSV)
+    assert table.column("at").cast(pa.int64()).to_pylist() == [at]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b"2020-01-01T00:00:00Z,a,x,2.5,true,\n", "row 3, field 'n': 'x' is no short"),
+        (b"2020-01-01T00:00:00Z,a,40000,,,\n", "row 3, field 'n': '40000' is no short"),
+        (b"2020-01-01T00:00:00Z,a,,,,\n", "row 3, field 'n': null"),
+        (b"soon,a,1,,,\n", "row 3, field 'at': 'soon' is no timestamp"),
+        (b"2020-01-01T00:00:00Z,123456789,1,,,\n", "row 3, field 'name': longer than the 8 bytes"),
+        (b"2020-01-01T00:00:00Z,a,1,,maybe,\n", "row 3, field 'b': 'maybe' is no bool"),
+        (b"2020-01-01T00:00:00Z,a,1\n", "Expected 6 columns, got 3"),
+        (b"2020-01-01T00:00:00Z,\xff,1,,,\n", "invalid UTF8"),
+    ],
+)
+def test_faults_in_csv_are_named(row: bytes, told: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        _read(HEADER + GOOD + GOOD + row + GOOD, Format.CSV)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"n": "1"}, "row 2: Expected `int`, got `str` - at `$.n`"),
+        ({"n": 40000}, "row 2: Expected `int` <= 32767 - at `$.n`"),
+        ({"n": None}, "row 2: Expected `int`, got `null` - at `$.n`"),
+        ({"n": 10**30}, "row 2: "),
+        ({"at": 1e300}, "row 2: "),
+        ({"at": "soon"}, "row 2: Invalid RFC3339 encoded datetime - at `$.at`"),
+        ({"more": 1}, "row 2: Object contains unknown field `more`"),
+        ({"name": "123456789"}, "row 2, field 'name': longer"),
+    ],
+)
+def test_faults_in_json_are_named(changes: dict[str, object], told: str) -> None:
+    good: dict[str, object] = {"at": 1577836800.5, "name": "a", "n": 1}
+    lines = [json.dumps(row) for row in (good, good | changes, good)]
+    with pytest.raises(InvalidInputError) as caught:
+        _read("\n".join(lines).encode(), Format.JSON)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])
+def test_other_numeric_types_are_widened_or_refused_by_row(kind: Format) -> None:
+    table = pa.table({"at": [1.5, 2.5], "name": ["a", "b"], "n": pa.array([1, 40000], pa.int64())})
+    with pytest.raises(InvalidInputError, match="row 2, field 'n': '40000' is no short"):
+        _read(_written(table, kind), kind)
+    good = _read(_written(table.slice(0, 1), kind), kind)
+    assert good.column("at").cast(pa.int64()).to_pylist() == [1_500_000]
+    assert good.column("d").to_pylist() == [None]
+
+
+def test_columns_that_do_not_belong() -> None:
+    extra = b"at,name,n,d,b,note,more\n2020-01-01T00:00:00Z,a,1,,,,z\n"
+    with pytest.raises(InvalidInputError, match=r"column 'more' is no field.*--ignore-extra"):
+        _read(extra, Format.CSV)
+    assert _read(extra, Format.CSV, ignore_extra=True).num_rows == 1
+    with pytest.raises(InvalidInputError, match="no column for field 'n'"):
+        _read(b"at,name\n", Format.CSV)
+    with pytest.raises(InvalidInputError, match="'n' appears twice"):
+        _read(b"at,name,n,n\n1,a,1,1\n", Format.CSV)
+
+
+def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_bytes(HEADER + GOOD * 70_000 + b"2020-01-01T00:00:00Z,a,x,,,\n")
+    with open_rows(path, SCHEMA) as rows:
+        batches = rows.batches()
+        assert next(batches).num_rows <= 65_536
+        with pytest.raises(InvalidInputError, match="row 70001, field 'n'"):
+            list(batches)
+        assert rows.total == path.stat().st_size
+        assert 0 < rows.position <= rows.total
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError), open_rows(tmp_path / "none.csv", SCHEMA):
+        pass
+    with pytest.raises(InvalidInputError), open_rows(tmp_path, SCHEMA, Format.CSV):
+        pass
+    with pytest.raises(InvalidInputError, match="--format"):
+        format_of(Path("trace.xyz"))

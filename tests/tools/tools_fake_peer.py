@@ -1,0 +1,263 @@
+"""A peer without an engine: the API's calls over real TLS and RPC, streams in lists."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import trio
+
+from engine.definitions import StreamDefinition, StreamEntry
+from engine.messages import (
+    Acknowledge,
+    Created,
+    CreateXml,
+    Done,
+    ListObjects,
+    LookupObject,
+    ObjectDescription,
+    Objects,
+    PeerStatus,
+    Post,
+    Posted,
+    PostEvent,
+    SetQueryStatus,
+    Snapshot,
+    Status,
+    Subscribe,
+    Tuples,
+)
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.ipc import decode, encode
+from overlay.clients import open_client_listener
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from overlay.files import read_secret
+from overlay.identity import Identity
+from overlay.rpc import Caller, Duplex, EndOfCall, Service
+from overlay.streams import Buffer
+from tools.founding import make_peer
+from tools.home import Home, Running
+from tools.messages import ADMIT, Admit, Admitted
+
+STREAM = "medusa://mit.edu/conns"
+SCHEMA = Schema(
+    "medusa://mit.edu/conn",
+    (Field("ts", FieldType.DOUBLE), Field("name", FieldType.STRING, size=20)),
+    "ts",
+)
+DERIVED = "medusa://mit.edu/answers"
+
+ENTRIES = {
+    STREAM: StreamEntry(StreamDefinition(STREAM, SCHEMA.name), SCHEMA),
+    DERIVED: StreamEntry(
+        StreamDefinition(DERIVED, SCHEMA.name, query="medusa://mit.edu/q"), SCHEMA
+    ),
+}
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """Payload rows with ts = first, first + 1..."""
+    numbers = range(first, first + count)
+    return pa.table(
+        [[float(n) for n in numbers], [f"n{n}" for n in numbers]], schema=SCHEMA.payload
+    )
+
+
+def derived(first: int, count: int) -> pa.Table:
+    """The same as a log has them; stime = ts in whole microseconds."""
+    stime = pa.array(range(first, first + count), pa.int64())
+    return rows(first, count).add_column(0, pa.field("stime", pa.int64(), nullable=False), stime)
+
+
+@dataclass
+class FakePeer:
+    """
+    Attributes:
+        stored: (sequence, rows) by producer, once each.
+        crash_at: sequences after whose storing the peer crashes before it answers.
+        refuse: errors to raise at the next post_event calls.
+        epochs: what `DERIVED` serves: (after, upto, parts).
+        crash_after: counts of Tuples messages after which the peer crashes.
+    """
+
+    home: Home
+    stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    crash_at: list[int] = field(default_factory=list)
+    refuse: list[MedusaError] = field(default_factory=list)
+    epochs: list[tuple[int, int, list[pa.Table]]] = field(default_factory=list)
+    crash_after: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    subscribed: list[int] = field(default_factory=list)
+    statuses: list[tuple[str, str]] = field(default_factory=list)
+    admitted: list[bytes] = field(default_factory=list)
+    starts: int = 0
+    ended: bool = False
+    _scope: trio.CancelScope | None = None
+
+    def crash(self) -> None:
+        """Break all connections and come back at another port."""
+        assert self._scope is not None
+        self._scope.cancel()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        identity = Identity.load(self.home.folder)
+        token = read_secret(self.home.token)
+        with self.home.lock():
+            while True:
+                with trio.CancelScope() as self._scope:
+                    async with open_client_listener(
+                        identity, token, self._service(), ("127.0.0.1", 0)
+                    ) as address:
+                        self.home.write_run(
+                            Running(
+                                os.getpid(), "mit.edu", identity.peer_id.hex(), address, address
+                            )
+                        )
+                        self.starts += 1
+                        if self.starts == 1:
+                            task_status.started()
+                        await trio.sleep_forever()
+
+    def _service(self) -> Service:
+        service = Service()
+        unary = [
+            ("create_xml", CreateXml, self._create),
+            ("set_query_status", SetQueryStatus, self._set_status),
+            ("lookup_object", LookupObject, self._lookup),
+            ("list_objects", ListObjects, self._list),
+            ("status", Status, self._status),
+            (ADMIT, Admit, self._admit),
+        ]
+        for method, kind, handler in unary:
+            service.unary(method, kind, handler, clients=True)  # type: ignore[arg-type]
+        service.streaming("post_event", PostEvent, self._post, clients=True)
+        service.streaming("subscribe", Subscribe, self._subscribe, clients=True)
+        return service
+
+    async def _create(self, _c: Caller, request: CreateXml, _b: Buffer) -> Created:
+        if "<" not in request.text:
+            raise InvalidInputError("line 1: no XML")
+        return Created(("medusa://mit.edu/made",))
+
+    async def _set_status(self, _c: Caller, request: SetQueryStatus, _b: Buffer) -> Done:
+        self.statuses.append((request.query, request.status))
+        return Done()
+
+    async def _lookup(self, _c: Caller, request: LookupObject, _b: Buffer) -> ObjectDescription:
+        if request.name == SCHEMA.name:
+            return ObjectDescription(request.name, {"schema": msgspec.json.encode(SCHEMA).decode()})
+        if request.name not in ENTRIES:
+            raise NotFoundError(f"nothing is known under {request.name}")
+        entry = msgspec.json.encode(ENTRIES[request.name]).decode()
+        return ObjectDescription(request.name, {"stream": entry})
+
+    async def _list(self, _c: Caller, _r: ListObjects, _b: Buffer) -> Objects:
+        return Objects({"stream": tuple(ENTRIES)}, ("ab" * 20,))
+
+    async def _status(self, _c: Caller, _r: Status, _b: Buffer) -> Snapshot:
+        peer = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running", capacity=2.0)
+        return Snapshot(1.0, "ab" * 20, "fed", (peer,))
+
+    async def _admit(self, _c: Caller, request: Admit, _b: Buffer) -> Admitted:
+        self.admitted += request.statements
+        return Admitted(("new",))
+
+    async def _post(self, _c: Caller, request: PostEvent, duplex: Duplex) -> None:
+        if self.refuse:
+            raise self.refuse.pop(0)
+        stored = self.stored.setdefault(request.producer, [])
+        while True:
+            try:
+                post, body = await duplex.receive(Post)
+            except EndOfCall:
+                return
+            last = stored[-1][0] if stored else 0
+            assert post.sequence <= last + 1, f"a gap: {post.sequence} after {last}"
+            count = decode(body, SCHEMA.payload).num_rows if len(body) else 0
+            duplicate = post.sequence <= last
+            if not duplicate:
+                stored.append((post.sequence, count))
+            self.ended |= post.end
+            if post.sequence in self.crash_at:
+                self.crash_at.remove(post.sequence)
+                self.crash()
+                await trio.sleep_forever()
+            boundary = END if post.end else (post.boundary or BEGINNING)
+            accepted = 0 if duplicate else count
+            await duplex.send(Posted(post.sequence, accepted, 0, boundary, duplicate))
+
+    async def _subscribe(self, _c: Caller, request: Subscribe, duplex: Duplex) -> None:
+        if self.refuse:
+            raise self.refuse.pop(0)
+        self.subscribed.append(request.after)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._acknowledgements, duplex)
+            sent = 0
+            for after, upto, parts in self.epochs:
+                if upto <= request.after:
+                    continue
+                for number, part in enumerate(parts, 1):
+                    body = encode(part) if part.num_rows else b""
+                    last = upto if number == len(parts) else None
+                    await duplex.send(Tuples(after, last, part.num_rows), body)
+                    sent += 1
+                    if self.crash_after and sent == self.crash_after[0]:
+                        self.crash_after.pop(0)
+                        self.crash()
+            if self.epochs and self.epochs[-1][1] != END:
+                await trio.sleep_forever()
+
+    async def _acknowledgements(self, duplex: Duplex) -> None:
+        while True:
+            try:
+                message, _ = await duplex.receive(Acknowledge)
+            except (EndOfCall, MedusaError):
+                return
+            self.acknowledged.append(message.upto)
+
+
+def make_home(folder: Path) -> Home:
+    home = Home(folder)
+    make_peer(home, "mit.edu", "test")
+    return home
+
+
+@asynccontextmanager
+async def open_fake_peer(folder: Path) -> AsyncIterator[FakePeer]:
+    peer = FakePeer(make_home(folder))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(peer.run)
+        yield peer
+        nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def fake_peer_in_thread(folder: Path) -> Iterator[FakePeer]:
+    """The same for tests of what runs its own event loop."""
+    peer = FakePeer(make_home(folder))
+    up = threading.Event()
+    stops: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
+
+    async def serve() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(peer.run)
+            stops.append((trio.lowlevel.current_trio_token(), trio.Event()))
+            up.set()
+            await stops[0][1].wait()
+            nursery.cancel_scope.cancel()
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    assert up.wait(10)
+    try:
+        yield peer
+    finally:
+        token, stop = stops[0]
+        token.run_sync_soon(stop.set)
+        thread.join()

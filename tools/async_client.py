@@ -1,0 +1,311 @@
+"""The API of the first paper's Table 1 for trio programs, over one connection to a peer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+import trio
+from cryptography import x509
+
+from engine.definitions import StreamDefinition, StreamEntry
+from engine.messages import (
+    Created,
+    CreateQuery,
+    CreateSchema,
+    CreateStream,
+    CreateXml,
+    Done,
+    ListObjects,
+    LookupObject,
+    ObjectDescription,
+    Objects,
+    SetQueryStatus,
+    Snapshot,
+    Status,
+)
+from engine.query import Query, QueryStatus
+from engine.schema import BEGINNING, Schema
+from overlay.clients import open_client
+from overlay.connection import Connection
+from overlay.errors import DecodeError, InvalidInputError, MedusaError, NotFoundError
+from overlay.files import read_secret
+from overlay.identity import read_certificate
+from tools.addresses import Address
+from tools.home import Home
+from tools.link import Dial, Link, call, open_background
+from tools.messages import ADMIT, Admit, Admitted
+from tools.posting import Poster
+from tools.subscription import Epoch, Subscription
+
+__all__ = ["AsyncMedusaClient", "Endpoint", "Epoch", "Subscription", "open_medusa"]
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+PATIENCE_S: Final = 60.0
+"""A peer that restarts, its Spark included, is back by then."""
+CALL_S: Final = 15.0
+"""A call that looks something up: several tries of a question to the DHT."""
+DEFINE_S: Final = 60.0
+"""A call that defines or starts something: it may be handed on, and Spark may be starting."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a peer takes its participant's clients, and how they prove themselves to each other."""
+
+    address: Address
+    participant: str
+    root_certificate: x509.Certificate
+    token: bytes
+
+    @staticmethod
+    def of(home: Home) -> Endpoint:
+        """The daemon of that home, as it runs now.
+
+        Raises:
+            MedusaError: no home, no daemon, or a secret that others can read.
+        """
+        running = home.running()
+        return Endpoint(
+            running.client,
+            running.participant,
+            read_certificate(home.root_certificate),
+            read_secret(home.token).strip(),
+        )
+
+
+class AsyncMedusaClient:
+    """Any peer takes any call and routes it by the catalog.
+
+    Reconnects by itself. Posts are exactly once: numbered, kept until answered, sent again in
+    order. Calls raise what the peer answered, as the same class, or `UnavailableError` when it
+    could not be reached within the patience.
+
+    Attributes:
+        producer: who numbers the posts of this client.
+    """
+
+    def __init__(
+        self, link: Link, nursery: trio.Nursery, *, producer: str, patience_s: float
+    ) -> None:
+        self.producer = producer
+        self._link = link
+        self._nursery = nursery
+        self._patience_s = patience_s
+        self._posters: dict[str, Poster] = {}
+        self._entries: dict[str, StreamEntry] = {}
+
+    async def create_schema(self, schema: Schema) -> None:
+        await self._define("create_schema", CreateSchema(schema), Created)
+
+    async def create_stream(self, stream: StreamDefinition) -> None:
+        await self._define("create_stream", CreateStream(stream), Created)
+
+    async def create_query(self, query: Query) -> tuple[str, ...]:
+        """Define a query network; gives the names it defined. It runs once set RUNNING."""
+        return (await self._define("create_query", CreateQuery(query), Created)).names
+
+    async def create_query_xml(self, text: str) -> tuple[str, ...]:
+        """Everything in a document of either dialect: schemas, streams and queries."""
+        return (await self._define("create_xml", CreateXml(text), Created)).names
+
+    async def set_query_status(self, query: str, status: QueryStatus) -> None:
+        await self._define("set_query_status", SetQueryStatus(query, status), Done)
+
+    async def start_query(self, query: str) -> None:
+        await self.set_query_status(query, QueryStatus.RUNNING)
+
+    async def stop_query(self, query: str) -> None:
+        await self.set_query_status(query, QueryStatus.STOPPED)
+
+    async def delete_query(self, query: str) -> None:
+        await self.set_query_status(query, QueryStatus.DELETED)
+
+    async def lookup_object(self, name: str) -> ObjectDescription:
+        """
+        Raises:
+            NotFoundError: nothing has that name.
+        """
+        return await self._ask("lookup_object", LookupObject(name), ObjectDescription)
+
+    async def list_objects(self) -> Objects:
+        """The objects of every participant that answers."""
+        return await self._ask("list_objects", ListObjects(), Objects)
+
+    async def status(self, *, federation: bool = True) -> Snapshot:
+        """What the monitor draws. federation: of every peer, not of the one asked alone."""
+        return await self._ask("status", Status(federation), Snapshot)
+
+    async def admit(self, statements: tuple[bytes, ...]) -> tuple[str, ...]:
+        """Hand membership statements to the daemon; gives what was new in them."""
+        return (await self._ask(ADMIT, Admit(statements), Admitted)).news
+
+    async def stream_entry(self, name: str) -> StreamEntry:
+        """A stream's definition and schema; remembered, since they do not change.
+
+        Raises:
+            NotFoundError: there is no such stream.
+        """
+        if name not in self._entries:
+            self._entries[name] = _stream_entry(await self.lookup_object(name))
+        return self._entries[name]
+
+    async def post_event(
+        self,
+        stream: str,
+        table: pa.Table | None,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+    ) -> None:
+        """Post tuples; pipelined: `flush` waits until they are stored.
+
+        Args:
+            table: columns by the names of the schema's fields; None for a promise alone.
+            boundary: no later tuple has stime <= boundary (microseconds).
+            end: no tuple follows at all.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit the schema.
+            MedusaError: this post or an earlier one to this stream has failed for good.
+        """
+        poster = await self.poster(stream)
+        await poster.post(table, boundary=boundary, end=end)
+
+    async def flush(self) -> None:
+        """Wait until everything posted is stored where it survives a crash.
+
+        Raises:
+            MedusaError: a post has failed for good.
+        """
+        for poster in tuple(self._posters.values()):
+            await poster.flush()
+
+    async def poster(self, stream: str) -> Poster:
+        """What posts to that stream: for its counts, and to flush it alone."""
+        entry = await self.stream_entry(stream)
+        if stream not in self._posters:
+            poster = Poster(self._link, stream, entry.schema, self.producer, self._patience_s)
+            self._posters[stream] = poster
+            self._nursery.start_soon(poster.run)
+        return self._posters[stream]
+
+    def subscribe(self, stream: str, after: int = BEGINNING, subscriber: str = "") -> Subscription:
+        """The epochs of a stream whose tuples have stime > after, until it ends.
+
+        Iterate over it; errors (no such stream, not for us, no longer kept) come from the
+        iteration. It lasts until it is closed (`async with`, or `close`) or this client is.
+
+        Args:
+            after: a boundary, microseconds.
+            subscriber: a name under which the stream keeps what we have not acknowledged while we
+                are away; an epoch is acknowledged when the next one is asked for.
+        """
+        subscription = Subscription(
+            self._link,
+            stream,
+            self._arrow_schema,
+            after=after,
+            subscriber=subscriber,
+            patience_s=self._patience_s,
+        )
+        self._nursery.start_soon(subscription.run)
+        return subscription
+
+    async def _arrow_schema(self, stream: str) -> pa.Schema:
+        return arrow_schema(await self.stream_entry(stream))
+
+    async def _ask(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
+        return await call(
+            self._link, method, request, response, timeout_s=CALL_S, patience_s=self._patience_s
+        )
+
+    async def _define(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
+        # Defining the same thing twice is no error, so these calls may be made again as well.
+        return await call(
+            self._link, method, request, response, timeout_s=DEFINE_S, patience_s=self._patience_s
+        )
+
+
+@asynccontextmanager
+async def open_medusa(
+    home: Path | str | None = None,
+    *,
+    endpoint: Endpoint | None = None,
+    producer: str | None = None,
+    patience_s: float = PATIENCE_S,
+) -> AsyncIterator[AsyncMedusaClient]:
+    """A client of the peer in `home` ($MEDUSA_HOME, ~/.medusa), or of the peer at `endpoint`.
+
+    Args:
+        producer: who numbers the posts. A client that posts the same things in the same pieces
+            again under the same name, after a crash, posts only what is missing. Random by default.
+        patience_s: how long a broken connection or a busy peer is borne, seconds.
+
+    Raises:
+        UnavailableError: the peer does not run.
+        MedusaError: it does not let us in.
+    """
+    where: Callable[[], Endpoint] = (
+        partial(Endpoint.of, Home.locate(home)) if endpoint is None else lambda: endpoint
+    )
+    async with open_client_over(
+        partial(_dial, where), producer=producer, patience_s=patience_s
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def open_client_over(
+    dial: Dial, *, producer: str | None = None, patience_s: float = PATIENCE_S
+) -> AsyncIterator[AsyncMedusaClient]:
+    """A client over whatever connections `dial` makes."""
+    async with open_background() as nursery:
+        link = Link(dial)
+        nursery.start_soon(link.run)
+        await link.connection()  # a peer that is not there is said at once
+        yield AsyncMedusaClient(
+            link, nursery, producer=producer or secrets.token_hex(8), patience_s=patience_s
+        )
+
+
+@asynccontextmanager
+async def _dial(where: Callable[[], Endpoint]) -> AsyncIterator[Connection]:
+    endpoint = where()
+    try:
+        async with open_client(
+            endpoint.address, endpoint.participant, endpoint.root_certificate, endpoint.token
+        ) as connection:
+            yield connection
+    except ExceptionGroup as group:
+        # The connection's nursery wraps what went wrong while it was made.
+        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], MedusaError):
+            raise group.exceptions[0] from None
+        raise
+
+
+def arrow_schema(entry: StreamEntry) -> pa.Schema:
+    """What a subscriber of the stream gets: source streams have their arrival numbers as well."""
+    return entry.schema.derived if entry.stream.query else entry.schema.source
+
+
+def _stream_entry(description: ObjectDescription) -> StreamEntry:
+    try:
+        text = description.entries["stream"]
+    except KeyError:
+        kinds = ", ".join(sorted(description.entries)) or "nothing"
+        if not description.entries:
+            raise NotFoundError(f"no stream {description.name}") from None
+        raise InvalidInputError(f"{description.name} is no stream but: {kinds}") from None
+    try:
+        return msgspec.json.decode(text, type=StreamEntry)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"{description.name}: the peer's description: {error}") from None

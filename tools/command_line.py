@@ -1,0 +1,99 @@
+"""What the commands have in common: options, output, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+import click
+
+from overlay.errors import MedusaError
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells do."""
+
+
+def home_option(function: Function) -> Function:
+    return click.option(
+        "--home",
+        metavar="DIR",
+        help="The peer's home folder (default: $MEDUSA_HOME, then ~/.medusa).",
+    )(function)
+
+
+def json_option(function: Function) -> Function:
+    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
+
+
+def say(as_json: bool, value: object, text: str) -> None:
+    """Print the JSON of `value`, or `text`."""
+    click.echo(json.dumps(value) if as_json else text)
+
+
+def warn(text: str) -> None:
+    """One line for a person, beside the output."""
+    click.echo(f"medusa: {_one_line(text)}", err=True)
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit: 0; 1 and one line on stderr; 2 for wrong usage; 130 for Ctrl-C."""
+    sys.exit(_outcome(command, arguments))
+
+
+def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        # Not `command.main`, which has its own ways with Ctrl-C and closed pipes.
+        with command.make_context(command.name, given) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except (MedusaError, OSError) as error:
+        warn(str(error))
+        return EXIT_FAILED
+    except BaseExceptionGroup as group:
+        return _group_outcome(group)
+    return 0
+
+
+def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
+    """Several tasks failed together: a person wants the cause, unless it is a fault of ours."""
+    leaves = list(_leaves(group))
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+        return EXIT_INTERRUPTED
+    if not all(isinstance(leaf, MedusaError | OSError) for leaf in leaves):
+        raise group
+    if any(isinstance(leaf, BrokenPipeError) for leaf in leaves):
+        return _reader_left()
+    warn(str(leaves[0]))
+    return EXIT_FAILED
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _reader_left() -> int:
+    """`medusa subscribe ... | head`: whoever reads has enough. Python must not flush again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

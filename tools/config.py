@@ -1,0 +1,211 @@
+"""medusa.toml -> one frozen dataclass per package; unknown keys are refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from overlay.errors import InvalidInputError
+from tools.addresses import Address, format_address, parse_address
+from tools.home import Home
+
+if TYPE_CHECKING:
+    from dht.config import DhtConfig
+    from engine.config import EngineConfig
+    from engine.spark.session import SparkConfig
+    from overlay.node import OverlayConfig
+
+T = TypeVar("T")
+
+SECTIONS: Final = ("overlay", "dht", "engine", "spark", "client")
+
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+"""A config is a page; a megabyte is a mistaken file."""
+
+DEFAULT_LISTEN: Final[Address] = ("0.0.0.0", 7654)  # noqa: S104 - every connection is mutual TLS
+DEFAULT_CLIENT_LISTEN: Final[Address] = ("127.0.0.1", 0)
+"""Loopback; the port that was free is in run.json."""
+
+TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
+"""What `medusa-peer init` writes: every key with its default, commented out."""
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """
+    Attributes:
+        listen: where this participant's clients connect.
+    """
+
+    listen: Address = DEFAULT_CLIENT_LISTEN
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of one peer, a section per package."""
+
+    overlay: OverlayConfig
+    dht: DhtConfig
+    engine: EngineConfig
+    spark: SparkConfig
+    client: ClientConfig
+
+
+def load_config(home: Home, *, listen: Address | None = None) -> Config:
+    """The settings in medusa.toml, with defaults for what it does not say.
+
+    Args:
+        listen: takes the place of overlay.listen.
+
+    Raises:
+        InvalidInputError: naming the file, the key and what is wrong.
+    """
+    # Late: a client reads no config, and Spark's module is slow to import.
+    from dht.config import DhtConfig
+    from engine.config import EngineConfig
+    from engine.spark.session import SparkConfig
+
+    document = _sections(home)
+
+    def section(name: str, kind: type[T]) -> T:
+        return read_section(kind, document.get(name, {}), f"{home.config}: {name}")
+
+    overlay = load_overlay(home)
+    if listen is not None:
+        overlay = dataclasses.replace(overlay, listen=listen)
+    return Config(
+        overlay=overlay,
+        dht=section("dht", DhtConfig),
+        engine=section("engine", EngineConfig),
+        spark=section("spark", SparkConfig),
+        client=section("client", ClientConfig),
+    )
+
+
+def load_overlay(home: Home) -> OverlayConfig:
+    """The overlay's settings alone; see `load_config`."""
+    from overlay.node import OverlayConfig
+
+    defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
+    table = _sections(home).get("overlay", {})
+    return read_section(OverlayConfig, table, f"{home.config}: overlay", defaults)
+
+
+def _sections(home: Home) -> dict[str, object]:
+    document = read_document(home.config)
+    for name, table in document.items():
+        if name not in SECTIONS:
+            raise InvalidInputError(f"{home.config}: unknown section [{name}]{_known(SECTIONS)}")
+        if not isinstance(table, dict):
+            raise InvalidInputError(f"{home.config}: {name} must be a section, [{name}]")
+    return document
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """A TOML file as a dictionary; a missing file is an empty one.
+
+    Raises:
+        InvalidInputError: it is too long, or not TOML (with the line).
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    if len(data) > MAX_CONFIG_BYTES:
+        raise InvalidInputError(f"{path}: longer than {MAX_CONFIG_BYTES} bytes: not a config")
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+
+
+def read_bootstrap(home: Home) -> tuple[Address, ...]:
+    """The addresses that the invitation named; none for a founder."""
+    try:
+        texts = json.loads(home.bootstrap.read_text())
+    except FileNotFoundError:
+        return ()
+    except ValueError as error:
+        raise InvalidInputError(f"{home.bootstrap}: {error}") from None
+    if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+        raise InvalidInputError(f'{home.bootstrap}: expected a list of "HOST:PORT"')
+    return tuple(parse_address(text) for text in texts)
+
+
+def write_bootstrap(home: Home, addresses: tuple[Address, ...]) -> None:
+    home.bootstrap.write_text(json.dumps([format_address(address) for address in addresses]) + "\n")
+
+
+def read_section(
+    section: type[T],
+    table: object,
+    where: str,
+    defaults: Mapping[str, object] | None = None,
+) -> T:
+    """A TOML table as the dataclass `section`.
+
+    Raises:
+        InvalidInputError: an unknown key, a wrong type, or what the dataclass itself refuses.
+    """
+    assert dataclasses.is_dataclass(section)
+    assert isinstance(table, dict)
+    hints = typing.get_type_hints(section)
+    values: dict[str, object] = dict(defaults or {})
+    for key, value in table.items():
+        if key not in hints:
+            raise InvalidInputError(f"{where}.{key}: unknown key{_known(hints)}")
+        try:
+            values[key] = _convert(value, hints[key])
+        except (InvalidInputError, msgspec.ValidationError) as error:
+            raise InvalidInputError(f"{where}.{key}: {error}") from None
+    try:
+        return section(**values)
+    except (ValueError, InvalidInputError) as error:
+        raise InvalidInputError(f"{where}: {error}") from None
+
+
+def _known(names: Iterable[str]) -> str:
+    return f" (known: {', '.join(sorted(names))})"
+
+
+def _convert(value: object, hint: object) -> object:
+    """A TOML value as the type of a dataclass field; addresses are written host:port."""
+    if typing.get_origin(hint) in {types.UnionType, typing.Union}:
+        (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    if hint == Address:
+        return parse_address(_text(value))
+    if hint == tuple[Address, ...]:
+        return tuple(parse_address(text) for text in msgspec.convert(value, list[str]))
+    if typing.get_origin(hint) is Mapping:
+        return dict(_options(msgspec.convert(value, dict[str, object]), ""))
+    return msgspec.convert(value, hint)
+
+
+def _text(value: object) -> str:
+    return msgspec.convert(value, str)
+
+
+def _options(table: Mapping[str, object], prefix: str) -> list[tuple[str, str]]:
+    """`spark.ui.enabled = false` is nested tables to TOML, and one option with a text to Spark."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        match value:
+            case dict():
+                found += _options(value, f"{prefix}{key}.")
+            case bool():
+                found.append((prefix + key, "true" if value else "false"))
+            case str() | int() | float():
+                found.append((prefix + key, str(value)))
+            case _:
+                raise InvalidInputError(f"{prefix}{key}: expected a text, a number or a boolean")
+    return found

@@ -1,0 +1,114 @@
+"""Making the home of a new peer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from overlay.errors import ConflictError, NotFoundError
+from overlay.files import write_atomically, write_secret
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.membership_file import load_membership, save_membership
+from overlay.names import check_participant
+from tools.addresses import Address
+from tools.admission import addresses_of, load_root
+from tools.config import TEMPLATE, write_bootstrap
+from tools.home import Home
+
+TOKEN_BYTES: Final = 32
+"""Random bytes of a client token, written in hex: nobody guesses it."""
+
+FOLDER_MODE: Final = 0o700
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made. peer: its id, hex. federation: its name, or None before it has joined one."""
+
+    participant: str
+    peer: str
+    federation: str | None
+
+
+def make_peer(home: Home, participant: str, found: str | None) -> Made:
+    """A participant's first peer, with the participant's root key.
+
+    Args:
+        found: the name of a federation to start.
+
+    Raises:
+        ConflictError: a peer lives there already. InvalidInputError: a bad name.
+    """
+    now = time.time()
+    check_participant(participant)
+    root = Root.create(participant, now)
+    membership = None if found is None else Membership.found(root, now, found)
+    _make_folder(home)
+    root.save(home.folder)
+    return _furnish(home, root, membership, (), now)
+
+
+def make_sibling(home: Home, other: Home) -> Made:
+    """Another peer of the participant whose root key lives in `other`, in the same federation.
+
+    Raises:
+        ConflictError: a peer lives in `home` already.
+        NotFoundError: `other` is no home, or has no root key.
+    """
+    now = time.time()
+    other.require()
+    root = load_root(other)
+    try:
+        membership = load_membership(other.folder)
+    except NotFoundError:
+        membership = None
+    addresses = addresses_of(other) if membership is not None else ()
+    _make_folder(home)
+    return _furnish(home, root, membership, addresses, now)
+
+
+def next_steps(home: Home, made: Made) -> str:
+    """What a person does after init."""
+    lines = [f"peer {made.peer[:8]} of {made.participant} lives in {home.folder}"]
+    run = f"medusa-peer run --home {home.folder}"
+    if made.federation is None:
+        lines += [
+            "next, have a member of a federation admit you, with your root certificate:",
+            f"    medusa-peer invite {made.participant} --root {home.root_certificate}",
+            "then enter with the token it prints, and start the peer:",
+            f"    medusa-peer join TOKEN --home {home.folder}",
+            f"    {run}",
+        ]
+    else:
+        lines += [f"it belongs to federation {made.federation}; start it:", f"    {run}"]
+    if home.root_key.exists():
+        lines.append(f"keep {home.root_key} safe: it signs your peers and whom you admit")
+    return "\n".join(lines)
+
+
+def _make_folder(home: Home) -> None:
+    if home.exists or home.root_key.exists():
+        raise ConflictError(
+            f"{home.folder} is a peer's home already; choose another --home, or remove it first"
+        )
+    home.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def _furnish(
+    home: Home, root: Root, membership: Membership | None, join_by: tuple[Address, ...], now: float
+) -> Made:
+    identity = Identity.issue(root, now)
+    write_secret(home.token, secrets.token_hex(TOKEN_BYTES).encode())
+    if membership is not None:
+        save_membership(home.folder, membership, now)
+    if join_by:
+        write_bootstrap(home, join_by)
+    home.data.mkdir(exist_ok=True)
+    home.logs.mkdir(exist_ok=True)
+    identity.save(home.folder)
+    write_atomically(home.config, TEMPLATE.read_bytes())
+    name = membership.name if membership is not None else None
+    return Made(identity.participant, identity.peer_id.hex(), name)

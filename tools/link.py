@@ -1,0 +1,154 @@
+"""One connection from a client to its peer, dialled again when it is wanted and broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, TypeVar
+
+import trio
+from msgspec import Struct
+
+from overlay.connection import Connection
+from overlay.errors import BrokenError, BusyError, MedusaError, UnavailableError
+
+Answer = TypeVar("Answer", bound=Struct)
+Dial = Callable[[], AbstractAsyncContextManager[Connection]]
+
+FIRST_WAIT_S: Final = 0.05
+"""A peer that restarts on this machine is back soon."""
+LONGEST_WAIT_S: Final = 2.0
+"""Between tries: a client that waits for a peer should notice its return."""
+
+
+class Patience:
+    """How long failures in a row are borne, and the jittered waits between tries.
+
+    Args:
+        limit_s: seconds from the first failure after which the next one is raised.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since: float | None = None
+        self._wait_s = FIRST_WAIT_S
+        self._random = random.SystemRandom()
+
+    def progress(self) -> None:
+        """It works: the next failure is a first one again."""
+        self._since = None
+        self._wait_s = FIRST_WAIT_S
+
+    async def bear(self, error: MedusaError) -> None:
+        """Wait before the next try.
+
+        Raises:
+            MedusaError: `error`, where trying again cannot help or has been tried long enough.
+        """
+        if not isinstance(error, UnavailableError | BusyError):
+            raise error
+        now = trio.current_time()
+        if self._since is None:
+            self._since = now
+        left_s = self._since + self._limit_s - now
+        if left_s <= 0:
+            raise error
+        await trio.sleep(min(left_s, self._wait_s * self._random.uniform(0.5, 1.0)))
+        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+
+
+class Link:
+    """The connection, held by one task so that any other may ask for it."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._current: Connection | None = None
+        self._failure: MedusaError | None = None
+        self._wanted = trio.Event()
+        self._settled = trio.Event()
+        self._over = trio.Event()
+
+    async def run(self) -> None:
+        """Dial whenever a connection is wanted; cancel to hang up."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            self._over = trio.Event()
+            try:
+                async with self._dial() as connection:
+                    self._settle(connection, None)
+                    await self._over.wait()
+            except MedusaError as error:
+                self._settle(None, error)
+            finally:
+                self._current = None
+
+    async def connection(self) -> Connection:
+        """The connection that stands, or the outcome of one try to make it.
+
+        Raises:
+            MedusaError: that try failed.
+        """
+        if self._current is not None:
+            if not self._current.closed.is_set():
+                return self._current
+            self._current = None
+            self._over.set()
+        self._wanted.set()
+        await self._settled.wait()
+        return self._outcome()
+
+    def _outcome(self) -> Connection:
+        if self._current is None:
+            raise self._failure or BrokenError("the connection broke as soon as it was made")
+        return self._current
+
+    def _settle(self, connection: Connection | None, failure: MedusaError | None) -> None:
+        self._current, self._failure = connection, failure
+        self._settled.set()
+        self._settled = trio.Event()
+
+
+async def call(
+    link: Link,
+    method: str,
+    request: Struct,
+    response: type[Answer],
+    *,
+    timeout_s: float,
+    patience_s: float,
+) -> Answer:
+    """A call that may be made twice, and so is made again when the connection broke under it.
+
+    Raises:
+        MedusaError: what the peer answered, or the last failure to reach it.
+    """
+    patience = Patience(patience_s)
+    while True:
+        try:
+            connection = await link.connection()
+        except UnavailableError as error:
+            await patience.bear(error)
+            continue
+        try:
+            return await connection.call(method, request, response, timeout_s=timeout_s)
+        except BrokenError as error:
+            await patience.bear(error)
+
+
+@asynccontextmanager
+async def open_background() -> AsyncIterator[trio.Nursery]:
+    """A nursery for services that never raise, cancelled when the body ends.
+
+    The only exception there can be is the body's: it goes out as itself and not as a group, so that
+    a caller of ours can write `except NotFoundError`.
+    """
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise

@@ -1,0 +1,265 @@
+"""`medusa`: what a participant's clients do, at a prompt."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from tools import command_line
+from tools.command_line import home_option, json_option, say, warn
+
+
+def main() -> NoReturn:
+    command_line.run(medusa)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="medusa-federation")
+def medusa() -> None:
+    """Define streams and queries, post, subscribe and watch: through your own Medusa peer."""
+
+
+@medusa.group()
+def schema() -> None:
+    """Define schemas."""
+
+
+@medusa.group()
+def stream() -> None:
+    """Define streams."""
+
+
+@medusa.group()
+def query() -> None:
+    """Define, start, stop and delete queries."""
+
+
+def _create(file: str, home: str | None, as_json: bool) -> None:
+    from tools import calls
+
+    names = calls.create(home, file)
+    say(as_json, {"created": list(names)}, "\n".join(names))
+
+
+def _add_create(group: click.Group, what: str) -> None:
+    @group.command("create", help=f"Define the {what} in FILE.xml (- for standard input).")
+    @click.argument("file", metavar="FILE.xml")
+    @home_option
+    @json_option
+    def create(file: str, home: str | None, as_json: bool) -> None:
+        _create(file, home, as_json)
+
+
+_add_create(schema, "schemas")
+_add_create(stream, "streams")
+_add_create(query, "queries, and the schemas and streams beside them,")
+
+
+def _add_status(verb: str, status: str, help_text: str) -> None:
+    @query.command(verb, help=help_text)
+    @click.argument("name")
+    @home_option
+    @json_option
+    def change(name: str, home: str | None, as_json: bool) -> None:
+        from tools import calls
+
+        calls.set_query_status(home, name, status)
+        say(as_json, {"query": name, "status": status}, f"{name}: {status}")
+
+
+_add_status("start", "RUNNING", "Start query NAME.")
+_add_status("stop", "STOPPED", "Stop query NAME; it goes on from where it stood when started.")
+_add_status("delete", "DELETED", "Delete query NAME and the streams it produces.")
+
+
+@medusa.command()
+@click.argument("name")
+@home_option
+@json_option
+def lookup(name: str, home: str | None, as_json: bool) -> None:
+    """Show what the catalog has under NAME."""
+    import json
+
+    from tools import calls
+
+    found = calls.lookup(home, name)
+    lines = []
+    for kind, entry in found.items():
+        lines += [f"{kind} {name}", json.dumps(entry, indent=2)]
+    say(as_json, found, "\n".join(lines))
+
+
+@medusa.command("list")
+@home_option
+@json_option
+def list_names(home: str | None, as_json: bool) -> None:
+    """List the objects of every participant that answers."""
+    from tools import calls
+
+    objects = calls.list_objects(home)
+    lines = [f"{kind:<9} {name}" for kind, names in objects.names.items() for name in names]
+    value = {"names": objects.names, "unreachable": objects.unreachable}
+    say(as_json, value, "\n".join(lines) or "nothing is defined yet")
+    if objects.unreachable:
+        warn(f"these peers did not answer: {', '.join(id_[:8] for id_ in objects.unreachable)}")
+
+
+@medusa.command()
+@click.argument("stream_name", metavar="STREAM")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "json", "parquet", "arrow"]),
+    help="Of FILE (default: by its name; csv from standard input).",
+)
+@click.option(
+    "--speed",
+    default="max",
+    metavar="max|N",
+    help="N: at N times real time, by the schema's time field (default: max).",
+)
+@click.option("--end", is_flag=True, help="Afterwards, say that no tuple follows at all.")
+@click.option(
+    "--producer",
+    metavar="ID",
+    help="Number the posts as ID: the same command run again after a crash posts only the rest.",
+)
+@click.option("--ignore-extra", is_flag=True, help="Drop columns that the schema does not have.")
+@click.option(
+    "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link or a full peer so long."
+)
+@home_option
+@json_option
+def post(  # noqa: PLR0917 - click passes by keyword
+    stream_name: str,
+    file: str,
+    kind: str | None,
+    speed: str,
+    end: bool,
+    producer: str | None,
+    ignore_extra: bool,
+    patience: float,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Post the rows of FILE (- for standard input) to STREAM."""
+    from tools import post_file
+    from tools.times import show_time
+
+    done = post_file.post_file(
+        home,
+        stream_name,
+        file,
+        post_file.Options(
+            kind=kind,
+            speed=_speed(speed),
+            end=end,
+            producer=producer,
+            ignore_extra=ignore_extra,
+            patience_s=patience,
+        ),
+    )
+    told = f"{done.rows:,} rows"
+    if done.late:
+        told += f", {done.late:,} of them late"
+    if done.duplicates:
+        told += f", {done.duplicates:,} posts were there already"
+    value = {
+        "stream": stream_name,
+        "rows": done.rows,
+        "late": done.late,
+        "duplicates": done.duplicates,
+        "boundary": done.boundary,
+    }
+    say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise click.BadParameter(
+            f"{text!r} is neither `max` nor a positive number", None, None, "--speed"
+        )
+    return speed
+
+
+@medusa.command()
+@click.argument("stream_name", metavar="STREAM")
+@click.option(
+    "--from",
+    "after",
+    default="beginning",
+    metavar="T",
+    help="Tuples after this time: 2018-03-24T15:00:00Z, microseconds, or beginning (default).",
+)
+@click.option(
+    "--until", default="end", metavar="T", help="Up to this time, then stop (default: end)."
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "json", "arrow"]),
+    default="csv",
+    help="Of the output (default: csv).",
+)
+@click.option(
+    "--subscriber", default="", metavar="NAME", help="Have the stream wait for us under this name."
+)
+@click.option(
+    "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link so long (default: 60)."
+)
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def subscribe(  # noqa: PLR0917 - click passes by keyword
+    stream_name: str,
+    after: str,
+    until: str,
+    kind: str,
+    subscriber: str,
+    patience: float,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Write the tuples of STREAM to standard output, epoch by epoch."""
+    from tools import print_stream
+    from tools.times import parse_time
+
+    print_stream.print_stream(
+        home,
+        stream_name,
+        print_stream.Options(
+            kind="json" if as_json else kind,
+            after=parse_time(after),
+            until=parse_time(until),
+            subscriber=subscriber,
+            patience_s=patience,
+        ),
+    )
+
+
+@medusa.command()
+@click.option("--once", is_flag=True, help="Print one screen and stop.")
+@click.option("--interval", default=1.0, metavar="SECONDS", help="Between screens (default: 1 s).")
+@home_option
+@json_option
+def monitor(once: bool, interval: float, home: str | None, as_json: bool) -> None:
+    """Watch the federation: peers, streams, tasks, events."""
+    from tools import monitor as screen
+
+    if as_json:
+        click.echo(screen.snapshot_json(home))
+    elif once:
+        screen.print_once(home)
+    else:
+        screen.watch(home, interval)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""`medusa-peer`: make a peer, let participants in, run the daemon."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from tools import command_line
+from tools.command_line import home_option, json_option, say
+
+
+def main() -> NoReturn:
+    command_line.run(peer)
+
+
+@click.group("medusa-peer", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="medusa-federation")
+def peer() -> None:
+    """Make, admit and run peers of a Medusa federation."""
+
+
+@peer.command()
+@click.option("--participant", metavar="NAME", help="Who owns the peer, as in mit.edu.")
+@click.option("--found", metavar="FEDERATION", help="Start a federation of this name.")
+@click.option(
+    "--root",
+    metavar="HOME",
+    help="Make another peer of the participant whose root key lives in HOME.",
+)
+@home_option
+@json_option
+def init(
+    participant: str | None, found: str | None, root: str | None, home: str | None, as_json: bool
+) -> None:
+    """Make a home: keys, certificates, client token and medusa.toml."""
+    from tools import founding
+    from tools.home import Home
+
+    if (participant is None) == (root is None):
+        raise click.UsageError("give --participant NAME, or --root HOME for another of its peers")
+    place = Home.locate(home)
+    if root is not None:
+        if found is not None:
+            raise click.UsageError("--found is for a participant's first peer, --root for others")
+        made = founding.make_sibling(place, Home.locate(root))
+    else:
+        assert participant is not None
+        made = founding.make_peer(place, participant, found)
+    say(
+        as_json,
+        {
+            "home": str(place.folder),
+            "participant": made.participant,
+            "peer": made.peer,
+            "federation": made.federation,
+            "root_certificate": str(place.root_certificate),
+        },
+        founding.next_steps(place, made),
+    )
+
+
+@peer.command()
+@click.argument("name")
+@click.option("--root", "certificate", metavar="CERT", required=True, help="Its root certificate.")
+@click.option(
+    "--address",
+    "addresses",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="Where to join by (default: where this peer listens).",
+)
+@home_option
+@json_option
+def invite(
+    name: str, certificate: str, addresses: tuple[str, ...], home: str | None, as_json: bool
+) -> None:
+    """Admit participant NAME; prints the token that it joins with."""
+    from pathlib import Path
+
+    from tools import admission
+    from tools.addresses import parse_address
+    from tools.home import Home
+
+    given = tuple(parse_address(address) for address in addresses)
+    token = admission.invite(Home.locate(home), name, Path(certificate), given)
+    say(as_json, {"participant": name, "token": token}, token)
+
+
+@peer.command()
+@click.argument("token")
+@home_option
+@json_option
+def join(token: str, home: str | None, as_json: bool) -> None:
+    """Enter the federation of an invitation TOKEN (- reads it from standard input)."""
+    from tools import admission
+    from tools.home import Home
+
+    text = sys.stdin.read() if token == "-" else token  # noqa: S105 - a name for stdin
+    place = Home.locate(home)
+    joined = admission.join(place, text)
+    say(
+        as_json,
+        {"federation": joined.federation, "name": joined.name, "sponsors": list(joined.addresses)},
+        f"joined federation {joined.name}; start the peer: medusa-peer run --home {place.folder}",
+    )
+
+
+@peer.command()
+@click.argument("name")
+@click.option("--peer", "peer_id", metavar="ID", help="Revoke one peer of it only.")
+@home_option
+@json_option
+def revoke(name: str, peer_id: str | None, home: str | None, as_json: bool) -> None:
+    """Revoke participant NAME, or one of its peers. It cannot be taken back."""
+    from tools import admission
+    from tools.home import Home
+
+    admission.revoke(Home.locate(home), name, peer_id)
+    what = f"peer {peer_id} of {name}" if peer_id else name
+    say(as_json, {"revoked": name, "peer": peer_id}, f"revoked {what}")
+
+
+@peer.command("run")
+@click.option("--listen", metavar="ADDR:PORT", help="For other peers (default: medusa.toml's).")
+@home_option
+@json_option
+def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
+    """Run the peer until SIGTERM or Ctrl-C."""
+    import trio
+
+    from tools.addresses import format_address, parse_address
+    from tools.home import Home, Running
+
+    place = Home.locate(home)
+    place.require()
+    address = None if listen is None else parse_address(listen)
+
+    def ready(running: Running) -> None:
+        overlay, client = format_address(running.overlay), format_address(running.client)
+        say(
+            as_json,
+            {
+                "pid": running.pid,
+                "participant": running.participant,
+                "peer": running.peer,
+                "overlay": overlay,
+                "client": client,
+            },
+            f"peer {running.peer[:8]} of {running.participant} is up: "
+            f"peers reach it at {overlay}, clients at {client}",
+        )
+        sys.stdout.flush()
+
+    from tools.config import load_config
+    from tools.daemon import run_peer
+
+    trio.run(run_peer, place, load_config(place, listen=address), ready)
+
+
+if __name__ == "__main__":
+    main()

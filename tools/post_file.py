@@ -1,0 +1,184 @@
+"""`medusa post`: the rows of a file into a stream."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import trio
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from engine.schema import FieldType, Schema
+from overlay.errors import InvalidInputError
+from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.posting import Poster
+from tools.rows import Format, RowFile, open_rows, read_rows
+
+SLICE_S: Final = 0.25
+"""Real time that one post covers with --speed N: short enough to look steady."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """See the command's help. speed: seconds of stime per second; None: no waiting."""
+
+    kind: str | None = None
+    speed: float | None = None
+    end: bool = False
+    producer: str | None = None
+    ignore_extra: bool = False
+    patience_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the stream took. boundary: its boundary afterwards, microseconds."""
+
+    rows: int
+    late: int
+    duplicates: int
+    boundary: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows to post together, no earlier than `due`, seconds after the first."""
+
+    table: pa.Table
+    due: float = 0.0
+
+
+def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
+    """Post the file; returns when all of it is stored."""
+
+    async def main() -> Done:
+        async with open_medusa(
+            home, producer=options.producer, patience_s=options.patience_s
+        ) as client:
+            return await post_rows(client, stream, file, options)
+
+    return trio.run(main)
+
+
+async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
+    """Post the file through a client that is open."""
+    poster = await client.poster(stream)
+    with _open(file, poster.schema, options) as rows, _progress(rows) as show:
+        await _post(poster, rows, options, show)
+        await poster.flush()
+    return Done(poster.rows, poster.late, poster.duplicates, poster.boundary)
+
+
+async def _post(
+    poster: Poster, rows: RowFile, options: Options, show: Callable[[int], None]
+) -> None:
+    pieces = cut(rows.batches(), poster.schema, options.speed)
+    started = trio.current_time()
+    # Read in a thread: the next rows are parsed while these are on their way.
+    while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
+        await trio.sleep_until(started + piece.due)
+        await poster.post(piece.table)
+        show(poster.rows)
+    if options.end:
+        await poster.post(None, end=True)
+
+
+def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Iterator[Piece]:
+    """Batches as pieces to post; the same file and speed always give the same pieces.
+
+    Raises:
+        InvalidInputError: a speed is asked for, and the schema has no time field.
+    """
+    if speed is None:
+        return (Piece(table) for table in batches)
+    field = schema.field(schema.time) if schema.time is not None else None
+    if field is None:
+        raise InvalidInputError(
+            f"--speed {speed:g}: schema {schema.name} has no time field to go by; use --speed max"
+        )
+    return _cut_by_time(batches, field.name, field.type, speed)
+
+
+def _cut_by_time(
+    batches: Iterator[pa.Table], field: str, kind: FieldType, speed: float
+) -> Iterator[Piece]:
+    width_us = max(1, int(SLICE_S * speed * 1e6))
+    first: int | None = None
+    reached = 0
+    for table in batches:
+        if not table.num_rows:
+            continue
+        stime = _stime(table.column(field), kind)
+        if first is None:
+            first = stime[0].as_py()
+        # A late row goes with those it came with: slices only ever go forward.
+        slices = pc.divide(pc.subtract(stime, first), width_us)
+        slices = pc.cumulative_max(pc.max_element_wise(slices, reached))
+        starts = [0, *_changes(slices)]
+        for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
+            reached = slices[start].as_py()
+            yield Piece(table.slice(start, stop - start), reached * SLICE_S)
+
+
+def _stime(column: pa.ChunkedArray, kind: FieldType) -> pa.Array:
+    if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
+        column = pc.floor(pc.multiply(column.cast(pa.float64()), 1e6))
+    return column.cast(pa.int64()).combine_chunks()
+
+
+def _changes(values: pa.Array) -> list[int]:
+    """The offsets where a value differs from the one before."""
+    differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
+    return [offset + 1 for offset in pc.indices_nonzero(differs).to_pylist()]
+
+
+def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager[RowFile]:
+    kind = None if options.kind is None else Format(options.kind)
+    if file != "-":
+        return open_rows(Path(file), schema, kind, ignore_extra=options.ignore_extra)
+    return _standard_input(schema, kind or Format.CSV, options)
+
+
+@contextmanager
+def _standard_input(schema: Schema, kind: Format, options: Options) -> Iterator[RowFile]:
+    if kind is Format.PARQUET:
+        raise InvalidInputError("Parquet has its index at the end: post it from a file")
+    yield read_rows(
+        sys.stdin.buffer, "standard input", schema, kind, ignore_extra=options.ignore_extra
+    )
+
+
+@contextmanager
+def _progress(rows: RowFile) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing elsewhere; drawn when told, by no thread of its own."""
+    if not sys.stderr.isatty():
+        yield lambda posted: None
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[posted]:,} rows"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        auto_refresh=False,
+    ) as progress:
+        task = progress.add_task(Path(rows.name).name, total=rows.total, posted=0)
+
+        def show(posted: int) -> None:
+            progress.update(task, completed=rows.position, posted=posted, refresh=True)
+
+        yield show

@@ -1,0 +1,214 @@
+"""Posting exactly once: numbered posts, kept until they are answered, sent again in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.messages import Post, Posted, PostEvent
+from engine.schema import BEGINNING, Schema
+from engine.streams.ipc import encode_parts
+from overlay.concurrency import until_one_ends
+from overlay.connection import BULK_WEIGHT
+from overlay.errors import BrokenError, DecodeError, MedusaError
+from overlay.rpc import Duplex, EndOfCall
+from overlay.streams import Buffer
+from tools.columns import to_payload
+from tools.link import Link, Patience
+
+WINDOW_POSTS: Final = 16
+"""Unanswered posts of one stream: some round trips' worth, so that posting is not waiting."""
+WINDOW_BYTES: Final = 32 * 2**20
+"""Bytes in unanswered posts, which the client keeps so that it can send them again."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A post and its body."""
+
+    post: Post
+    body: Buffer
+
+
+class Outbox:
+    """The unanswered posts of one producer, in order. No IO."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Envelope] = deque()
+        self._sent = 0
+        self._bytes = 0
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a body of that size may be put now; one alone always may."""
+        if not self._waiting:
+            return True
+        return len(self._waiting) < WINDOW_POSTS and self._bytes + size <= WINDOW_BYTES
+
+    def put(self, body: Buffer, boundary: int | None, *, end: bool) -> None:
+        """Give a post the next number."""
+        assert self.has_room(len(body))
+        self._sequence += 1
+        envelope = Envelope(Post(self._sequence, boundary, end), body)
+        self._waiting.append(envelope)
+        self._bytes += len(body)
+
+    def next_unsent(self) -> Envelope | None:
+        """The next to send on this connection; it counts as sent."""
+        if self._sent == len(self._waiting):
+            return None
+        self._sent += 1
+        return self._waiting[self._sent - 1]
+
+    def rewind(self) -> None:
+        """A new connection: whatever was not answered is sent again."""
+        self._sent = 0
+
+    def settle(self, posted: Posted) -> None:
+        """Take the answer to the oldest post that was sent.
+
+        Raises:
+            DecodeError: it answers another one.
+        """
+        if not self._sent or posted.sequence != self._waiting[0].post.sequence:
+            expected = self._waiting[0].post.sequence if self._sent else "none"
+            raise DecodeError(f"the peer answered post {posted.sequence}; {expected} was next")
+        envelope = self._waiting.popleft()
+        self._sent -= 1
+        self._bytes -= len(envelope.body)
+
+
+class Poster:
+    """Posts to one stream; `run` is its background task.
+
+    Attributes:
+        rows, late: tuples accepted in order, and late, as the peer answered so far.
+        duplicates: posts that the stream had already: of an earlier run with the same producer.
+        boundary: the stream's boundary at the last answer, microseconds.
+    """
+
+    def __init__(
+        self, link: Link, stream: str, schema: Schema, producer: str, patience_s: float
+    ) -> None:
+        self.stream = stream
+        self.schema = schema
+        self.rows = 0
+        self.late = 0
+        self.duplicates = 0
+        self.boundary = BEGINNING
+        self._link = link
+        self._producer = producer
+        self._patience = Patience(patience_s)
+        self._outbox = Outbox()
+        self._failure: MedusaError | None = None
+        self._changed = trio.Event()
+        self._order = trio.Lock()
+
+    async def post(
+        self, table: pa.Table | None, *, boundary: int | None = None, end: bool = False
+    ) -> None:
+        """Hand over tuples; returns when they are on their way, waits while the window is full.
+
+        Args:
+            table: the schema's fields, or None for a promise alone.
+            boundary: no later tuple of this producer has stime <= boundary (microseconds).
+            end: no tuple follows at all.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit the schema.
+            MedusaError: posting has failed for good.
+        """
+        bodies: list[Buffer] = []
+        if table is not None:
+            payload = to_payload(table, self.schema, 1, ignore_extra=False)
+            bodies = [body for _, body in encode_parts(payload)]
+        if not bodies and (boundary is not None or end):
+            bodies = [b""]
+        async with self._order:  # the parts of one post stay together
+            for number, body in enumerate(bodies, 1):
+                last = number == len(bodies)
+                await self._put(body, boundary if last else None, end=end and last)
+
+    async def flush(self) -> None:
+        """Wait until everything handed over is stored.
+
+        Raises:
+            MedusaError: posting has failed for good.
+        """
+        await self._until(lambda: not self._outbox)
+
+    async def run(self) -> None:
+        """Send, send again; a failure is kept for whoever posts. Cancel to stop."""
+        try:
+            while True:
+                if not self._outbox:
+                    await self._changed.wait()
+                    continue
+                try:
+                    await self._connect()
+                except MedusaError as error:
+                    if self._outbox:
+                        await self._patience.bear(error)
+        except MedusaError as error:
+            self._failure = error
+            self._notify()
+
+    async def _put(self, body: Buffer, boundary: int | None, *, end: bool) -> None:
+        await self._until(lambda: self._outbox.has_room(len(body)))
+        if self._failure is not None:
+            raise self._failure
+        self._outbox.put(body, boundary, end=end)
+        self._notify()
+
+    async def _connect(self) -> None:
+        connection = await self._link.connection()
+        request = PostEvent(self.stream, self._producer)
+        async with connection.open("post_event", request, weight=BULK_WEIGHT) as duplex:
+            self._outbox.rewind()
+            await until_one_ends(partial(self._send, duplex), partial(self._receive, duplex))
+        raise BrokenError(f"the peer ended the call that posts to {self.stream}")
+
+    async def _send(self, duplex: Duplex) -> None:
+        while True:
+            changed = self._changed
+            envelope = self._outbox.next_unsent()
+            if envelope is None:
+                await changed.wait()
+            else:
+                try:
+                    await duplex.send(envelope.post, envelope.body)
+                except EndOfCall:
+                    return
+
+    async def _receive(self, duplex: Duplex) -> None:
+        while True:
+            try:
+                posted, _ = await duplex.receive(Posted)
+            except EndOfCall:
+                return
+            self._outbox.settle(posted)
+            self._patience.progress()
+            self.rows += posted.rows
+            self.late += posted.late
+            self.duplicates += posted.duplicate
+            self.boundary = posted.boundary
+            self._notify()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            if self._failure is not None:
+                raise self._failure
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

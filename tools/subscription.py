@@ -1,0 +1,198 @@
+"""A client's subscription: epochs in order, once each, over any number of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+import trio
+
+from engine.messages import Acknowledge, Subscribe, Tuples
+from engine.schema import END
+from engine.streams.feed import Assembler
+from engine.streams.recent import Epoch
+from overlay.connection import BULK_WEIGHT
+from overlay.errors import BrokenError, ClosedError, MedusaError
+from overlay.rpc import Duplex, EndOfCall
+from tools.link import Link, Patience
+
+__all__ = ["Epoch", "Subscription"]
+
+LEAVE_S: Final = 2.0
+"""Wait so long for the peer to take the last acknowledgement; without it the stream waits for us as
+for any subscriber that went away, so nothing is lost."""
+
+
+class Subscription:
+    """An asynchronous iterator of epochs; one task takes from it.
+
+    An epoch is acknowledged when the next one is asked for: what was in hand when a named
+    subscriber crashed comes again. After the epoch that ends the stream the iteration stops.
+
+    Attributes:
+        stream: its name.
+        boundary: of the last epoch given out, microseconds.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        stream: str,
+        schema_of: Callable[[str], Awaitable[pa.Schema]],
+        *,
+        after: int,
+        subscriber: str,
+        patience_s: float,
+    ) -> None:
+        self.stream = stream
+        self.boundary = after
+        self._link = link
+        self._after = after
+        self._schema_of = schema_of
+        self._subscriber = subscriber
+        self._patience = Patience(patience_s)
+        self._schema: pa.Schema | None = None
+        self._begun = trio.Event()
+        self._failure: MedusaError | None = None
+        self._duplex: Duplex | None = None
+        self._scope = trio.CancelScope()
+        self._acknowledged_end = trio.Event()
+        # No buffer: at most one epoch waits here, and credit holds the sender back.
+        self._give, self._take = trio.open_memory_channel[Epoch](0)
+        self._left: pa.Table | None = None
+        self._acknowledged = after
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unsubscribe; closing twice does nothing."""
+        if self._failure is None:
+            self._failure = ClosedError(f"the subscription to {self.stream} was closed")
+        self._scope.cancel()
+
+    async def schema(self) -> pa.Schema:
+        """The Arrow schema of the tables, once it has been looked up.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            MedusaError: the subscription has failed.
+        """
+        await self._begun.wait()
+        if self._schema is None:
+            assert self._failure is not None
+            raise self._failure
+        return self._schema
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Epoch:
+        """
+        Raises:
+            MedusaError: the subscription has failed for good.
+        """
+        await self._acknowledge()
+        try:
+            epoch = await self._take.receive()
+        except trio.EndOfChannel:
+            if self._failure is not None and self.boundary < END:
+                raise self._failure from None
+            raise StopAsyncIteration from None
+        self.boundary = epoch.upto
+        return epoch
+
+    @property
+    def ended(self) -> bool:
+        """Whether every tuple there will ever be was given out."""
+        return self.boundary == END and not self._left
+
+    async def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
+        """The tuples that have arrived: at most `rows`, none if none comes within `timeout_s`.
+
+        Raises:
+            MedusaError: the subscription has failed for good.
+        """
+        with trio.move_on_after(timeout_s):
+            while not self._left and self.boundary < END:
+                self._left = (await anext(self)).table
+        left = self._left if self._left is not None else (await self.schema()).empty_table()
+        self._left = left.slice(rows)
+        return left.slice(0, rows)
+
+    async def run(self) -> None:
+        """Subscribe, subscribe again; a failure is kept for whoever takes. Cancel to stop."""
+        with self._scope, self._give:
+            try:
+                await self._follow()
+            except MedusaError as error:
+                self._failure = error
+            finally:
+                self._begun.set()
+
+    async def _follow(self) -> None:
+        self._schema = await self._schema_of(self.stream)
+        self._begun.set()
+        assembler = Assembler(self._schema, self._after)
+        while assembler.boundary < END:
+            try:
+                await self._connect(assembler)
+            except MedusaError as error:
+                await self._patience.bear(error)
+
+    async def _connect(self, assembler: Assembler) -> None:
+        connection = await self._link.connection()
+        assembler.reconnected()
+        request = Subscribe(self.stream, assembler.boundary, self._subscriber)
+        async with connection.open("subscribe", request, weight=BULK_WEIGHT) as duplex:
+            self._duplex = duplex
+            try:
+                await self._receive(duplex, assembler)
+            finally:
+                self._duplex = None
+
+    async def _receive(self, duplex: Duplex, assembler: Assembler) -> None:
+        while assembler.boundary < END:
+            try:
+                message, body = await duplex.receive(Tuples)
+            except EndOfCall:
+                raise BrokenError(
+                    f"the peer ended the subscription to {self.stream} before the stream's end"
+                ) from None
+            self._patience.progress()
+            epoch = assembler.add(message, body)
+            if epoch is not None:
+                await self._give.send(epoch)
+        await self._acknowledged_end.wait()
+        await _take_leave(duplex)
+
+    async def _acknowledge(self) -> None:
+        """Tell the peer what was dealt with; if it cannot be told, the next connection says it."""
+        if self._duplex is not None and self._acknowledged < self.boundary:
+            try:
+                await self._duplex.send(Acknowledge(self.boundary))
+                self._acknowledged = self.boundary
+            except (MedusaError, EndOfCall):
+                self._duplex = None
+        if self.boundary == END:
+            self._acknowledged_end.set()
+
+
+async def _take_leave(duplex: Duplex) -> None:
+    """Say that we say no more, and leave when the peer has heard it."""
+    with trio.move_on_after(LEAVE_S):
+        try:
+            await duplex.finish()
+            await duplex.receive(Tuples)
+        except (EndOfCall, MedusaError):
+            return

@@ -1,0 +1,70 @@
+"""Points of stime and durations as people write and read them."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final
+
+from engine.schema import BEGINNING, END
+from overlay.errors import InvalidInputError
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+
+
+def parse_time(text: str) -> int:
+    """Microseconds since the epoch from `beginning`, `end`, a date and time, or microseconds.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if text == "beginning":
+        return BEGINNING
+    if text == "end":
+        return END
+    try:
+        number = int(text)
+    except ValueError:
+        return _parse_iso(text)
+    if not BEGINNING <= number <= END:
+        raise InvalidInputError(f"time {text!r}: beyond 64 bits of microseconds")
+    return number
+
+
+def _parse_iso(text: str) -> int:
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"time {text!r}: expected a date and time (2018-03-24T15:00:00Z; UTC unless it says), "
+            "microseconds since 1970, `beginning` or `end`"
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    return (aware - _EPOCH) // _MICROSECOND
+
+
+def show_time(microseconds: int) -> str:
+    """A boundary, to the second: `-` before all, `ended` after all."""
+    if microseconds == BEGINNING:
+        return "-"
+    if microseconds == END:
+        return "ended"
+    try:
+        moment = _EPOCH + datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} us"
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def show_duration(seconds: float) -> str:
+    """`0.2 s`, `12 s`, `3m05s`, `2h10m`, `4d03h`: two units at most."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
