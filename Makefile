@@ -1,0 +1,42 @@
+# Everything runs from .venv, which each target makes when it must. The stamp says that it is up to
+# date with pyproject.toml, so that the second time costs nothing.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup java demo test check bench soak clean
+
+setup: $(STAMP) java
+
+$(STAMP): pyproject.toml setup.sh
+	@sh setup.sh venv $(VENV)
+	@echo "installing into $(VENV): a few minutes the first time (PySpark is 400 MB)"
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
+	@touch $(STAMP)
+
+java:
+	@sh setup.sh java
+
+demo: setup  ## start a federation, run the intrusion query, check its answers
+	@$(BIN)/medusa-testnet intrusion
+
+test: setup  ## every test but the long campaigns
+	@$(BIN)/python -m pytest -q
+
+check: $(STAMP)  ## format, lint, strict types, the direction of imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup  ## ratios against the reference, into bench.json
+	@$(BIN)/python -m testnet.bench
+
+soak: setup  ## the long campaigns
+	@$(BIN)/python -m pytest -q -m soak
+
+clean:  ## what these targets made
+	rm -rf $(VENV) build dist out bench.json *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,78 @@
+"""Run the measurements, show them as a table, and write bench.json."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+MODULES: Final = ("epochs", "catalog", "journal", "path")
+OUT: Final = Path("bench.json")
+
+_COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+def met(entry: Mapping[str, Any]) -> bool | None:
+    """Whether the goal is met; None where there is none."""
+    if entry["goal"] is None:
+        return None
+    sign, number = str(entry["goal"]).split()
+    measured = entry["ratio"] if entry["ratio"] is not None else entry["value"]
+    return _COMPARISONS[sign](float(measured), float(number))
+
+
+def render(entries: list[dict[str, Any]]) -> RenderableType:
+    """One row for each measurement."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measured")
+    for heading in ("value", "reference", "ratio", "goal"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for entry in entries:
+        verdict = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[met(entry)]
+        table.add_row(
+            entry["name"],
+            f"{_number(entry['value'])} {entry['unit']}",
+            _number(entry["reference"]),
+            _number(entry["ratio"]),
+            str(entry["goal"] or ""),
+            verdict,
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
+@click.command()
+@click.argument("modules", nargs=-1, type=click.Choice(MODULES))
+def main(modules: tuple[str, ...]) -> None:
+    """Measure MODULES (all of them by default), each against its reference in this same run."""
+    console = Console()
+    entries: list[dict[str, Any]] = []
+    for name in modules or MODULES:
+        console.print(f"measuring {name} ...", style="dim")
+        entries += importlib.import_module(f"testnet.bench.{name}").measure()
+    OUT.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+    console.print(render(entries))
+    console.print(f"written to {OUT}", style="dim")
+
+
+if __name__ == "__main__":
+    main()

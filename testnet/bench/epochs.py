@@ -1,0 +1,278 @@
+"""The epoch engine against stock Structured Streaming: same JVM, same session, same Parquet files.
+
+Structured Streaming gets its cheapest sink (noop: rows are computed and thrown away) and is timed by
+its own progress reports, which leave out the waiting between batches; the epoch engine is timed to
+the sorted Arrow table in Python. Rounds alternate, so that a noisy machine hits both; the first
+round of each only warms up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.plan import Task, plan
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import Field, FieldType, Schema
+from engine.spark.program import Program
+from engine.spark.session import Spark, SparkConfig
+from engine.windows import needs
+
+SECOND_US: Final = 1_000_000
+ROUNDS: Final = 5
+"""Rounds of either way; the first is not counted."""
+
+SMALL: Final = (24, 2_500)
+"""Epochs and rows in each: a busy link's second."""
+
+LARGE: Final = (6, 500_000)
+"""Epochs and rows in each: what a task takes at once when it catches up."""
+
+SOURCE: Final = Schema(
+    "medusa://bench/connections",
+    (
+        Field("src_ip", FieldType.STRING),
+        Field("dst_ip", FieldType.STRING),
+        Field("dst_port", FieldType.INT),
+        Field("bytes", FieldType.LONG),
+    ),
+)
+
+FILTER: Final = Query(
+    "medusa://bench/filter",
+    (Filter("low", SOURCE.name, ("medusa://bench/low",), ("dst_port < 512",)),),
+)
+
+WINDOWS: Final = Query(
+    "medusa://bench/windows",
+    (
+        Aggregate(
+            "ports",
+            SOURCE.name,
+            "medusa://bench/ports",
+            2 * SECOND_US,
+            2 * SECOND_US,
+            ("src_ip",),
+            (
+                AggregateFunction(Function.COUNT, None, "conns"),
+                AggregateFunction(Function.COUNT_DISTINCT, "dst_port", "ports"),
+            ),
+        ),
+    ),
+)
+
+_FILTER_SQL: Final = "SELECT * FROM {view} WHERE dst_port < 512"
+# Structured Streaming has no count(DISTINCT); a set's size is its exact way.
+_WINDOWS_SQL: Final = (
+    "SELECT window(time, '2 seconds') AS w, src_ip, count(*) AS conns, "
+    "size(collect_set(dst_port)) AS ports FROM {view} GROUP BY window(time, '2 seconds'), src_ip"
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one round: seconds of each epoch, CPU seconds of all, rows read."""
+
+    epochs_s: list[float]
+    cpu_s: float
+    rows: int
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / sum(self.epochs_s)
+
+
+def measure() -> list[dict[str, Any]]:
+    """All measurements of this module, some two minutes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = Spark(SparkConfig(), folder / "spark")
+        spark.start()
+        try:
+            return _measure(spark, folder)
+        finally:
+            spark.stop()
+
+
+def _measure(spark: Spark, folder: Path) -> list[dict[str, Any]]:
+    small = _write(folder / "small", *SMALL)
+    large = _write(folder / "large", *LARGE)
+    compared = {
+        (label, size): _alternate(spark, query, sql, files, rows)
+        for size, files, rows in (("small", small, SMALL[1]), ("large", large, LARGE[1]))
+        for label, query, sql in (
+            ("filter", FILTER, _FILTER_SQL),
+            ("windows", WINDOWS, _WINDOWS_SQL),
+        )
+    }
+    ours, theirs = compared["filter", "small"]
+    entries = [
+        _entry(
+            "epoch latency, filter, 2,500 rows",
+            "ms",
+            1e3 * _median_epoch(ours),
+            1e3 * _median_epoch(theirs),
+            "<= 0.6",
+        )
+    ]
+    ours, theirs = compared["windows", "small"]
+    entries.append(
+        _entry(
+            "CPU per epoch, 2-s window count + distinct, 2,500 rows",
+            "ms",
+            1e3 * _median_cpu(ours),
+            1e3 * _median_cpu(theirs),
+            "<= 0.5",
+        )
+    )
+    for label, title in (("filter", "filter"), ("windows", "2-s window count + distinct")):
+        ours, theirs = compared[label, "large"]
+        entries.append(
+            _entry(
+                f"throughput, {title}",
+                "rows/s",
+                statistics.median(each.rows_per_s for each in ours),
+                statistics.median(each.rows_per_s for each in theirs),
+                ">= 1.0",
+            )
+        )
+    return entries
+
+
+def _entry(name: str, unit: str, value: float, reference: float, goal: str) -> dict[str, Any]:
+    return {
+        "name": f"{name}, against Structured Streaming",
+        "value": value,
+        "unit": unit,
+        "reference": reference,
+        "ratio": value / reference,
+        "goal": goal,
+    }
+
+
+def _median_epoch(costs: Sequence[Cost]) -> float:
+    return statistics.median(seconds for each in costs for seconds in each.epochs_s)
+
+
+def _median_cpu(costs: Sequence[Cost]) -> float:
+    return statistics.median(each.cpu_s / SMALL[0] for each in costs)
+
+
+def _alternate(
+    spark: Spark, query: Query, sql: str, files: list[Path], rows: int
+) -> tuple[list[Cost], list[Cost]]:
+    """Rounds of the epoch engine, and of Structured Streaming."""
+    (task,) = plan(query, {SOURCE.name: SOURCE, **_outputs(query)})
+    program = Program(task)
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(_epochs(spark, task, program, files, rows))
+        theirs.append(_streaming(spark, sql, files[0].parent, rows * len(files)))
+    return ours[1:], theirs[1:]
+
+
+def _outputs(query: Query) -> dict[str, Schema]:
+    from engine.check import check_query
+
+    return check_query(query, {SOURCE.name: SOURCE})
+
+
+def _write(folder: Path, epochs: int, rows: int) -> list[Path]:
+    """Files of a source stream, 2,500 rows a second of stime, one file an epoch."""
+    folder.mkdir()
+    step = SECOND_US // SMALL[1]
+    paths = []
+    for epoch in range(epochs):
+        numbers = range(epoch * rows, (epoch + 1) * rows)
+        table = pa.table(
+            [
+                pa.array([n * step for n in numbers], pa.int64()),
+                pa.array(numbers, pa.int64()),
+                pa.array([f"10.0.{n % 7}.{n * 7919 % 41}" for n in numbers]),
+                pa.array([f"192.168.{n % 3}.{n * 104729 % 251}" for n in numbers]),
+                pa.array([n * 31 % 1024 for n in numbers], pa.int32()),
+                pa.array([n * 977 % 65_521 for n in numbers], pa.int64()),
+            ],
+            schema=SOURCE.source,
+        )
+        paths.append(folder / f"{epoch:03}.parquet")
+        pq.write_table(table, paths[-1])
+    return paths
+
+
+def _epochs(spark: Spark, task: Task, program: Program, files: list[Path], rows: int) -> Cost:
+    span = rows * SECOND_US // SMALL[1]
+    seconds: list[float] = []
+    before = _cpu_s(spark)
+    for number in range(len(files)):
+        after, upto = number * span - 1, (number + 1) * span - 1
+        started = time.perf_counter()
+        interval = needs(task, after, upto)
+        if interval is not None:
+            first, last = (max(0, (interval.lo + 1) // span), interval.hi // span)
+            paths = {SOURCE.name: files[first : last + 1]}
+            run: Callable[[Any], Any] = (
+                lambda session,
+                run=(  # noqa: E731
+                    paths,
+                    after,
+                    upto,
+                    interval,
+                ): program.run(session, *run)
+            )
+            spark.run(run)
+        seconds.append(time.perf_counter() - started)
+    return Cost(seconds, _cpu_s(spark) - before, rows * len(files))
+
+
+def _streaming(spark: Spark, sql: str, folder: Path, rows: int) -> Cost:
+    """The same with Spark's own streaming: every file a batch."""
+    checkpoint = folder.parent / "checkpoint"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def job(session: Any) -> list[float]:
+        stream = (
+            session.readStream.schema(
+                "stime BIGINT, seq BIGINT, src_ip STRING, dst_ip STRING, dst_port INT, bytes BIGINT"
+            )
+            .option("maxFilesPerTrigger", 1)
+            .parquet(f"file://{folder}")
+        )
+        if "window" in sql:
+            timed = stream.selectExpr("*", "timestamp_micros(stime) AS time")
+            stream = timed.withWatermark("time", "0 seconds")
+        stream.createOrReplaceTempView("bench")
+        query = (
+            session.sql(sql.format(view="bench"))
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [
+            each.durationMs["triggerExecution"] / 1e3
+            for each in query.recentProgress
+            if each.numInputRows
+        ]
+
+    before = _cpu_s(spark)
+    seconds = spark.run(job)
+    return Cost(seconds, _cpu_s(spark) - before, rows)
+
+
+def _cpu_s(spark: Spark) -> float:
+    """CPU seconds that the JVM and this process have used."""
+    fields = Path(f"/proc/{spark.pid}/stat").read_text().rpartition(")")[2].split()
+    jvm = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return jvm + time.process_time()

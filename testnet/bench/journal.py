@@ -1,0 +1,145 @@
+"""A home alone, without network: posts -> journal -> log -> feed -> assembled epochs.
+
+Ten million connection-like rows pass through one source stream in a process of its own, which
+reports its rate, and the greatest memory it ever had.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import trio
+
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.feed import Assembler, serve
+from engine.streams.home import Home, open_home
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from engine.streams.memory import ENVIRONMENT
+from engine.streams.source import SourceConfig
+from overlay.errors import BusyError
+
+ROWS: Final = 10_000_000
+_POST_ROWS: Final = 50_000
+"""Rows in one post: 3 MB."""
+_SCHEMA: Final = Schema(
+    "medusa://bench.example/connection",
+    (
+        Field("ts", FieldType.TIMESTAMP),
+        Field("source", FieldType.STRING),
+        Field("target", FieldType.STRING),
+        Field("port", FieldType.INT),
+        Field("bytes_in", FieldType.INT),
+        Field("bytes_out", FieldType.LONG),
+    ),
+    time="ts",
+)
+
+
+def measure() -> list[dict[str, Any]]:
+    """Runs the passage in a subprocess: rates, CPU time and peak memory."""
+    folder = Path(tempfile.mkdtemp(prefix="medusa-bench-"))
+    try:
+        command = [sys.executable, "-m", "testnet.bench.journal", str(folder), str(ROWS)]
+        output = subprocess.run(
+            command, check=True, capture_output=True, env={**ENVIRONMENT, **os.environ}
+        ).stdout
+    finally:
+        shutil.rmtree(folder)
+    found = msgspec.json.decode(output, type=dict[str, float])
+    return [
+        _entry("one home, post to feed: rows", found["rows_per_s"], "rows/s", None),
+        _entry("one home, post to feed: bytes", found["mb_per_s"], "MB/s", ">= 150"),
+        _entry("one home, post to feed: CPU per million rows", found["cpu_s"], "s", None),
+        _entry("one home: peak memory of 10 million rows", found["peak_mb"], "MB", "<= 300"),
+    ]
+
+
+def _entry(name: str, value: float, unit: str, goal: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "reference": None,
+        "ratio": None,
+        "goal": goal,
+    }
+
+
+def _columns() -> list[pa.Array]:
+    """A post's columns but its times: addresses repeat as they do in traffic."""
+    numbers = [(n * 2_654_435_761) % 2**32 for n in range(_POST_ROWS)]
+    return [
+        pa.array([f"10.{n % 7}.{n >> 8 & 255}.{n >> 16 & 255}" for n in numbers]),
+        pa.array([f"192.168.{n >> 4 & 63}.{n >> 20 & 255}" for n in numbers]),
+        pa.array([n & 0xFFFF for n in numbers], pa.int32()),
+        pa.array([n & 0xFFFFF for n in numbers], pa.int32()),
+        pa.array([n * 3 for n in numbers], pa.int64()),
+    ]
+
+
+async def _post(home: Home, rows: int) -> None:
+    columns = _columns()
+    for number in range(rows // _POST_ROWS):
+        start = number * _POST_ROWS
+        times = pa.arange(start, start + _POST_ROWS).cast(_SCHEMA.fields[0].type.arrow)
+        body = encode(pa.Table.from_arrays([times, *columns], schema=_SCHEMA.payload))
+        last = start + _POST_ROWS >= rows
+        while True:
+            try:
+                await home.post("bench", number, body, end=last, now=0.0)
+                break
+            except BusyError:  # what a client does with it: waits until there is room
+                await home.log.wait_beyond(home.log.boundary)
+
+
+async def _move(home: Home) -> None:
+    while home.log.boundary < END:
+        await home.wait_ready()
+        await home.advance(0.0)
+
+
+async def _subscribe(log: StreamLog) -> int:
+    rows = 0
+    assembler = Assembler(_SCHEMA.source, BEGINNING)
+    async with aclosing(serve(log, BEGINNING)) as messages:
+        async for message, body in messages:
+            if (epoch := assembler.add(message, bytes(body))) is not None:
+                rows += epoch.table.num_rows
+    return rows
+
+
+async def _pass(folder: Path, rows: int) -> dict[str, float]:
+    began, cpu = time.perf_counter(), time.process_time()
+    async with open_home(
+        folder, "medusa://bench.example/s", _SCHEMA, SourceConfig(), history_us=10**15, now=0.0
+    ) as home:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_post, home, rows)
+            nursery.start_soon(_move, home)
+            received = await _subscribe(home.log)
+        assert received == rows, f"{received} of {rows} rows arrived"
+    elapsed = time.perf_counter() - began
+    size = sum(column.nbytes for column in _columns()) + 8 * _POST_ROWS
+    return {
+        "rows_per_s": rows / elapsed,
+        "mb_per_s": size / _POST_ROWS * rows / elapsed / 1e6,
+        "cpu_s": (time.process_time() - cpu) / rows * 1e6,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+    }
+
+
+if __name__ == "__main__":
+    result = trio.run(_pass, Path(sys.argv[1]), int(sys.argv[2]))
+    sys.stdout.write(msgspec.json.encode(result).decode())

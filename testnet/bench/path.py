@@ -1,0 +1,196 @@
+"""Rows from a client through two peers to a client, against one plain TLS connection.
+
+The federation: a client posts at one peer (journal, log), another peer subscribes there and serves
+a second client: three TLS hops. The reference: the same Arrow batches, encoded and sent by one
+process, received and decoded by another, over one `trio.SSLStream`. Also the memory of the peers'
+Python processes meanwhile, and the time from a demo's start to its first answer.
+"""
+
+from __future__ import annotations
+
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from engine.streams.ipc import decode
+from overlay.errors import InternalError
+from overlay.identity import Identity, Root
+from testnet.board import Board
+from testnet.conn import ARROW, conn_schema
+from testnet.failures import first_failure
+from testnet.intrusion import Options, run_intrusion
+from testnet.network import source_schema, source_stream
+from testnet.peers import Federation, Peer, open_federation, participant_name
+from tools.async_client import open_medusa
+
+ROWS: Final = 10_000_000
+"""Rows that pass through the peers."""
+PLAIN_ROWS: Final = 4_000_000
+"""Rows over the plain connection: enough segments for a median."""
+SEGMENT_ROWS: Final = 1_000_000
+"""Rows of one rate; the rate reported is the median segment's."""
+MEMORY_GOAL_MB: Final = 300
+RATE_GOAL: Final = 0.2
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class Meter:
+    """Rates of segments of rows, and memory at their ends."""
+
+    clock: Callable[[], float] = time.perf_counter
+    rows: int = 0
+    rates: list[float] = field(default_factory=list)
+    _from: int = 0
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def add(self, rows: int) -> bool:
+        """Whether a segment ended with these rows."""
+        self.rows += rows
+        if self.rows - self._from < SEGMENT_ROWS:
+            return False
+        now = self.clock()
+        self.rates.append((self.rows - self._from) / (now - self._began))
+        self._began, self._from = now, self.rows
+        return True
+
+    @property
+    def rate(self) -> float:
+        """Rows per second, the median; the first segment holds the start and does not count."""
+        return statistics.median(self.rates[1:])
+
+
+def measure() -> list[Entry]:
+    """Rates, memory and the time to the first answer."""
+    with first_failure():
+        plain = trio.run(measure_plain, PLAIN_ROWS)
+    with first_failure():
+        path, memory = trio.run(measure_path, ROWS)
+    return [
+        {
+            "name": "client - peer - peer - client",
+            "value": round(path),
+            "unit": "rows/s",
+            "reference": round(plain),
+            "ratio": round(path / plain, 3),
+            "goal": f">= {RATE_GOAL}",
+        },
+        {
+            "name": "memory of a peer's Python while 10 million rows pass",
+            "value": round(max(memory) / 2**20),
+            "unit": "MB",
+            "reference": None,
+            "ratio": None,
+            "goal": f"< {MEMORY_GOAL_MB}",
+        },
+        {
+            # Flat: what is there at the end against what was there after a fifth of the rows.
+            "name": "memory growth over the last 8 million rows",
+            "value": round(memory[-1] / 2**20),
+            "unit": "MB",
+            "reference": round(memory[len(memory) // 5] / 2**20),
+            "ratio": round(memory[-1] / memory[len(memory) // 5], 3),
+            "goal": None,
+        },
+        *measure_demo(),
+    ]
+
+
+def measure_demo() -> list[Entry]:
+    """From the start of what `make demo` runs to the first row the subscriber receives."""
+    with tempfile.TemporaryDirectory() as out, first_failure():
+        result = trio.run(run_intrusion, Options(out=Path(out)), Board())
+    return [
+        {
+            "name": "demo: start to first answer",
+            "value": result.first_answer_seconds,
+            "unit": "s",
+            "reference": None,
+            "ratio": None,
+            "goal": None,
+        }
+    ]
+
+
+async def measure_path(rows: int) -> tuple[float, list[int]]:
+    """Rows per second through two peers; bytes of the larger peer at each segment's end."""
+    meter, memory = Meter(), []
+    async with open_federation() as federation:
+        near, far = await _two_peers(federation)
+        stream = source_stream(near.participant).name
+        async with open_medusa(far.home.folder) as subscriber, sending("post", near, stream, rows):
+            async for epoch in subscriber.subscribe(stream):
+                ended = meter.add(epoch.table.num_rows)
+                memory += [max(map(resident_bytes, (near.pid, far.pid)))] if ended else []
+    if meter.rows != rows:
+        raise InternalError(f"{meter.rows} of {rows} rows arrived")
+    return meter.rate, memory
+
+
+async def _two_peers(federation: Federation) -> tuple[Peer, Peer]:
+    near = await federation.found(participant_name(0))
+    far = await federation.admit(participant_name(1))
+    await far.ready()
+    async with open_medusa(near.home.folder) as owner:
+        await owner.create_schema(conn_schema(source_schema(near.participant)))
+        await owner.create_stream(source_stream(near.participant))
+    return near, far
+
+
+@asynccontextmanager
+async def sending(how: str, where: Peer | int, what: str, rows: int) -> AsyncIterator[None]:
+    """The sending end runs in its own process while the body does."""
+    place = str(where.home.folder) if isinstance(where, Peer) else str(where)
+    command = [sys.executable, "-m", "testnet.bench.sender", how, place, what, str(rows)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(trio.run_process, command))
+        yield
+
+
+async def measure_plain(rows: int) -> float:
+    """Rows per second over one plain TLS connection, process to process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        Identity.issue(Root.create(participant_name(0), time.time()), time.time()).save(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "peer.crt", folder / "peer.key")
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        async with listener, sending("tls", port, str(folder / "root.crt"), rows):
+            stream = trio.SSLStream(await listener.accept(), context, server_side=True)
+            async with stream:
+                meter = await _receive(stream)
+    if meter.rows != rows:
+        raise InternalError(f"{meter.rows} of {rows} rows arrived")
+    return meter.rate
+
+
+async def _receive(stream: trio.SSLStream[trio.SocketStream]) -> Meter:
+    meter, pending = Meter(), bytearray()
+    while piece := await stream.receive_some():
+        pending += piece
+        while len(pending) >= 4 and len(pending) >= 4 + (
+            size := int.from_bytes(pending[:4], "big")
+        ):
+            meter.add(decode(bytes(memoryview(pending)[4 : 4 + size]), ARROW).num_rows)
+            del pending[: 4 + size]
+    return meter
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of one process, its children not counted; needs Linux's /proc."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096

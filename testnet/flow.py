@@ -1,0 +1,137 @@
+"""The traffic of a scenario: every participant posts, one subscriber receives all answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.schema import BEGINNING, END
+from overlay.errors import BusyError, DeadlineError, InternalError, UnavailableError
+from testnet.board import Board, Posting
+from testnet.network import source_stream
+from testnet.oracle import COLUMNS, Answers, Row
+from testnet.pace import Part, paced
+from testnet.traces import Trace, merge
+from tools.async_client import AsyncMedusaClient
+
+STALL_S: Final = 120.0
+"""No post taken and no epoch received for so long, seconds: something is stuck."""
+LOOK_S: Final = 1.0
+"""Between two looks at the federation's status, seconds."""
+
+
+async def flow(
+    clients: Mapping[str, AsyncMedusaClient],
+    by_poster: Mapping[str, Sequence[Trace]],
+    streams: Mapping[str, str],
+    *,
+    speed: float | None,
+    watch: bool,
+    board: Board,
+    disturb: Callable[[], Awaitable[None]] | None = None,
+) -> Answers:
+    """Post everything while the first client receives; gives what it received, sorted.
+
+    Args:
+        clients: by participant, in the order of the peers.
+        by_poster: the traces each participant posts.
+        streams: answer -> the stream that carries it.
+        speed: seconds of trace per second; None posts as fast as the peers take it.
+        watch: keep the board's snapshot of the federation fresh.
+        disturb: runs beside the posting.
+
+    Raises:
+        DeadlineError: nothing moved for `STALL_S`.
+        MedusaError: a call failed for good.
+    """
+    subscriber = next(iter(clients.values()))
+    answers: Answers = {name: [] for name in COLUMNS}
+    ended = {name: trio.Event() for name in COLUMNS}
+    board.answers = dict.fromkeys(COLUMNS, 0)
+    board.posting = {
+        participant: Posting(0, sum(trace.rows for trace in traces))
+        for participant, traces in by_poster.items()
+    }
+    zero = min(trace.first for traces in by_poster.values() for trace in traces)
+
+    async def receive(name: str) -> None:
+        upto = BEGINNING
+        async for epoch in subscriber.subscribe(streams[name], upto, f"testnet-{name}"):
+            answers[name].extend(rows_of(epoch.table, name))
+            board.received(name, epoch.table.num_rows)
+            upto = epoch.upto
+        if upto != END:
+            raise InternalError(f"the subscription to {streams[name]} ended before the stream")
+        ended[name].set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_raise_on_stall, board)
+        if watch:
+            nursery.start_soon(_watch, subscriber, board)
+        for name in COLUMNS:
+            nursery.start_soon(receive, name)
+        with board.stage("post"):
+            started = trio.current_time()
+            async with trio.open_nursery() as posting:
+                if disturb is not None:
+                    posting.start_soon(disturb)
+                for participant, traces in by_poster.items():
+                    parts = paced(merge(traces), zero, speed)
+                    client = clients[participant]
+                    posting.start_soon(_post, client, participant, parts, started, board)
+        with board.stage("answers"):
+            for event in ended.values():
+                await event.wait()
+        nursery.cancel_scope.cancel()
+    return {name: sorted(rows) for name, rows in answers.items()}
+
+
+async def _post(
+    client: AsyncMedusaClient,
+    participant: str,
+    parts: Iterator[Part],
+    started: float,
+    board: Board,
+) -> None:
+    stream = source_stream(participant).name
+    # Not in a thread: the files were read through before, so they are in the page cache.
+    for part in parts:
+        board.wait(max(started + part.due - trio.current_time(), 0.0))
+        await trio.sleep_until(started + part.due)
+        await client.post_event(stream, part.table)
+        board.posted(participant, part.table.num_rows)
+    await client.post_event(stream, None, end=True)
+    await client.flush()
+
+
+def rows_of(table: pa.Table, answer: str) -> list[Row]:
+    """The rows of an answer as the CSV has them; window_start in whole seconds."""
+    window, *rest = COLUMNS[answer]
+    starts = table.column(window).cast(pa.int64()).to_pylist()
+    others = [table.column(name).to_pylist() for name in rest]
+    return [(start // 1_000_000, *row) for start, *row in zip(starts, *others, strict=True)]
+
+
+async def _raise_on_stall(board: Board) -> None:
+    board.moved = board.seconds()
+    while True:
+        left = board.moved + STALL_S - board.seconds()
+        if left <= 0:
+            raise DeadlineError(
+                f"nothing moved for {STALL_S:.0f} s; "
+                f"posted: {board.stages['post'].detail or 'nothing'}; "
+                f"received: {board.stages['answers'].detail or 'nothing'}"
+            )
+        await trio.sleep(left)
+
+
+async def _watch(client: AsyncMedusaClient, board: Board) -> None:
+    """Keep the snapshot fresh; it is for the eye, so a peer too busy to answer is no fault."""
+    while True:
+        with contextlib.suppress(BusyError, UnavailableError):
+            board.snapshot = await client.status()
+        await trio.sleep(LOOK_S)

@@ -1,0 +1,271 @@
+"""The scenario: several participants' connections, one query over all of them, answers compared.
+
+Participant i posts at its own peer; the last participant's peer owns the query and processes; the
+subscriber sits at the first peer. Everything goes through the commands and the client that any user
+has. The answers must equal, row by row, those of `testnet.oracle` over the same traces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from engine.query import QueryStatus
+from overlay.errors import DeadlineError, InvalidInputError, MedusaError
+from testnet.board import Board
+from testnet.conn import conn_schema
+from testnet.failures import first_failure
+from testnet.flow import LOOK_S, flow
+from testnet.generate import generate
+from testnet.network import Names, intrusion_document, source_schema, source_stream
+from testnet.oracle import COLUMNS, Answers, Row, expected, write_answers
+from testnet.peers import Federation, Peer, open_federation, participant_name
+from testnet.traces import Trace, open_trace, write_trace
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+MIN_PEERS: Final = 2
+"""One posts, one processes."""
+
+TOGETHER_S: Final = 60.0
+"""Longest that the peers may take to know each other, seconds."""
+DIFFERENCES_SHOWN: Final = 5
+"""Differing rows reported of one answer: enough to see what kind of fault it is."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Attributes:
+        speed: seconds of trace per second; None posts as fast as the peers take it.
+        out: where the answers go.
+        keep: leave homes and logs behind.
+        watch: ask for the federation's status while it runs, for a screen.
+    """
+
+    peers: int = 3
+    traces: tuple[Path, ...] = ()
+    speed: float | None = None
+    out: Path = Path("out")
+    keep: bool = False
+    seed: int = 0
+    watch: bool = False
+
+
+class AnswerResult(Struct, frozen=True):
+    """One answer against the batch run: rows received, rows expected, and what differs."""
+
+    rows: int
+    expected: int
+    exact: bool
+    missing: tuple[Row, ...] = ()
+    extra: tuple[Row, ...] = ()
+
+
+class Result(Struct, frozen=True):
+    """What a run found.
+
+    Attributes:
+        rows: connections posted. seconds: from the first post to the last answer.
+        first_answer_seconds: from the command's start to the first row received; None without one.
+        first_answer_after_post_seconds: the same from the first post.
+        stage_seconds: how long each stage took.
+    """
+
+    scenario: str
+    peers: tuple[str, ...]
+    rows: int
+    seconds: float
+    rows_per_second: float
+    first_answer_seconds: float | None
+    first_answer_after_post_seconds: float | None
+    answers: dict[str, AnswerResult]
+    exact: bool
+    stage_seconds: dict[str, float]
+    out: str
+    folder: str | None
+
+
+Disturbance = Callable[[Federation, Board], Awaitable[None]]
+"""Breaks things on purpose while the connections flow."""
+
+
+async def run_intrusion(
+    options: Options, board: Board, disturb: Disturbance | None = None
+) -> Result:
+    """Run the scenario from nothing to the comparison, and stop everything.
+
+    Args:
+        disturb: runs beside the posting and receiving; the answers wait for it.
+
+    Raises:
+        InvalidInputError: a trace cannot be read, or an option is out of range.
+        MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
+    """
+    if options.peers < MIN_PEERS:
+        raise InvalidInputError(f"--peers {options.peers}: at least {MIN_PEERS}")
+    async with open_federation(keep=options.keep) as federation:
+        try:
+            with first_failure():
+                return await _run(federation, options, board, disturb)
+        except InvalidInputError:
+            raise
+        except MedusaError as error:
+            error.add_note(federation.failures())
+            raise
+
+
+async def _run(
+    federation: Federation, options: Options, board: Board, disturb: Disturbance | None
+) -> Result:
+    participants = [participant_name(index) for index in range(options.peers)]
+    with board.stage("traces") as stage:
+        traces = await trio.to_thread.run_sync(partial(_traces, federation.folder, options, board))
+        by_poster = _placed(traces, participants[:-1])
+        rows = sum(trace.rows for trace in traces)
+        stage.detail = f"{rows:,} connections in {len(traces)} traces"
+    with board.stage("start"):
+        federation.report = partial(board.say, "start")
+        await federation.found(participants[0])
+        board.say("start", f"{participants[0]} founded the federation")
+    async with AsyncExitStack() as clients:
+        with board.stage("admit"):
+            federation.report = partial(board.say, "admit")
+            opened = await _admit(federation, participants[1:], clients, board)
+        with board.stage("define"):
+            await _define(federation.peers, opened, list(by_poster), board)
+        answers = await flow(
+            opened,
+            by_poster,
+            Names(participants[-1]).answers,
+            speed=options.speed,
+            watch=options.watch,
+            board=board,
+            disturb=None if disturb is None else partial(disturb, federation, board),
+        )
+    with board.stage("compare"):
+        wanted = await trio.to_thread.run_sync(_expected, traces)
+        write_answers(options.out, answers)
+        compared = {name: compare(answers[name], wanted[name]) for name in COLUMNS}
+        exact = all(result.exact for result in compared.values())
+        board.say("compare", "exactly equal" if exact else "DIFFERENT")
+    return _result(board, federation, options, compared)
+
+
+def _traces(folder: Path, options: Options, board: Board) -> list[Trace]:
+    """The traces given, or generated ones: one for each peer that posts."""
+    paths = list(options.traces)
+    if not paths:
+        board.say("traces", f"generating with seed {options.seed}")
+        for index, table in enumerate(generate(options.seed, options.peers - 1)):
+            paths.append(folder / f"{participant_name(index)}.parquet")
+            write_trace(paths[-1], [table])
+    return [
+        open_trace(path, lambda rows, path=path: board.say("traces", f"{path.name}: {rows:,} rows"))  # type: ignore[misc]
+        for path in paths
+    ]
+
+
+def _placed(traces: Sequence[Trace], posters: Sequence[str]) -> dict[str, list[Trace]]:
+    """Trace i is posted by participant i modulo their number."""
+    placed: dict[str, list[Trace]] = {}
+    for index, trace in enumerate(traces):
+        placed.setdefault(posters[index % len(posters)], []).append(trace)
+    return placed
+
+
+async def _admit(
+    federation: Federation, participants: Sequence[str], clients: AsyncExitStack, board: Board
+) -> dict[str, AsyncMedusaClient]:
+    for participant in participants:
+        await federation.admit(participant)
+    opened = {}
+    for peer in federation.peers:
+        await peer.ready()
+        opened[peer.participant] = await clients.enter_async_context(open_medusa(peer.home.folder))
+        board.say("admit", f"{peer.participant} runs")
+    for client in opened.values():
+        await _until_together(client, len(opened), board)
+    return opened
+
+
+async def _until_together(client: AsyncMedusaClient, peers: int, board: Board) -> None:
+    """Wait until a peer sees all others running."""
+    with trio.move_on_after(TOGETHER_S):
+        while True:
+            board.snapshot = await client.status()
+            running = sum(peer.state == "running" for peer in board.snapshot.peers)
+            board.say("admit", f"{running} of {peers} peers are together")
+            if running == peers:
+                return
+            await trio.sleep(LOOK_S / 4)
+    raise DeadlineError(f"the {peers} peers did not find each other within {TOGETHER_S:.0f} s")
+
+
+async def _define(
+    peers: Sequence[Peer],
+    clients: dict[str, AsyncMedusaClient],
+    posters: Sequence[str],
+    board: Board,
+) -> None:
+    """Each poster publishes its stream; the last participant the query over all of them."""
+    sources = []
+    for participant in posters:
+        board.say("define", f"{participant} publishes its stream")
+        client, stream = clients[participant], source_stream(participant)
+        await client.create_schema(conn_schema(source_schema(participant)))
+        await client.create_stream(stream)
+        sources.append(stream.name)
+    owner = peers[-1].participant
+    board.say("define", f"{owner} starts the query")
+    names = Names(owner)
+    await clients[owner].create_query_xml(intrusion_document(names, sources))
+    await clients[owner].set_query_status(names.query, QueryStatus.RUNNING)
+    board.say("define", f"{len(sources)} streams and 1 query over them")
+
+
+def _expected(traces: Sequence[Trace]) -> Answers:
+    return expected(batch for trace in traces for batch in trace.batches())
+
+
+def compare(received: Sequence[Row], wanted: Sequence[Row]) -> AnswerResult:
+    """Row by row, repeated rows included."""
+    missing, extra = Counter(wanted) - Counter(received), Counter(received) - Counter(wanted)
+    return AnswerResult(
+        rows=len(received),
+        expected=len(wanted),
+        exact=not missing and not extra,
+        missing=tuple(sorted(missing)[:DIFFERENCES_SHOWN]),
+        extra=tuple(sorted(extra)[:DIFFERENCES_SHOWN]),
+    )
+
+
+def _result(
+    board: Board, federation: Federation, options: Options, compared: dict[str, AnswerResult]
+) -> Result:
+    posting, answers = board.stages["post"], board.stages["answers"]
+    seconds = answers.ended - posting.began
+    first = board.first_answer
+    return Result(
+        scenario="intrusion",
+        peers=tuple(peer.participant for peer in federation.peers),
+        rows=board.total,
+        seconds=round(seconds, 3),
+        rows_per_second=round(board.total / seconds, 1) if seconds else 0.0,
+        first_answer_seconds=None if first is None else round(first - board.zero, 3),
+        first_answer_after_post_seconds=None if first is None else round(first - posting.began, 3),
+        answers=compared,
+        exact=all(answer.exact for answer in compared.values()),
+        stage_seconds={
+            name: round(stage.ended - stage.began, 3) for name, stage in board.stages.items()
+        },
+        out=str(options.out),
+        folder=str(federation.folder) if options.keep else None,
+    )

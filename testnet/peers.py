@@ -1,0 +1,298 @@
+"""Real peers on this machine: processes of the `medusa-peer` command, in homes of their own.
+
+Each listens on a loopback port that was free. Whatever happens to the caller, an error or Ctrl-C
+included, leaving `open_federation` leaves no process behind, and no folder unless it is to be kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from overlay.errors import DeadlineError, MedusaError, UnavailableError
+from tools.addresses import format_address
+from tools.home import Home, Running
+
+PARTICIPANTS: Final = (
+    "mit.edu",
+    "utah.edu",
+    "brown.edu",
+    "brandeis.edu",
+    "cornell.edu",
+    "rice.edu",
+    "wisc.edu",
+    "uw.edu",
+)
+
+ANY_PORT: Final = "127.0.0.1:0"
+CONFIG: Final = '[overlay]\npreset = "local"\n'
+"""News spreads as fast as it may where all peers are on one machine."""
+READY_S: Final = 60.0
+"""A peer that has not said where it answers after this long will not: seconds."""
+STOP_S: Final = 15.0
+"""Time to write what is under way after SIGTERM, seconds; then SIGKILL."""
+COMMAND_S: Final = 60.0
+"""Longest that `init`, `invite` or `join` may take, seconds: they make a few keys."""
+POLL_S: Final = 0.05
+TAIL_LINES: Final = 20
+
+
+def participant_name(index: int) -> str:
+    """The participant of the index-th peer."""
+    return PARTICIPANTS[index] if index < len(PARTICIPANTS) else f"lab{index}.example.edu"
+
+
+@dataclass
+class Peer:
+    """One peer: its home stays, its process comes and goes.
+
+    Attributes:
+        log: what its processes wrote, all of them one after the other.
+        listen: where it listens: any port at first, then the one it got, so that a restarted peer
+            is found where it was.
+    """
+
+    participant: str
+    home: Home
+    log: Path
+    listen: str = ANY_PORT
+    process: trio.Process | None = None
+    running: Running | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"the peer of {self.participant} was not started"
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def tail(self, lines: int = TAIL_LINES) -> str:
+        """The end of its log."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def start(self) -> None:
+        """Start its daemon; `ready` waits until it answers."""
+        arguments = ["run", "--home", str(self.home.folder), "--listen", self.listen]
+        with self.log.open("ab") as log:
+            # Its own process group: Ctrl-C at the terminal is ours to handle, not the peers'.
+            self.process = await trio.lowlevel.open_process(
+                [_installed("medusa-peer"), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running = None
+
+    async def ready(self, timeout_s: float = READY_S) -> Running:
+        """Wait until its daemon says where it answers.
+
+        Raises:
+            UnavailableError: it ended; the message has the last line of its log.
+            DeadlineError: it did neither in time.
+        """
+        with trio.move_on_after(timeout_s):
+            while True:
+                if not self.alive:
+                    code = self.process.returncode if self.process is not None else None
+                    raise UnavailableError(
+                        f"the peer of {self.participant} ended with {code}: {self.tail(1)}"
+                    )
+                with contextlib.suppress(MedusaError):
+                    running = self.home.running()
+                    # After a kill -9 the last daemon's run.json is still there.
+                    if running.pid == self.pid:
+                        self.running = running
+                        self.listen = format_address(running.overlay)
+                        return running
+                await trio.sleep(POLL_S)
+        raise DeadlineError(
+            f"the peer of {self.participant} did not answer within {timeout_s:.0f} s: "
+            f"{self.tail(1)}"
+        )
+
+    async def stop(self) -> int:
+        """SIGTERM, then SIGKILL to all its processes; gives its exit code."""
+        assert self.process is not None, f"the peer of {self.participant} was not started"
+        if self.alive:
+            self.process.terminate()
+            with trio.move_on_after(STOP_S):
+                await self.process.wait()
+        await self.kill_9()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    async def kill_9(self) -> None:
+        """What a crash does: SIGKILL to it and to whatever it started in its process group."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        await self.process.wait()
+
+    async def restart(self) -> Running:
+        """Start it anew in the same home at the same address, and wait until it answers."""
+        if self.alive:
+            await self.stop()
+        await self.start()
+        return await self.ready()
+
+    def children(self, name: str = "java") -> tuple[int, ...]:
+        """Process ids of its descendants by program name (its JVM); needs Linux's /proc."""
+        parents: dict[int, tuple[int, str]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError, ValueError):
+                before, _, after = stat.read_text().rpartition(")")
+                parents[int(stat.parent.name)] = int(after.split()[1]), before.split("(", 1)[1]
+        return tuple(
+            pid
+            for pid, (_, comm) in parents.items()
+            if comm == name and _is_below(pid, self.pid, parents)
+        )
+
+
+def _is_below(pid: int, ancestor: int, parents: dict[int, tuple[int, str]]) -> bool:
+    while pid in parents:
+        pid = parents[pid][0]
+        if pid == ancestor:
+            return True
+    return False
+
+
+@dataclass
+class Federation:
+    """A federation of peers, one a participant, the first of which founded it."""
+
+    folder: Path
+    peers: list[Peer] = field(default_factory=list)
+    report: Callable[[str], None] = lambda text: None
+
+    async def found(self, participant: str, *, name: str = "testnet") -> Peer:
+        """Make the first participant's peer and start it."""
+        peer = await self._make(participant, "--found", name)
+        await peer.start()
+        self.report(f"{participant} starts")
+        await peer.ready()
+        return peer
+
+    async def admit(self, participant: str) -> Peer:
+        """Make a further participant's peer, admitted by the founder, and start it."""
+        peer = await self._make(participant)
+        sponsor = self.peers[0]
+        root = str(peer.home.root_certificate)
+        invited = await run_command(
+            *("invite", participant, "--root", root, "--home", str(sponsor.home.folder)),
+            log=sponsor.log,
+        )
+        token = invited.split()[-1]
+        await run_command("join", token, "--home", str(peer.home.folder), log=peer.log)
+        self.report(f"{participant} is admitted")
+        await peer.start()
+        return peer
+
+    async def _make(self, participant: str, *more: str) -> Peer:
+        folder = self.folder / participant
+        await run_command("init", "--participant", participant, "--home", str(folder), *more)
+        peer = Peer(participant, Home(folder), self.folder / f"{participant}.log")
+        peer.home.config.write_text(CONFIG)
+        self.peers.append(peer)
+        return peer
+
+    async def stop(self) -> None:
+        """Stop every peer, all at once; those that do not end are killed."""
+        async with trio.open_nursery() as nursery:
+            for peer in self.peers:
+                if peer.process is not None:
+                    nursery.start_soon(peer.stop)
+
+    def failures(self) -> str:
+        """The ends of the logs of the peers that died, or of all when none did."""
+        dead = [peer for peer in self.peers if peer.process is not None and not peer.alive]
+        shown = dead or self.peers
+        return "\n".join(
+            f"--- {peer.participant}{' (ended)' if peer in dead else ''}\n{peer.tail()}"
+            for peer in shown
+            if peer.tail()
+        )
+
+
+@asynccontextmanager
+async def open_federation(*, keep: bool = False) -> AsyncIterator[Federation]:
+    """A federation without peers yet, in a new folder.
+
+    Args:
+        keep: leave the folder (homes, logs) for a person to look at.
+    """
+    federation = Federation(Path(tempfile.mkdtemp(prefix="medusa-testnet-")))
+    try:
+        yield federation
+    finally:
+        # Shielded: a cancelled or interrupted scenario must still end its peers.
+        with trio.CancelScope(shield=True):
+            try:
+                await federation.stop()
+            finally:
+                if not keep:
+                    shutil.rmtree(federation.folder, ignore_errors=True)
+
+
+async def run_command(
+    *arguments: str, program: str = "medusa-peer", log: Path | None = None
+) -> str:
+    """Run one of our commands to its end; gives its standard output.
+
+    Args:
+        log: takes what it says on standard error: a warning is worth keeping.
+
+    Raises:
+        UnavailableError: it failed; the message has what it said.
+        DeadlineError: it took longer than `COMMAND_S`.
+    """
+    shown = " ".join((program, *arguments[:2]))
+    with trio.move_on_after(COMMAND_S):
+        done = await trio.run_process(
+            [_installed(program), *arguments],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        said = done.stderr.decode(errors="replace").strip()
+        if said and log is not None:
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{shown}: {said}\n")
+        if done.returncode:
+            raise UnavailableError(f"`{shown}` ended with {done.returncode}: {said}")
+        return done.stdout.decode()
+    raise DeadlineError(f"`{shown}` did not end within {COMMAND_S:.0f} s")
+
+
+def _installed(program: str) -> str:
+    """Our command of this very environment, or the one on PATH."""
+    beside = Path(sys.executable).with_name(program)
+    found = str(beside) if beside.exists() else shutil.which(program)
+    if found is None:
+        raise UnavailableError(f"{program} is not installed: run `make setup`")
+    return found
+
+
+def names(peers: Sequence[Peer]) -> tuple[str, ...]:
+    """The participants of some peers."""
+    return tuple(peer.participant for peer in peers)

@@ -1,0 +1,196 @@
+"""What a person sees of a scenario: a live screen on a terminal, else a line per stage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from testnet.board import STAGES, Board, Stage, State
+from testnet.intrusion import AnswerResult, Result
+from testnet.oracle import COLUMNS
+from tools.render import render as render_monitor
+
+FRAME_S: Final = 0.125
+"""Between two frames of the live screen, seconds: smooth enough for a bar, cheap enough for a core
+that the peers need."""
+
+_ICONS: Final = {
+    State.WAITING: ("·", "dim"),
+    State.DONE: ("✓", "green"),
+    State.FAILED: ("✗", "red"),
+}
+
+_MEANINGS: Final = {
+    "busy": "addresses with > 100 connections a minute",
+    "scan": "addresses with > 10 ports a minute",
+    "cluster": "quiet /24s with > 100 a minute",
+}
+
+
+@asynccontextmanager
+async def open_screen(board: Board, console: Console) -> AsyncIterator[None]:
+    """Show the board while the body runs; what was shown last stays."""
+    if not console.is_terminal:
+        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        yield
+        return
+    with Live(
+        console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
+    ) as live:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_draw, live, board, console)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+        # The federation is gone by now: what stays on screen is what was done.
+        live.update(render_stages(board), refresh=True)
+
+
+async def _draw(live: Live, board: Board, console: Console) -> None:
+    while True:
+        live.update(render(board, console.width, console.height), refresh=True)
+        await trio.sleep(FRAME_S)
+
+
+def _print_stage(stage: Stage, board: Board, console: Console) -> None:
+    if stage.state is State.RUNNING:
+        console.print(f"{STAGES[stage.name]} ...", style="dim", highlight=False)
+        return
+    word = "failed" if stage.state is State.FAILED else "done"
+    seconds = stage.ended - stage.began
+    detail = f": {stage.detail}" if stage.detail else ""
+    console.print(f"{STAGES[stage.name]} {word} in {seconds:.1f} s{detail}", highlight=False)
+
+
+def render(board: Board, width: int, height: int) -> RenderableType:
+    """The whole live screen; the monitor below only where there is room for it."""
+    parts: list[RenderableType] = [render_stages(board)]
+    if board.posting:
+        parts.append(render_posting(board))
+    room = height - _lines_above(board)
+    if board.snapshot is not None and room >= MONITOR_LINES:
+        parts.append(Rule(style="dim"))
+        parts.append(render_monitor(board.snapshot, width, room))
+    return Group(*parts)
+
+
+MONITOR_LINES: Final = 8
+"""Fewer lines than these show nothing of the federation worth a look."""
+
+
+def _lines_above(board: Board) -> int:
+    return len(STAGES) + len(board.posting) + 5
+
+
+def render_stages(board: Board) -> RenderableType:
+    """The stages, what each says, and how long it took."""
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=1)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(justify="right", no_wrap=True)
+    for stage in board.stages.values():
+        table.add_row(
+            _icon(stage),
+            Text(STAGES[stage.name], "" if stage.state is not State.WAITING else "dim"),
+            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
+            Text(_seconds(stage, board), "dim"),
+        )
+    title = "[bold]medusa-testnet intrusion[/]"
+    return Panel(table, title=title, title_align="left", box=box.ROUNDED, border_style="dim")
+
+
+def _icon(stage: Stage) -> RenderableType:
+    if stage.state is State.RUNNING:
+        return Spinner("dots", style="cyan")
+    sign, style = _ICONS[stage.state]
+    return Text(sign, style)
+
+
+def _seconds(stage: Stage, board: Board) -> str:
+    if stage.state is State.WAITING:
+        return ""
+    until = board.seconds() if stage.state is State.RUNNING else stage.ended
+    return f"{until - stage.began:.1f} s"
+
+
+def render_posting(board: Board) -> RenderableType:
+    """A bar for each participant that posts, and the answers so far beside them."""
+    bars = Table.grid(padding=(0, 1))
+    for participant, posting in board.posting.items():
+        bars.add_row(
+            Text(participant),
+            ProgressBar(max(posting.total, 1), posting.rows, width=24, complete_style="cyan"),
+            Text(f"{posting.rows:,}", justify="right"),
+        )
+    counts = Table.grid(padding=(0, 1))
+    for answer, rows in board.answers.items():
+        counts.add_row(Text(answer, "bold"), Text(f"{rows:,}", "yellow", justify="right"))
+    both = Table.grid(padding=(0, 4))
+    both.add_row(bars, counts)
+    return both
+
+
+def render_result(result: Result) -> RenderableType:
+    """The summary: each answer against the batch run, and how fast it went."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table.add_column("answer", style="bold", no_wrap=True)
+    table.add_column("what it lists", style="dim")
+    table.add_column("received", justify="right")
+    table.add_column("batch", justify="right")
+    table.add_column("")
+    for name, answer in result.answers.items():
+        table.add_row(
+            name,
+            _MEANINGS[name],
+            f"{answer.rows:,}",
+            f"{answer.expected:,}",
+            "[green]equal[/]" if answer.exact else "[red]different[/]",
+        )
+    parts: list[RenderableType] = [table, _figures(result)]
+    for name, answer in result.answers.items():
+        if not answer.exact:
+            parts.append(_differences(name, answer))
+    return Group(*parts)
+
+
+def _figures(result: Result) -> RenderableType:
+    *posters, owner = result.peers
+    text = Text()
+    text.append(f"{result.rows:,} connections", "bold")
+    text.append(f" posted at {_listed(posters)}, processed at {owner}, received at {posters[0]}\n")
+    text.append(f"{result.seconds:.1f} s", "bold")
+    text.append(" from the first post to the last answer: ")
+    text.append(f"{result.rows_per_second:,.0f} rows/s", "bold")
+    if result.first_answer_seconds is not None:
+        text.append("; first answer ")
+        text.append(f"{result.first_answer_seconds:.1f} s", "bold")
+        text.append(" after the command's start")
+    files = ", ".join(f"{name}.csv" for name in COLUMNS)
+    text.append(f"\n{files} are in {result.out}/")
+    if result.folder is not None:
+        text.append(f"\nhomes and logs are in {result.folder}")
+    return text
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _differences(name: str, answer: AnswerResult) -> RenderableType:
+    lines = [f"{name}: missing {row}" for row in answer.missing]
+    lines += [f"{name}: not expected {row}" for row in answer.extra]
+    return Text("\n".join(lines), "red")

@@ -1,0 +1,199 @@
+"""Connection traces from files: Parquet, CSV, and Zeek's conn.log as TSV or JSON, gzipped or not.
+
+The format is told by the content, not by the name. Rows count from 1, headers and comments aside.
+Every fault is an `InvalidInputError` that names the file, the row and the field.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from overlay.errors import InvalidInputError
+from testnet import zeek
+from testnet.conn import ARROW, NAMES, BadCellError, choose, fit
+
+BATCH_ROWS: Final = 32_768
+"""Rows in one batch: some 3 MB, below the 8 MiB that one post may carry."""
+
+EMPTY_CELLS: Final = ("", "-", "(empty)", "NULL", "null", "None", "NaN", "nan")
+"""What stands for no value in CSV."""
+
+_READ_FAULTS: Final = (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError)
+"""What reading a broken file raises, format by format."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace that has been read through once, and found good.
+
+    Attributes:
+        rows: how many connections. first, last: least and greatest ts, seconds (0 when empty).
+        ascending: whether the file's own order is by ts.
+    """
+
+    path: Path
+    rows: int
+    first: float
+    last: float
+    ascending: bool
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The connections by ascending ts, at most `BATCH_ROWS` at a time.
+
+        A file in another order (Zeek writes a connection when it ends) is held in memory whole.
+        """
+        if self.ascending:
+            yield from read_batches(self.path)
+            return
+        whole = pa.concat_tables(read_batches(self.path)).sort_by("ts")
+        for start in range(0, whole.num_rows, BATCH_ROWS):
+            yield whole.slice(start, BATCH_ROWS)
+
+
+def open_trace(path: Path, progress: Callable[[int], None] = lambda rows: None) -> Trace:
+    """Read a trace through, checking every row.
+
+    Args:
+        progress: called with the rows read so far.
+
+    Raises:
+        InvalidInputError: naming the file, and the row and field where there is one.
+    """
+    rows, first, last, ascending = 0, float("inf"), float("-inf"), True
+    for batch in read_batches(path):
+        ts = batch.column("ts")
+        low, high = pc.min_max(ts).values()
+        ascending = ascending and low.as_py() >= last and _is_ascending(ts.combine_chunks())
+        first, last = min(first, low.as_py()), max(last, high.as_py())
+        rows += batch.num_rows
+        progress(rows)
+    if not rows:
+        return Trace(path, 0, 0.0, 0.0, ascending=True)
+    return Trace(path, rows, first, last, ascending)
+
+
+def read_batches(path: Path) -> Iterator[pa.Table]:
+    """The connections of a file in its own order; no batch is empty.
+
+    Raises:
+        InvalidInputError: naming the file, and the row and field where there is one.
+    """
+    done = 0
+    try:
+        for columns, rows in _read(path):
+            for start in range(0, rows, BATCH_ROWS):
+                part = {name: _slice(column, start) for name, column in columns.items()}
+                size = min(BATCH_ROWS, rows - start)
+                yield fit(part, size)
+                done += size
+    except BadCellError as error:
+        raise InvalidInputError(f"{path}: row {done + error.row + 1}: {error}") from None
+    except zeek.BadLineError as error:
+        raise InvalidInputError(f"{path}: row {error.row + 1}: {error}") from None
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+    except _READ_FAULTS as error:
+        raise InvalidInputError(f"{path}: after row {done}: {_one_line(error)}") from None
+
+
+def merge(traces: Sequence[Trace]) -> Iterator[pa.Table]:
+    """Several traces as one by ascending ts, a batch of each in memory."""
+    sources = [trace.batches() for trace in traces]
+    heads: list[tuple[float, int, pa.Table]] = []
+
+    def push(index: int, batch: pa.Table | None) -> None:
+        if batch is not None:
+            heapq.heappush(heads, (batch.column("ts")[-1].as_py(), index, batch))
+
+    for index, source in enumerate(sources):
+        push(index, next(source, None))
+    while heads:
+        # Everything up to the least last ts is here: later batches only hold later rows.
+        upto, index, batch = heapq.heappop(heads)
+        ready, rest = [batch], []
+        for _, other, head in heads:
+            cut = pc.sum(pc.less_equal(head.column("ts"), upto)).as_py()
+            ready.append(head.slice(0, cut))
+            rest.append((other, head.slice(cut)))
+        heads = []
+        for other, head in rest:
+            push(other, head if head.num_rows else next(sources[other], None))
+        push(index, next(sources[index], None))
+        together = pa.concat_tables(ready)
+        together = together if len(traces) == 1 else together.sort_by("ts")
+        for start in range(0, together.num_rows, BATCH_ROWS):
+            yield together.slice(start, BATCH_ROWS)
+
+
+def write_trace(path: Path, tables: Sequence[pa.Table]) -> None:
+    """Write connections as Parquet, creating the file."""
+    with pq.ParquetWriter(path, ARROW) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _read(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    """Raw columns by field, and how many rows, in pieces."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"PAR1":
+        yield from _read_parquet(path)
+        return
+    packed = magic[:2] == b"\x1f\x8b"
+    with gzip.open(path, "rb") if packed else path.open("rb") as text:
+        start = text.peek(1)[:1]
+        if start == b"#":
+            yield from zeek.read_tsv(text)
+        elif start == b"{":
+            yield from zeek.read_json(text)
+        elif start:
+            yield from _read_csv(text)
+        else:
+            raise InvalidInputError("is empty")
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    with pq.ParquetFile(path) as file:
+        chosen = choose(file.schema_arrow.names)
+        for batch in file.iter_batches(BATCH_ROWS, columns=list(chosen.values())):
+            yield {field: batch.column(name) for field, name in chosen.items()}, batch.num_rows
+
+
+def _read_csv(text: io.BufferedIOBase) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    strings = pa.csv.ConvertOptions(
+        null_values=list(EMPTY_CELLS),
+        strings_can_be_null=True,
+        column_types={name: pa.string() for names in NAMES.values() for name in names},
+    )
+    reader = pa.csv.open_csv(
+        text, read_options=pa.csv.ReadOptions(use_threads=False), convert_options=strings
+    )
+    chosen = choose(reader.schema.names)
+    for batch in reader:
+        yield {field: batch.column(name) for field, name in chosen.items()}, batch.num_rows
+
+
+def _slice(column: pa.Array, start: int) -> pa.Array:
+    return column.slice(start, BATCH_ROWS)
+
+
+def _is_ascending(ts: pa.Array) -> bool:
+    return bool(pc.all(pc.less_equal(ts[:-1], ts[1:])).as_py()) if len(ts) > 1 else True
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

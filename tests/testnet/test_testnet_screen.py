@@ -1,0 +1,125 @@
+"""What a person sees: on a terminal, in a pipe, and at the end."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+import trio
+from rich.console import Console
+
+from testnet.board import STAGES, Board, Posting, State
+from testnet.intrusion import AnswerResult, Result, compare
+from testnet.screen import open_screen, render, render_result
+
+
+def console(width: int = 80, *, terminal: bool = False) -> Console:
+    return Console(
+        width=width, height=30, file=io.StringIO(), force_terminal=terminal, color_system=None
+    )
+
+
+def text_of(output: Console) -> str:
+    assert isinstance(output.file, io.StringIO)
+    return output.file.getvalue()
+
+
+def running_board() -> Board:
+    clock = iter(float(second) for second in range(1_000))
+    board = Board(seconds=lambda: next(clock))
+    with board.stage("traces") as stage:
+        stage.detail = "200,000 connections in 2 traces"
+    board.stages["post"].state = State.RUNNING
+    board.posting = {"mit.edu": Posting(0, 120_000), "utah.edu": Posting(0, 80_000)}
+    board.posted("mit.edu", 40_000)
+    board.answers = {"busy": 0, "scan": 0, "cluster": 0}
+    board.received("busy", 17)
+    return board
+
+
+def result(*, exact: bool = True) -> Result:
+    answer = compare([(60, "a", 101)], [(60, "a", 101)] if exact else [(60, "b", 102)])
+    return Result(
+        scenario="intrusion",
+        peers=("mit.edu", "utah.edu", "brown.edu"),
+        rows=200_000,
+        seconds=4.0,
+        rows_per_second=50_000.0,
+        first_answer_seconds=12.34,
+        first_answer_after_post_seconds=1.2,
+        answers={"busy": answer, "scan": compare([], []), "cluster": compare([], [])},
+        exact=exact,
+        stage_seconds={"post": 3.0},
+        out="out",
+        folder="/kept/here",
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_live_screen_fits(width: int) -> None:
+    output = console(width)
+    output.print(render(running_board(), width, 30))
+    text = text_of(output)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "post the connections" in text
+    assert "40,000 of 200,000" in text
+    assert "utah.edu" in text
+    assert "17" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_summary_fits(width: int) -> None:
+    output = console(width)
+    output.print(render_result(result()))
+    text = text_of(output)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text.count("equal") == 3
+    assert "50,000 rows/s" in text
+    assert "12.3 s" in text
+    assert "/kept/here" in text
+
+
+def test_summary_shows_differences() -> None:
+    output = console()
+    output.print(render_result(result(exact=False)))
+    text = text_of(output)
+    assert "different" in text
+    assert "busy: missing (60, 'b', 102)" in text
+    assert "busy: not expected (60, 'a', 101)" in text
+
+
+def test_repeated_rows_are_differences() -> None:
+    row = (60, "a", 101)
+    assert compare([row, row], [row]) == AnswerResult(2, 1, exact=False, extra=(row,))
+    assert compare([row], [row, row]) == AnswerResult(1, 2, exact=False, missing=(row,))
+    assert compare([row], [row]).exact
+
+
+def test_result_is_json() -> None:
+    decoded = msgspec.json.decode(msgspec.json.encode(result()))
+    assert decoded["exact"] is True
+    assert decoded["answers"]["busy"]["rows"] == 1
+
+
+async def test_a_line_per_stage_without_a_terminal() -> None:
+    board, output = Board(), console()
+    with pytest.raises(RuntimeError):  # noqa: PT012 - what is shown meanwhile is the point
+        async with open_screen(board, output):
+            with board.stage("traces") as stage:
+                stage.detail = "3 rows"
+            with board.stage("start"):
+                raise RuntimeError
+    lines = text_of(output).splitlines()
+    assert lines[0] == f"{STAGES['traces']} ..."
+    assert lines[1].startswith(f"{STAGES['traces']} done in 0.0 s: 3 rows")
+    assert lines[3].startswith(f"{STAGES['start']} failed in")
+
+
+async def test_the_live_screen_leaves_the_stages(autojump_clock: trio.testing.MockClock) -> None:
+    board, output = running_board(), console(terminal=True)
+    async with open_screen(board, output):
+        await trio.sleep(1)
+    text = text_of(output)
+    assert text.count("medusa-testnet intrusion") > 2, "it was drawn again and again"
+    assert "read the traces" in text.split("medusa-testnet intrusion")[-1]
