@@ -104,11 +104,6 @@ class QueryEntry(Struct, frozen=True):
 
 
 class Producer(Struct, frozen=True):
-    """One producer of a version of a stream.
-
-    Attributes:
-        peer: its peer id, hex.
-    """
+    """One producer of a version of a stream: the peer that published this."""
 
     stream: str
-    peer: str

@@ -1,30 +1,65 @@
-"""The kinds of objects that the engine keeps in the catalog."""
+"""The kinds of objects that the engine keeps in the catalog, and how they are believed.
+
+A record proves who published it, not that its content makes sense: an entry that names another
+object than the one it was found under, or a schema beyond the limits, is refused here.
+"""
 
 from __future__ import annotations
 
 from typing import Final, TypeVar
 
 from dht.catalog import Catalog, Kind, Published
-from engine.definitions import Producer, QueryEntry, StreamEntry
-from engine.schema import Schema
-from overlay.errors import NotFoundError
+from engine.definitions import Producer, QueryEntry, StreamEntry, check_stream
+from engine.schema import Schema, check_schema
+from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
-
-T = TypeVar("T")
 
 SCHEMA: Final = Kind("schema", Schema)
 STREAM: Final = Kind("stream", StreamEntry)
 QUERY: Final = Kind("query", QueryEntry)
 PRODUCER: Final = Kind("producer", Producer, many=True)
 
+Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry)
 
-async def find(catalog: Catalog, kind: Kind[T], name: ObjectName) -> Published[T] | None:
-    """The object, or None if there is none.
+
+async def lookup(
+    catalog: Catalog, kind: Kind[Definition], name: ObjectName
+) -> Published[Definition]:
+    """The object of that kind under that name.
 
     Raises:
+        NotFoundError: there is none.
         UnavailableError: too few peers answer to say so.
+        DecodeError: what was published under that name is not about it, or is beyond the limits.
     """
+    published = await catalog.lookup(kind, name)
     try:
-        return await catalog.lookup(kind, name)
+        _check(published.value, str(name))
+    except InvalidInputError as error:
+        raise DecodeError(f"{kind.label} {name}, as published: {error}") from None
+    return published
+
+
+async def find(
+    catalog: Catalog, kind: Kind[Definition], name: ObjectName
+) -> Published[Definition] | None:
+    """`lookup`, with None for an object that is not there."""
+    try:
+        return await lookup(catalog, kind, name)
     except NotFoundError:
         return None
+
+
+def _check(value: Schema | StreamEntry | QueryEntry, name: str) -> None:
+    match value:
+        case Schema():
+            found = value.name
+            check_schema(value)
+        case StreamEntry():
+            found = value.stream.name
+            check_stream(value.stream)
+            check_schema(value.schema)
+        case QueryEntry():
+            found = value.query.name
+    if found != name:
+        raise InvalidInputError(f"it speaks of {found[:256]!a}")

@@ -6,6 +6,7 @@ is lost, and what comes twice is dropped by the assembler.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import SystemRandom  # noqa: TID251 - jitter in a driver
 
 import trio
@@ -18,10 +19,13 @@ from engine.stream_store import KeptStream, Role, StreamStore
 from engine.streams.feed import Assembler
 from overlay.errors import MedusaError
 from overlay.events import Events
-from overlay.rpc import Duplex
+from overlay.rpc import Duplex, EndOfCall
 
 RETRY_S = (0.1, 5.0)
 """Shortest and longest wait before subscribing again, seconds; doubled in between, with jitter."""
+
+LAST_WORD_S = 5.0
+"""How long the end of a stream may take to be acknowledged, seconds: else a lease runs out."""
 
 
 class Mirror:
@@ -81,6 +85,8 @@ class Mirror:
                 log.begin(epoch.after)  # the stream is no longer kept from its beginning
             await log.commit(epoch.upto, epoch.table)
             await duplex.send(Acknowledge(log.boundary))
+        with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
+            await duplex.receive(Tuples)  # the producer ends the call once it has the last of them
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= RETRY_S[1]:  # a short absence is nobody's news

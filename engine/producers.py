@@ -9,7 +9,6 @@ from engine.definitions import Producer, StreamEntry
 from engine.kinds import PRODUCER, STREAM
 from overlay.connection import Connection
 from overlay.errors import NotFoundError, UnavailableError
-from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.node import Overlay
 
@@ -25,8 +24,7 @@ class Producers:
         """Publish a stream, and that this peer produces it."""
         name = ObjectName.parse(entry.stream.name)
         await self._catalog.publish(STREAM, name, entry)
-        own = self._overlay.identity.peer_id.hex()
-        await self._catalog.publish(PRODUCER, name, Producer(str(name), own))
+        await self._catalog.publish(PRODUCER, name, Producer(str(name)))
 
     async def withdraw(self, stream: str) -> None:
         """Take both back; what was withdrawn before a crash already is no error."""
@@ -45,7 +43,7 @@ class Producers:
         """
         producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
         own = self._overlay.identity.peer_id
-        peers = [parse_peer_id(p.value.peer) for p in producers if p.value.peer != own.hex()]
+        peers = [producer.publisher for producer in producers if producer.publisher != own]
         if not peers:
             raise NotFoundError(f"nobody produces {stream}")
         failed: list[str] = []

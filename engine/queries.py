@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -92,9 +93,9 @@ class QueryHost:
             ConflictError: an output exists already.
         """
         inputs = await self._inputs(query)
-        schemas = check_query(query, {name: entry.schema for name, entry in inputs.items()})
+        schemas = _checked(query, inputs)
         kept = await self._declared(query, schemas)
-        tasks = plan(query, schemas, kept)
+        tasks = _planned(query, schemas, kept, inputs)
         outputs = tuple(task.output for task in tasks)
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
         stored = StoredQuery(entry, inputs, tuple(kept))
@@ -134,6 +135,10 @@ class QueryHost:
             except msgspec.DecodeError as error:
                 raise InternalError(f"{path} is damaged ({error}); remove it") from None
             running = await self._prepare(stored)
+            # A crash may have come between the file and the catalog; the same again is no change.
+            await self._catalog.publish(
+                QUERY, ObjectName.parse(stored.entry.query.name), stored.entry
+            )
             if stored.entry.status is QueryStatus.RUNNING:
                 self._start(running)
 
@@ -173,15 +178,18 @@ class QueryHost:
             found = await find(self._catalog, STREAM, ObjectName.parse(name))
             if found is None:
                 continue
-            await self._check_replaceable(found.value, schemas[name])
+            await self._check_replaceable(query.name, found.value, schemas[name])
             declared.add(name)
         return frozenset(declared)
 
-    async def _check_replaceable(self, entry: StreamEntry, schema: Schema) -> None:
+    async def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:
         name = entry.stream.name
+        if entry.stream.query == query:
+            return  # of a creation that a crash cut short
         if entry.stream.query:
             raise ConflictError(f"{name} is already produced by {entry.stream.query}")
-        if entry.schema.fields != schema.fields:
+        declared = [(field.name, field.type) for field in entry.schema.fields]
+        if declared != [(field.name, field.type) for field in schema.fields]:
             raise ConflictError(f"{name} was created with other fields than the query gives it")
         kept = self._store.get(name)
         if (
@@ -196,8 +204,8 @@ class QueryHost:
     async def _prepare(self, stored: StoredQuery) -> RunningQuery:
         """Open the logs and hold the inputs, so that nothing is lost until the query runs."""
         query = stored.entry.query
-        schemas = check_query(query, {n: entry.schema for n, entry in stored.inputs.items()})
-        tasks = plan(query, schemas, frozenset(stored.kept))
+        schemas = _checked(query, stored.inputs)
+        tasks = _planned(query, schemas, frozenset(stored.kept), stored.inputs)
         logs = {
             name: await self._mirrors.follow(entry, query.name)
             for name, entry in stored.inputs.items()
@@ -237,6 +245,7 @@ class QueryHost:
     def _start(self, running: RunningQuery) -> None:
         running.stopped = trio.Event()
         running.scope = trio.CancelScope()
+        self._nursery.start_soon(self._executor.prepare)
         self._nursery.start_soon(self._run, running, running.scope, running.stopped)
 
     async def _run(
@@ -273,3 +282,17 @@ class QueryHost:
     def _save(self, stored: StoredQuery) -> None:
         path = self._folder / file_name(stored.entry.query.name, ".json")
         write_atomically(path, msgspec.json.encode(stored))
+
+
+def _checked(query: Query, inputs: Mapping[str, StreamEntry]) -> dict[str, Schema]:
+    return check_query(query, {name: entry.schema for name, entry in inputs.items()})
+
+
+def _planned(
+    query: Query,
+    schemas: Mapping[str, Schema],
+    kept: frozenset[str],
+    inputs: Mapping[str, StreamEntry],
+) -> tuple[Task, ...]:
+    sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
+    return plan(query, schemas, kept, sources)

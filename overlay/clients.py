@@ -50,7 +50,6 @@ class _Gate(Service):
 
     def __init__(self, token: bytes, participant: str) -> None:
         super().__init__()
-        self.opened = trio.Event()
         self.on_open: Callable[[], None] = lambda: None
         self._token = token
         self._participant = participant
@@ -60,7 +59,6 @@ class _Gate(Service):
         await trio.lowlevel.checkpoint()
         if not hmac.compare_digest(request.token, self._token):
             raise NotAuthorisedError("wrong token: use the client.token of this peer's home")
-        self.opened.set()
         self.on_open()
         return Welcome(self._participant)
 

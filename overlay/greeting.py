@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from overlay.errors import BrokenError, BusyError, DecodeError, MedusaError, UntrustedError
+from overlay.errors import BrokenError, DecodeError, MedusaError, UntrustedError
 from overlay.tls import failure
 
 INSTANCE_BYTES: Final = 16
@@ -31,7 +31,6 @@ class Answer(IntEnum):
     DUPLICATE = 1
     """Another connection between the two is, or is about to be, there: use that."""
     UNTRUSTED = 2
-    BUSY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,6 @@ class Verdict:
                 return None
             case Answer.UNTRUSTED:
                 return UntrustedError(f"it refuses us: {self.text}")
-            case Answer.BUSY:
-                return BusyError(f"it refuses us: {self.text}")
 
 
 async def send_hello(stream: trio.abc.Stream, instance: bytes) -> None:

@@ -58,6 +58,10 @@ MAX_UNREAD_BYTES: Final = 256 * 2**20
 """Bytes received and not yet read on all streams of a connection together. Only a hostile or
 broken peer fills many windows at once; the stream that passes it is reset with BusyError."""
 
+MAX_QUEUED_BYTES: Final = 256 * 2**20
+"""Bytes waiting to be sent on all streams of a connection together: some dozen large messages to
+readers that stopped. The stream that passes it is reset with BusyError."""
+
 MAX_CONTROL_FRAMES: Final = 4096
 """Control frames waiting to be sent. Their number follows what the other side sends, so more means
 that it sends without reading: the connection is given up."""
@@ -85,6 +89,7 @@ class Multiplexer:
         self._max_streams = max_streams
         self._theirs = 0
         self._unread = 0
+        self._queued = 0
         self._control: deque[bytes] = deque()
         self._credits: dict[int, Stream] = {}
         self._ready: list[tuple[float, int, Stream]] = []
@@ -134,6 +139,9 @@ class Multiplexer:
             if view.nbytes:
                 stream.outgoing.append(view.cast("B"))
                 stream.queued += view.nbytes
+                self._queued += view.nbytes
+        if self._queued > MAX_QUEUED_BYTES:
+            self.reset(stream, BusyError.code, f"{MAX_QUEUED_BYTES} bytes wait to be sent")
         self._schedule(stream)
 
     def finish(self, stream: Stream) -> None:
@@ -189,6 +197,7 @@ class Multiplexer:
             buffers.append(encode_header(stream.number, size))
             move(stream.outgoing, size, buffers)
             stream.queued -= size
+            self._queued -= size
             stream.sent += size
             stream.tag = self._present + size / stream.weight
         if stream.finishing and not stream.finish_sent and not stream.queued:
@@ -223,14 +232,15 @@ class Multiplexer:
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def discard(self, stream: Stream) -> None:
-        """Nobody reads this stream any more: forget what is unread."""
+        """Nobody reads this stream any more: drop what is unread and what may still come."""
+        stream.unheard = True
         self._unread -= stream.unread
         stream.unread = 0
         stream.inbox.clear()
 
     def _grant(self, stream: Stream) -> None:
         """Announce more credit once it is worth a frame."""
-        if stream.over or stream.ended:
+        if stream.over or stream.ended or stream.unheard:
             return
         read = stream.received - stream.unread + min(stream.unread, stream.wanted)
         limit = read + WINDOW_BYTES
@@ -290,6 +300,8 @@ class Multiplexer:
         stream.received += size
         if stream.received > stream.receive_limit:
             raise DecodeError(f"stream {stream.number} sends over its credit")
+        if stream.unheard:
+            return
         stream.unread += size
         self._unread += size
         store(stream.inbox, frame.payload)
@@ -351,6 +363,7 @@ class Multiplexer:
     def _forget(self, stream: Stream) -> None:
         stream.over = True
         stream.outgoing.clear()
+        self._queued -= stream.queued
         stream.queued = 0
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:

@@ -48,6 +48,7 @@ class Stream:
         ended: the other side sends no more (finished or failed).
         failure: why it was reset, by either side.
         over: nothing more is sent or received; what is unread may still be taken.
+        unheard: nobody reads it any more: what comes is dropped, and no credit given.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Stream:
     ended: bool = False
     failure: Failure | None = None
     over: bool = False
+    unheard: bool = False
     outgoing: deque[memoryview] = field(default_factory=deque)
     inbox: deque[memoryview | bytearray] = field(default_factory=deque)
     sent: int = 0

@@ -77,12 +77,13 @@ class _Link:
 
     Attributes:
         greeting: held by the dial whose greeting is under way, one at a time.
+        adopted: the connection made last, and the start-up number of the peer then.
         attempt: set when the reaching under way is over.
         changed: set, and replaced, when a connection is adopted.
         retry_at: trio's time before which no new dial is made; reason says why.
     """
 
-    connection: Connection | None = None
+    adopted: Connection | None = None
     instance: bytes = b""
     greeting: trio.Lock = field(default_factory=trio.Lock)
     attempt: trio.Event | None = None
@@ -90,6 +91,13 @@ class _Link:
     failures: int = 0
     retry_at: float = 0.0
     error: MedusaError | None = None
+
+    @property
+    def connection(self) -> Connection | None:
+        """The one that stands: a closed one counts no more, though its tasks may be ending."""
+        if self.adopted is None or self.adopted.closed.is_set():
+            return None
+        return self.adopted
 
 
 class Transport:
@@ -122,7 +130,8 @@ class Transport:
 
     def connections(self) -> tuple[Connection, ...]:
         """The connections that stand now."""
-        return tuple(link.connection for link in self._links.values() if link.connection)
+        links = self._links.values()
+        return tuple(link.connection for link in links if link.connection is not None)
 
     async def connection(self, peer_id: bytes) -> Connection:
         """The connection to that peer, dialled if there is none.
@@ -311,7 +320,7 @@ class Transport:
         link = self._link(name.peer_id)
         if link.connection is not None:
             link.connection.close("replaced by a newer one")
-        link.connection, link.instance = connection, instance
+        link.adopted, link.instance = connection, instance
         link.failures, link.error = 0, None
         link.changed.set()
         link.changed = trio.Event()
@@ -325,8 +334,8 @@ class Transport:
 
     def _disown(self, connection: Connection) -> None:
         link = self._link(connection.remote.peer_id)
-        if link.connection is connection:
-            link.connection = None
+        if link.adopted is connection:
+            link.adopted = None
 
     def _link(self, peer_id: bytes) -> _Link:
         return self._links.setdefault(peer_id, _Link())

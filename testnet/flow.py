@@ -10,7 +10,13 @@ import pyarrow as pa
 import trio
 
 from engine.schema import BEGINNING, END
-from overlay.errors import BusyError, DeadlineError, InternalError, UnavailableError
+from overlay.errors import (
+    BusyError,
+    DeadlineError,
+    InternalError,
+    MedusaError,
+    UnavailableError,
+)
 from testnet.board import Board, Posting
 from testnet.network import source_stream
 from testnet.oracle import COLUMNS, Answers, Row
@@ -69,7 +75,7 @@ async def flow(
         ended[name].set()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_raise_on_stall, board)
+        nursery.start_soon(_raise_on_stall, subscriber, board)
         if watch:
             nursery.start_soon(_watch, subscriber, board)
         for name in COLUMNS:
@@ -116,7 +122,7 @@ def rows_of(table: pa.Table, answer: str) -> list[Row]:
     return [(start // 1_000_000, *row) for start, *row in zip(starts, *others, strict=True)]
 
 
-async def _raise_on_stall(board: Board) -> None:
+async def _raise_on_stall(client: AsyncMedusaClient, board: Board) -> None:
     board.moved = board.seconds()
     while True:
         left = board.moved + STALL_S - board.seconds()
@@ -125,8 +131,19 @@ async def _raise_on_stall(board: Board) -> None:
                 f"nothing moved for {STALL_S:.0f} s; "
                 f"posted: {board.stages['post'].detail or 'nothing'}; "
                 f"received: {board.stages['answers'].detail or 'nothing'}"
+                f"{await _failing(client)}"
             )
         await trio.sleep(left)
+
+
+async def _failing(client: AsyncMedusaClient) -> str:
+    """The tasks that fail, with their reasons: why nothing moves."""
+    try:
+        snapshot = await client.status()
+    except MedusaError as error:
+        return f"; the subscriber's peer says: {error}"
+    tasks = [task for peer in snapshot.peers for task in peer.tasks if task.reason]
+    return "".join(f"\n{task.name} is {task.state}: {task.reason}" for task in tasks)
 
 
 async def _watch(client: AsyncMedusaClient, board: Board) -> None:

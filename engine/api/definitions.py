@@ -12,7 +12,7 @@ import msgspec
 
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_stream
 from engine.engine import Engine
-from engine.kinds import QUERY, SCHEMA, STREAM, find
+from engine.kinds import QUERY, SCHEMA, STREAM, find, lookup
 from engine.messages import (
     Created,
     CreateQuery,
@@ -73,7 +73,7 @@ class DefinitionCalls:
         if home != here:
             return await self._route(home, "create_stream", request, Created)
         check_stream(stream)
-        schema = await self._engine.catalog.lookup(SCHEMA, ObjectName.parse(stream.schema))
+        schema = await lookup(self._engine.catalog, SCHEMA, ObjectName.parse(stream.schema))
         await self._engine.host_source(StreamEntry(_at_home(stream, here), schema.value))
         return Created((stream.name,))
 
@@ -106,7 +106,7 @@ class DefinitionCalls:
         name = self._own_name(caller, request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
-        entry: QueryEntry = (await self._engine.catalog.lookup(QUERY, name)).value
+        entry: QueryEntry = (await lookup(self._engine.catalog, QUERY, name)).value
         peer = parse_peer_id(entry.peer)
         if peer != self._engine.overlay.identity.peer_id:
             return await self._route(peer, "set_query_status", request, Done)

@@ -14,7 +14,7 @@ import trio
 
 from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
-from engine.kinds import STREAM
+from engine.kinds import STREAM, lookup
 from engine.messages import Acknowledge, Post, PostEvent, Subscribe
 from engine.schema import BEGINNING, END
 from engine.stream_store import Reader, Role
@@ -94,7 +94,7 @@ class FlowCalls:
         kept = self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
-        return (await self._engine.catalog.lookup(STREAM, ObjectName.parse(stream))).value
+        return (await lookup(self._engine.catalog, STREAM, ObjectName.parse(stream))).value
 
     def _check_reader(self, caller: Caller, entry: StreamEntry) -> None:
         owner = ObjectName.parse(entry.stream.name).participant

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import psutil
 import trio
 
-from dht.catalog import Kind
 from engine.engine import Engine
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, find
 from engine.messages import (
@@ -52,16 +51,21 @@ class StatusCalls:
         self, _caller: Caller, request: LookupObject, _: bytes
     ) -> ObjectDescription:
         name = ObjectName.parse(request.name)
-        entries: dict[str, str] = {}
-        kinds: tuple[Kind[Any], ...] = (SCHEMA, STREAM, QUERY)
-        for kind in kinds:
-            published = await find(self._engine.catalog, kind, name)
-            if published is not None:
-                entries[kind.label] = msgspec.json.encode(published.value).decode()
+        catalog = self._engine.catalog
+        found = {
+            SCHEMA.label: await find(catalog, SCHEMA, name),
+            STREAM.label: await find(catalog, STREAM, name),
+            QUERY.label: await find(catalog, QUERY, name),
+        }
+        entries = {
+            label: msgspec.json.encode(published.value).decode()
+            for label, published in found.items()
+            if published is not None
+        }
         if STREAM.label in entries:
-            producers = await self._engine.catalog.lookup_all(PRODUCER, name)
-            values = [producer.value for producer in producers]
-            entries[PRODUCER.label] = msgspec.json.encode(values).decode()
+            producers = await catalog.lookup_all(PRODUCER, name)
+            peers = [producer.publisher.hex() for producer in producers]
+            entries[PRODUCER.label] = msgspec.json.encode(peers).decode()
         if not entries:
             raise NotFoundError(f"nothing is known under {name}")
         return ObjectDescription(str(name), entries)

@@ -11,6 +11,7 @@ import trio
 from pyspark.sql import SparkSession
 
 from engine.spark.session import Spark, SparkConfig, SparkLostError
+from overlay.errors import MedusaError
 from overlay.events import Events
 
 T = TypeVar("T")
@@ -32,6 +33,16 @@ class Executor:
         self._starting = trio.Lock()
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
+
+    async def prepare(self) -> None:
+        """Start Spark ahead of the first job, so that it does not wait for the JVM.
+
+        A failure is only noted: the job that needs Spark will meet it again.
+        """
+        try:
+            await self._ensure_running()
+        except MedusaError as error:
+            self._events.note("error", str(error))
 
     async def run(self, job: Callable[[SparkSession], T]) -> T:
         """Run `job` in a worker thread.

@@ -60,7 +60,12 @@ def predicates(draw: st.DrawFn, schema: Schema) -> str:
 def projections(draw: st.DrawFn, field: Field) -> str:
     name = field.name
     if field.type is F.STRING:
-        choices = [name, f"substring_index({name}, '.', 1)", f"{name} || '.' || lower({name})"]
+        choices = [
+            name,
+            f"substring_index({name}, '.', 1)",
+            f"length({name})",
+            f"{name} || '.' || lower({name})",
+        ]
     elif field.type is F.TIMESTAMP:
         choices = [name, "stime"]
     else:

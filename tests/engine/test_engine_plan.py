@@ -51,6 +51,11 @@ def test_tasks_over_any_cut_give_what_the_network_gives(
     schemas = check_query(query, SOURCES)
     keep = data.draw(st.frozensets(st.sampled_from(sorted(streams_written(query)))))
     expected = run_query(query, {"s0": first, "s1": second}, schemas)
+    for stream, found in expected.items():
+        required = [
+            field.name for field in schemas.get(stream, SOURCES["s0"]).fields if not field.nullable
+        ]
+        assert all(row[name] is not None for row in found for name in required)
     logs = {"s0": first, "s1": second}
     tasks = plan(query, schemas, keep)
     for task in tasks:

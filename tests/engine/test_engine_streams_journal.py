@@ -149,6 +149,7 @@ def test_a_full_disk_leaves_no_part_of_the_entry(
         journal.begin(b"snapshot")
     monkeypatch.undo()
     assert journal.segment == 1
+    assert (tmp_path / "000000000001.journal").stat().st_size == journal.size
     journal.append(b"after", b"")
     journal.close()
     assert entries(tmp_path) == [(b"kept", b""), (b"after", b"")]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, Schema
+from engine.streams import pending
 from engine.streams.acceptance import MAX_PRODUCERS, Acceptance, Entry
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.source import Source, SourceConfig
-from overlay.errors import BusyError, DecodeError, InvalidInputError, SequenceGapError
+from overlay.errors import (
+    BusyError,
+    DecodeError,
+    InvalidInputError,
+    SequenceGapError,
+    StorageFullError,
+)
 
 NOW = 1_700_000_000.0
 NOW_US = 1_700_000_000_000_000
@@ -297,9 +304,49 @@ def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> N
         s.move()
         assert len(list((tmp_path / "journal").iterdir())) <= 2
         s.crash()
+        again = s.source.post("p", 60, body([(1, 1)]), now=NOW)
+        assert again.duplicate, "the snapshot knows the producers of segments that went"
         s.post([], end=True)
         s.move()
         assert len(s.rows()) == 600
+
+
+def test_late_rows_that_their_stream_cannot_take_are_owed_over_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageFullError("no room")
+
+    with opened(tmp_path, SourceConfig(segment_bytes=600)) as s:
+        s.post([(100, 1)])
+        monkeypatch.setattr(Source, "take_late", full)
+        assert s.post([(101, 2), (50, 3)]) == Posted(2, 1, 1, 100)
+        for n in range(10):
+            s.post([(200 + n, 10 + n), (150 + n, 30 + n)])
+            s.move()
+        s.crash()
+        s.post([], end=True)
+        s.move()
+        assert s.late_values() == []
+        monkeypatch.undo()
+        s.crash()
+        s.move()
+        assert s.late_values() == [3, *(30 + n for n in range(1, 10))]
+        assert [value for _, value in s.rows()] == [1, 2, 30, *range(10, 20)]
+
+
+def test_a_slack_that_changes_over_a_restart_loses_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=50)) as s:
+        s.post([(100, 1)])
+        s.post([(60, 2), (49, 3)])
+        s.close()
+        s.config = SourceConfig(slack_us=0)
+        s.open()
+        assert s.source.boundary == 99
+        s.post([], end=True)
+        s.move()
+        assert s.rows() == [(60, 2), (100, 1)]
+        assert s.late_values() == [3]
 
 
 @dataclass
@@ -338,13 +385,26 @@ STEP = POST | st.tuples(st.sampled_from(["move", "append", "crash", "torn", "clo
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.lists(STEP, max_size=25), st.integers(0, 20), st.sampled_from([600, 2**20]))
+@given(
+    st.lists(STEP, max_size=25),
+    st.integers(0, 20),
+    st.sampled_from([600, 2**20]),
+    st.sampled_from([1, 2**20]),
+)
 def test_any_history_of_posts_and_crashes_gives_the_model_rows(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], slack: int, segment: int
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple],
+    slack: int,
+    segment: int,
+    epoch: int,
 ) -> None:
     model, value, base = Model(slack), 0, 0
     config = SourceConfig(slack_us=slack, idle=Idle.CLOCK, segment_bytes=segment)
-    with opened(tmp_path_factory.mktemp("source"), config) as s:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        opened(tmp_path_factory.mktemp("source"), config) as s,
+    ):
+        patch.setattr(pending, "EPOCH_BYTES", epoch)
         for step in steps:
             match step:
                 case ("post", producer, stimes, promise, forward):
@@ -389,7 +449,21 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
         assert table.column("seq").to_pylist() == [n for _, n, _ in sorted(model.rows)]
 
 
-def test_config_is_checked_by_type(tmp_path: Path) -> None:
-    config = replace(SourceConfig(), slack_us=3)
-    with opened(tmp_path, config) as s, pytest.raises(DecodeError):
+def test_a_large_cut_comes_in_several_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
+    with opened(tmp_path) as s:
+        for n in range(5):
+            s.post([(10 * n + i // 2, n) for i in range(10)])
+        s.post([(44, 9)])
+        boundaries = []
+        while s.move():
+            boundaries.append(s.log.boundary)
+        assert boundaries == [9, 19, 29, 39, 43]
+        assert len(s.rows()) == 48
+
+
+def test_bytes_that_are_no_post_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as s, pytest.raises(DecodeError):
         s.source.post("p", 1, b"\0" * 8, now=NOW)

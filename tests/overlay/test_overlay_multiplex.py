@@ -272,3 +272,42 @@ def test_tiny_frames_cost_their_bytes_only() -> None:
     assert len(theirs.inbox) == 1
     assert right.take(theirs, 600) == b"x" * 600
     assert right.take(theirs, 400) == b"x" * 400
+
+
+def test_unread_bytes_of_all_streams_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overlay.multiplex.MAX_UNREAD_BYTES", 2 * WINDOW_BYTES)
+    left, right = pair()
+    streams = [opened(left, right) for _ in range(3)]
+    for ours, _ in streams:
+        left.send(ours, bytes(WINDOW_BYTES))
+        while left.pending:
+            carry(left, right)
+    carry(right, left)
+    failures = [ours.failure for ours, _ in streams if ours.failure]
+    assert [failure.code for failure in failures] == [BusyError.code]
+    assert sum(theirs.unread for _, theirs in streams) <= 2 * WINDOW_BYTES
+
+
+def test_queued_bytes_of_all_streams_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overlay.multiplex.MAX_QUEUED_BYTES", 1000)
+    left, right = pair()
+    streams = [opened(left, right)[0] for _ in range(3)]
+    for stream in streams:
+        left.send(stream, bytes(400))
+    assert [stream.over for stream in streams] == [False, False, True]
+    assert streams[2].failure is not None
+    assert streams[2].failure.code == BusyError.code
+    carry(left, right)
+    left.send(streams[0], bytes(1000))
+    assert not streams[0].over
+
+
+def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:
+    left, right = pair()
+    ours, theirs = opened(left, right)
+    right.discard(theirs)
+    left.send(ours, bytes(2 * WINDOW_BYTES))
+    while left.pending:
+        carry(left, right)
+    assert theirs.unread == right._unread == 0
+    assert not right.pending  # no credit for what nobody reads

@@ -12,7 +12,6 @@ from msgspec import Struct
 from overlay.connection import Connection, KeepAlive
 from overlay.errors import (
     BrokenError,
-    BusyError,
     ConflictError,
     InvalidInputError,
     UnavailableError,
@@ -420,9 +419,3 @@ async def test_a_port_in_use_is_named(federation: Federation) -> None:
                 Events(),
             ):
                 raise AssertionError
-
-
-async def test_a_busy_verdict_is_busy() -> None:
-    from overlay.greeting import Verdict
-
-    assert isinstance(Verdict(Answer.BUSY, b"", "full").error(), BusyError)
