@@ -163,6 +163,10 @@ class Catalog:
             if p.body is not None and (p.subject.kind, p.subject.many) == (kind.label, kind.many)
         ]
 
+    async def joined(self, count: int = 1) -> None:
+        """Returns once that many other peers' catalogs have answered this one."""
+        await self._directory.joined(count)
+
     # -- looking up ---------------------------------------------------------------------------
 
     async def lookup(self, kind: Kind[T], name: ObjectName) -> Published[T]:

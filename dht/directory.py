@@ -40,6 +40,10 @@ class Directory(Protocol):
         """
         ...
 
+    async def joined(self, count: int) -> None:
+        """Returns once there are that many neighbours."""
+        ...
+
     def neighbours(self) -> list[bytes]:
         """Ids of the nodes that answered lately."""
         ...

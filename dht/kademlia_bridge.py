@@ -32,9 +32,6 @@ from overlay.events import Events
 
 T = TypeVar("T")
 
-MAX_INBOUND: Final = 1024
-"""Datagrams waiting for the loop; more are dropped and counted, as a socket's buffer would."""
-
 MAX_HAND_OVER: Final = 1000
 """Records looked at for one new node; the rest reaches it with the next renewals."""
 
@@ -115,16 +112,25 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
 
 
 class _Protocol(KademliaProtocol):  # type: ignore[misc]
-    """A node among nodes. Everything here runs in the asyncio loop."""
+    """A node among nodes. Coroutines here run in the asyncio loop; datagrams are taken in, and
+    questions answered, right where they arrive."""
 
     def __init__(
-        self, node_id: bytes, out: Wire, contacts: Contacts, replicas: Replicas, config: DhtConfig
+        self,
+        node_id: bytes,
+        out: Wire,
+        contacts: Contacts,
+        replicas: Replicas,
+        *,
+        config: DhtConfig,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(Node(node_id), replicas, config.copies)
         self.router = _Router(self, config.copies, self.source_node)
         self.config = config
         self.counts: Counter[str] = Counter()
         self.met = trio.Event()
+        self._loop = loop
         self._wire = out
         self._contacts = contacts
         self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply]]] = {}
@@ -148,7 +154,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             return
         match frame.message:
             case wire.Ping() | wire.Store() | wire.FindNode() | wire.FindValue() as question:
-                self._welcome(peer_id)
+                self._hear(peer_id)
                 reply = self._answer(peer_id, question)
                 self._wire.send(address, wire.encode_reply(frame.call, reply))
             case wire.Pong() | wire.Stored() | wire.Found() as reply:
@@ -191,24 +197,28 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return self._contacts.address_of(peer_id) is not None
 
     async def ask(self, node: Node, message: wire.Request) -> wire.Reply | None:
-        """The node's answer, after several tries at need; None: it stays silent."""
-        loop = asyncio.get_running_loop()
+        """The node's answer, after several tries at need; None: it stays silent, or did lately."""
+        if self._shunned.get(node.id, 0.0) > self._loop.time():
+            return None
+        return await self._try(node, message)
+
+    async def _try(self, node: Node, message: wire.Request) -> wire.Reply | None:
         address = self._contacts.address_of(node.id)
-        if address is None or self._shunned.get(node.id, 0.0) > loop.time():
+        if address is None:
             return None
         call = os.urandom(wire.CALL_BYTES)
-        future: asyncio.Future[wire.Reply] = loop.create_future()
+        future: asyncio.Future[wire.Reply] = self._loop.create_future()
         self._calls[call] = (node.id, future)
         try:
             for _ in range(self.config.attempts):
                 self._wire.send(address, wire.encode_request(call, message))
                 await asyncio.wait([future], timeout=self.config.attempt_s)
                 if future.done():
-                    self._welcome(node.id)
+                    self._hear(node.id)
                     return future.result()
         finally:
             del self._calls[call]
-        self._shunned[node.id] = loop.time() + self.config.shun_s
+        self._shunned[node.id] = self._loop.time() + self.config.shun_s
         self.router.remove_contact(node)
         return None
 
@@ -217,10 +227,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         await self.ask(node, wire.Ping())
 
     async def greet(self, peer_ids: list[bytes]) -> None:
-        """Ping these peers; who answers becomes a neighbour."""
-        for peer_id in peer_ids:
-            self._shunned.pop(peer_id, None)
-        await asyncio.gather(*(self.call_ping(Node(peer_id)) for peer_id in peer_ids))
+        """Ping these peers, shunned or not; who answers becomes a neighbour."""
+        await asyncio.gather(*(self._try(Node(peer_id), wire.Ping()) for peer_id in peer_ids))
 
     async def crawl(self, key: bytes) -> list[Node]:
         """The live nodes nearest to the key."""
@@ -245,17 +253,22 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     # -- neighbours ---------------------------------------------------------------------------
 
-    def _welcome(self, peer_id: bytes) -> None:
+    def _hear(self, peer_id: bytes) -> None:
         """A sign of life, signed by that peer."""
-        node = Node(peer_id)
         self._shunned.pop(peer_id, None)
+        node = Node(peer_id)
         bucket = self.router.buckets[self.router.get_bucket_for(node)]
-        if peer_id in bucket.replacement_nodes:
-            return  # its bucket is full, and it stands in line already
-        if bucket.is_new_node(node):
-            self._start(self._hand_over(node, self.router.nodes()))
-        self.router.add_contact(node)
-        self.met.set()
+        if peer_id in bucket.nodes:
+            bucket.add_node(node)  # to the end of the line of those that may be evicted
+        elif peer_id not in bucket.replacement_nodes:
+            # it starts tasks, which the package can do in its loop alone
+            self._loop.call_soon(self._welcome, node)
+
+    def _welcome(self, newcomer: Node) -> None:
+        if self.router.is_new_node(newcomer):
+            self._start(self._hand_over(newcomer, self.router.nodes()))
+            self.router.add_contact(newcomer)
+            self.met.set()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         # asyncio keeps only weak references to tasks; the loop cancels what is left when it closes
@@ -289,7 +302,6 @@ class Bridge:
     def __init__(self, protocol: _Protocol, loop: trio_asyncio.TrioEventLoop) -> None:
         self._protocol = protocol
         self._loop = loop
-        self._inbound = 0
         self._closed = False
 
     @property
@@ -326,18 +338,9 @@ class Bridge:
         await self._protocol.met.wait()
 
     def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
-        """A datagram for this node; safe to call from any trio task."""
-        if self._closed:
-            return
-        if self._inbound >= MAX_INBOUND:
-            self.counts["flooded"] += 1
-            return
-        self._inbound += 1
-        self._loop.call_soon(self._deliver, peer_id, address, payload)
-
-    def _deliver(self, peer_id: bytes, address: Address, payload: bytes) -> None:
-        self._inbound -= 1
-        self._protocol.receive(peer_id, address, payload)
+        """A datagram for this node; called from any trio task, it never blocks."""
+        if not self._closed:
+            self._protocol.receive(peer_id, address, payload)
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed:
@@ -372,7 +375,8 @@ async def open_bridge(
 
     async with trio.open_nursery() as nursery:
         loop, scope = await nursery.start(_run_loop, note)
-        bridge = Bridge(_Protocol(node_id, out, contacts, replicas, config), loop)
+        protocol = _Protocol(node_id, out, contacts, replicas, config=config, loop=loop)
+        bridge = Bridge(protocol, loop)
         out.on(bridge.receive)
         try:
             yield bridge

@@ -71,6 +71,12 @@ class Node:
             )
         return sorted(values)
 
+    async def joined(self, count: int) -> None:
+        """Returns once there are that many neighbours."""
+        await trio.lowlevel.checkpoint()
+        while len(self.neighbours()) < count:
+            await self._bridge.met()
+
     async def keep_up(self) -> None:
         """Meet new peers and keep the routing table full, for ever."""
         refresh_at = trio.current_time()

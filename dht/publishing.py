@@ -22,9 +22,6 @@ MAX_INLINE_BYTES: Final = 512
 PURGE_S: Final = 60.0
 """Seconds between purges of what expired long ago."""
 
-LOOK_S: Final = 1.0
-"""Seconds between looks at what is due, so that new publications need wake nobody."""
-
 
 class Publishing:
     """One peer's publications."""
@@ -48,6 +45,7 @@ class Publishing:
         self._schedule: Schedule[Subject] = Schedule(config.republish_s, around.rng)
         for publication in store.publications():
             self._schedule.add(publication.subject, trio.current_time())
+        self._sooner = trio.Event()
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:
         """The subject is this body from now on, or (None) is withdrawn; on disk on return.
@@ -65,7 +63,7 @@ class Publishing:
         except ConflictError:
             # our clock is behind that of another peer of ours: go beyond what that one said
             newest = await self._newest_version(subject)
-            if newest < publication.version:
+            if newest <= publication.version:  # who says so has nothing to show
                 return 1
             return await self._tell(self._next(subject, body, beyond=newest))
 
@@ -81,7 +79,9 @@ class Publishing:
             async with trio.open_nursery() as nursery:
                 for subject in due:
                     nursery.start_soon(self._renew, subject)
-            await trio.sleep(0 if due else LOOK_S)
+            with trio.move_on_at(min(self._schedule.next_at(), purge_at)):
+                await self._sooner.wait()
+            self._sooner = trio.Event()
 
     def _next(self, subject: Subject, body: bytes | None, *, beyond: int) -> Publication:
         """The publication to make now, stored; its version is above all that is known here."""
@@ -107,17 +107,17 @@ class Publishing:
     async def _tell(self, publication: Publication) -> int:
         """Store the renewed record here and at the nodes that should hold it."""
         subject, record = publication.subject, self._sealed(publication)
-        # to be tried again soon, unless it turns out well
+        # to be tried again soon, unless it turns out well below
         self._schedule.failed(subject, trio.current_time())
         self._store.accept(subject.key, record)
         try:
             told = await self._directory.put(subject.key, record)
         except ConflictError:
             raise
-        except UnavailableError:
-            return 1
         except MedusaError as error:
-            self._around.events.note("warning", f"{subject}: not told yet: {error}")
+            if not isinstance(error, UnavailableError):
+                self._around.events.note("warning", f"{subject}: not told yet: {error}")
+            self._sooner.set()
             return 1
         self._schedule.renewed(subject, trio.current_time())
         return told

@@ -11,6 +11,9 @@ from engine.schema import Schema
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName, check_participant
 
+LATE = "late"
+"""The last segment of the name under which a source's late tuples are a stream."""
+
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
@@ -61,7 +64,7 @@ def check_stream(stream: StreamDefinition) -> None:
     Raises:
         InvalidInputError: a name is malformed, or a number or a list beyond its limits.
     """
-    ObjectName.parse(stream.name).child("late")
+    ObjectName.parse(stream.name)
     ObjectName.parse(stream.schema)
     for label, span in (("slack", stream.slack_us), ("history", stream.history_us)):
         if not 0 <= span <= MAX_SPAN_US:
@@ -72,6 +75,17 @@ def check_stream(stream: StreamDefinition) -> None:
         for member in members:
             if member != ANY:
                 check_participant(member)
+
+
+def check_not_late(name: str) -> None:
+    """
+    Raises:
+        InvalidInputError: `name` belongs to the late tuples of another stream, or is too long to
+            have such a stream itself.
+    """
+    ObjectName.parse(name).child(LATE)
+    if name.endswith(f"/{LATE}"):
+        raise InvalidInputError(f"{name}: names in /{LATE} are kept for tuples that come late")
 
 
 def may_read(stream: StreamDefinition, participant: str, owner: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -18,6 +18,7 @@ from engine.queries import QueryHost
 from engine.spark.executor import Executor, open_executor
 from engine.spark.session import SparkConfig
 from engine.stream_store import Role, StreamStore, late_entry
+from overlay.errors import ConflictError
 from overlay.node import Overlay
 
 
@@ -72,8 +73,14 @@ class Engine:
         await self.queries.resume()
 
     async def host_source(self, entry: StreamEntry) -> None:
-        """Become the home of a source stream and tell the catalog."""
-        await self.store.keep(entry, Role.SOURCE)
+        """Become the home of a source stream and tell the catalog.
+
+        Raises:
+            ConflictError: this peer keeps another stream under that name.
+        """
+        kept = await self.store.keep(entry, Role.SOURCE)
+        if (kept.entry, kept.role) != (entry, Role.SOURCE):
+            raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
         await self.producers.announce(entry)
         await self.producers.announce(late_entry(entry))
 
@@ -91,6 +98,7 @@ async def open_engine(
         (home / folder).mkdir(parents=True, exist_ok=True)
     async with (
         open_executor(spark, home / "logs", overlay.events) as executor,
+        AsyncExitStack() as closing,
         trio.open_nursery() as nursery,
     ):
         engine = Engine(
@@ -101,11 +109,10 @@ async def open_engine(
             config=config,
             nursery=nursery,
         )
+        closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
         await engine.resume()
         nursery.start_soon(engine.store.tend)
         try:
             yield engine
         finally:
             nursery.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                await engine.store.close()

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from overlay.errors import BusyError, InternalError
+from overlay.errors import BusyError, InternalError, MedusaError
 from overlay.files import write_atomically
 
 MAX_LEASES: Final = 10_000
@@ -89,7 +89,16 @@ class Leases:
         return [lease for lease in self._leases.values() if lease.stream == stream]
 
     def save(self) -> None:
-        """Write them if they changed (blocking)."""
-        if self._changed:
-            self._changed = False
+        """Write them if they changed (blocking).
+
+        Raises:
+            MedusaError: they could not be written; the next call tries again.
+        """
+        if not self._changed:
+            return
+        self._changed = False
+        try:
             write_atomically(self._path, msgspec.json.encode(list(self._leases.values())))
+        except MedusaError:
+            self._changed = True
+            raise

@@ -17,7 +17,7 @@ from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import KeptStream, Role, StreamStore
 from engine.streams.feed import Assembler
-from overlay.errors import MedusaError
+from overlay.errors import BrokenError, MedusaError
 from overlay.events import Events
 from overlay.rpc import Duplex, EndOfCall
 
@@ -70,7 +70,18 @@ class Mirror:
         connection = await self._producers.connect(name)
         request = Subscribe(name, self._kept.log.boundary, self._subscriber)
         async with connection.open("subscribe", request) as duplex:
-            await self._receive(duplex)
+            try:
+                await self._receive(duplex)
+            except EndOfCall:
+                raise BrokenError(f"the producer of {name} ended the call") from None
+
+    async def take_leave(self) -> None:
+        """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
+        name = self._kept.name
+        with suppress(MedusaError, EndOfCall), trio.move_on_after(LAST_WORD_S):
+            connection = await self._producers.connect(name)
+            async with connection.open("subscribe", Subscribe(name, END, self._subscriber)) as call:
+                await call.receive(Tuples)
 
     async def _receive(self, duplex: Duplex) -> None:
         log = self._kept.log
@@ -114,7 +125,7 @@ class Mirrors:
         self._events = events
         self._nursery = nursery
         self._users: dict[str, set[str]] = {}
-        self._scopes: dict[str, trio.CancelScope] = {}
+        self._running: dict[str, _Run] = {}
 
     async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
         """The log of a stream, on behalf of `user`: our own, or a mirror that is kept going."""
@@ -124,21 +135,42 @@ class Mirrors:
             kept = await self._store.keep(entry, Role.MIRROR)
         if kept.role is Role.MIRROR:
             self._users.setdefault(name, set()).add(user)
-            if name not in self._scopes:
-                self._scopes[name] = trio.CancelScope()
-                self._nursery.start_soon(self._run, kept, self._scopes[name])
+            if name not in self._running:
+                mirror = Mirror(kept, self._store, self._producers, self._peer, self._events)
+                self._running[name] = run = _Run(mirror)
+                self._nursery.start_soon(run.drive)
         return kept
 
     async def leave(self, name: str, user: str) -> None:
         """`user` needs the stream no more; the last one to leave takes the mirror down."""
         users = self._users.get(name, set())
         users.discard(user)
-        if not users and name in self._scopes:
+        if not users and name in self._running:
             self._users.pop(name, None)
-            self._scopes.pop(name).cancel()
+            run = self._running.pop(name)
+            run.scope.cancel()
+            await run.ended.wait()
+            await run.mirror.take_leave()
             await self._store.drop(name)
 
-    async def _run(self, kept: KeptStream, scope: trio.CancelScope) -> None:
-        mirror = Mirror(kept, self._store, self._producers, self._peer, self._events)
-        with scope:
-            await mirror.run()
+    async def drop_unused(self) -> None:
+        """Drop the mirrors of earlier runs that nobody follows any more."""
+        for kept in self._store.all():
+            if kept.role is Role.MIRROR and kept.name not in self._running:
+                await self._store.drop(kept.name)
+
+
+class _Run:
+    """A mirror's task, and what ends it."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.mirror = mirror
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+    async def drive(self) -> None:
+        try:
+            with self.scope:
+                await self.mirror.run()
+        finally:
+            self.ended.set()

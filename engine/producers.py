@@ -27,11 +27,11 @@ class Producers:
         await self._catalog.publish(PRODUCER, name, Producer(str(name)))
 
     async def withdraw(self, stream: str) -> None:
-        """Take both back; what was withdrawn before a crash already is no error."""
+        """Take both back; what is not published here, or no more, is no error."""
         name = ObjectName.parse(stream)
-        with suppress(NotFoundError):
+        with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(STREAM, name)
-        with suppress(NotFoundError):
+        with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(PRODUCER, name)
 
     async def connect(self, stream: str) -> Connection:

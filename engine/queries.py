@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import Struct
 from dht.catalog import Catalog
 from engine.check import check_query
 from engine.config import EngineConfig
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, may_read
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_not_late, may_read
 from engine.kinds import QUERY, STREAM, find
 from engine.messages import TaskStatus
 from engine.mirror import Mirrors
@@ -23,7 +24,13 @@ from engine.schema import BEGINNING, Schema
 from engine.spark.executor import Executor
 from engine.stream_store import KeptStream, Role, StreamStore, file_name
 from engine.task_runner import TaskRunner
-from overlay.errors import ConflictError, InternalError, NotAuthorisedError, NotFoundError
+from overlay.errors import (
+    ConflictError,
+    InternalError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.events import Events
 from overlay.files import write_atomically
 from overlay.identity import Identity
@@ -83,6 +90,7 @@ class QueryHost:
         self._events = events
         self._nursery = nursery
         self._queries: dict[str, RunningQuery] = {}
+        self._changing = trio.Lock()
 
     async def create(self, query: Query) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.
@@ -92,6 +100,15 @@ class QueryHost:
             NotAuthorisedError: an input is not for us, or an output not ours.
             ConflictError: an output exists already.
         """
+        async with self._changing:
+            running = self._queries.get(query.name)
+            if running is None:
+                return await self._create(query)
+            if running.stored.entry.query != query:
+                raise ConflictError(f"{query.name} exists and differs; delete it first or rename")
+            return running.stored.entry
+
+    async def _create(self, query: Query) -> QueryEntry:
         inputs = await self._inputs(query)
         schemas = _checked(query, inputs)
         kept = await self._declared(query, schemas)
@@ -99,21 +116,34 @@ class QueryHost:
         outputs = tuple(task.output for task in tasks)
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
         stored = StoredQuery(entry, inputs, tuple(kept))
-        self._save(stored)
-        await self._prepare(stored)
-        await self._catalog.publish(QUERY, ObjectName.parse(query.name), entry)
+        try:
+            for name in kept:
+                await self._store.drop(name)  # what was declared is now produced
+            await self._prepare(stored)
+            await self._catalog.publish(QUERY, ObjectName.parse(query.name), entry)
+            self._save(stored)
+        except BaseException:
+            await self._remove(stored)
+            raise
         return entry
 
     async def set_status(self, name: str, status: QueryStatus) -> None:
         """
         Raises:
             NotFoundError: no such query here.
+            ConflictError: another query reads what the one to be deleted produces.
         """
+        async with self._changing:
+            await self._set_status(name, status)
+
+    async def _set_status(self, name: str, status: QueryStatus) -> None:
         running = self._queries.get(name)
         if running is None:
             raise NotFoundError(f"{name} is not kept by this peer")
         if status is QueryStatus.DELETED:
-            await self._delete(name, running)
+            self._check_unread(running)
+            await self._remove(running.stored)
+            self._events.note("info", f"{name} is deleted")
             return
         if status is running.stored.entry.status:
             return
@@ -141,6 +171,20 @@ class QueryHost:
             )
             if stored.entry.status is QueryStatus.RUNNING:
                 self._start(running)
+        await self._tidy()
+
+    async def _tidy(self) -> None:
+        """Undo what a crash left of creations and deletions: a query's file says that it is."""
+        for kept in self._store.all():
+            if kept.role is Role.DERIVED and kept.entry.stream.query not in self._queries:
+                await self._store.drop(kept.name)
+        await self._mirrors.drop_unused()
+        for stream in self._catalog.own(STREAM):
+            if stream.value.stream.query and self._store.get(str(stream.name)) is None:
+                await self._producers.withdraw(str(stream.name))
+        for query in self._catalog.own(QUERY):
+            if str(query.name) not in self._queries:
+                await self._catalog.withdraw(QUERY, query.name)
 
     def consumers(self, stream: str) -> list[QueryEntry]:
         """The queries here that read `stream`."""
@@ -173,6 +217,7 @@ class QueryHost:
         """The outputs that were created as streams before: they must fit, and be unused."""
         declared = set()
         for name in sorted(streams_written(query)):
+            check_not_late(name)
             if ObjectName.parse(name).participant != self._participant:
                 raise NotAuthorisedError(f"{query.name} may not produce {name}: not ours")
             found = await find(self._catalog, STREAM, ObjectName.parse(name))
@@ -199,7 +244,6 @@ class QueryHost:
             or kept.home.pending_bytes
         ):
             raise ConflictError(f"{name} has been posted to; a query cannot take it over")
-        await self._store.drop(name)
 
     async def _prepare(self, stored: StoredQuery) -> RunningQuery:
         """Open the logs and hold the inputs, so that nothing is lost until the query runs."""
@@ -265,19 +309,29 @@ class QueryHost:
             await running.stopped.wait()
             running.scope = None
 
-    async def _delete(self, name: str, running: RunningQuery) -> None:
-        await self._stop(running)
-        for runner in running.runners:
-            runner.release()
-        for stream in running.stored.inputs:
-            await self._mirrors.leave(stream, name)
-        del self._queries[name]
-        (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
+    def _check_unread(self, running: RunningQuery) -> None:
         for output in running.stored.entry.outputs:
-            await self._store.drop(output)
-            await self._producers.withdraw(output)
-        await self._catalog.withdraw(QUERY, ObjectName.parse(name))
-        self._events.note("info", f"{name} is deleted")
+            readers = ", ".join(sorted(entry.query.name for entry in self.consumers(output)))
+            if readers:
+                raise ConflictError(f"{output} is read by {readers}: delete that first")
+
+    async def _remove(self, stored: StoredQuery) -> None:
+        """Leave nothing of a query, however far its creation came."""
+        name = stored.entry.query.name
+        with trio.CancelScope(shield=True):  # half a query is no query
+            running = self._queries.pop(name, None)
+            if running is not None:
+                await self._stop(running)
+                for runner in running.runners:
+                    runner.release()
+            (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
+            for stream in stored.inputs:
+                await self._mirrors.leave(stream, name)
+            for output in stored.entry.outputs:
+                await self._store.drop(output)
+                await self._producers.withdraw(output)
+            with suppress(NotFoundError, UnavailableError):
+                await self._catalog.withdraw(QUERY, ObjectName.parse(name))
 
     def _save(self, stored: StoredQuery) -> None:
         path = self._folder / file_name(stored.entry.query.name, ".json")

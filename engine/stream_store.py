@@ -15,7 +15,7 @@ import trio
 from msgspec import Struct
 
 from engine.config import EngineConfig
-from engine.definitions import Idle, StreamDefinition, StreamEntry
+from engine.definitions import LATE, Idle, StreamDefinition, StreamEntry
 from engine.leases import Leases
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer, Rate
@@ -36,9 +36,6 @@ COMPACT_S: Final = 10.0
 
 HURRY_SHARE: Final = 0.125
 """Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
-
-LATE: Final = "late"
-"""The last segment of the name under which a source's late tuples are a stream."""
 
 
 class Role(StrEnum):
@@ -76,6 +73,7 @@ class KeptStream:
     moved_at: float = field(default_factory=trio.current_time)
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    at_rest: trio.Event = field(default_factory=trio.Event)
     hurry: trio.Event = field(default_factory=trio.Event)
     seen_rows: int = 0
     seen_boundary: int = BEGINNING
@@ -127,6 +125,9 @@ class StreamStore:
 
     def get(self, name: str) -> KeptStream | None:
         return self._streams.get(name)
+
+    def all(self) -> tuple[KeptStream, ...]:
+        return tuple(self._streams.values())
 
     @property
     def total_bytes(self) -> int:
@@ -210,7 +211,9 @@ class StreamStore:
                 durable=self._config.fsync,
             )
 
-        return KeptStream(entry, role, await trio.to_thread.run_sync(open_log))
+        kept = KeptStream(entry, role, await trio.to_thread.run_sync(open_log))
+        kept.closing.callback(kept.log.close)
+        return kept
 
     async def drop(self, name: str) -> None:
         """Close a stream and delete what is kept of it."""
@@ -218,7 +221,8 @@ class StreamStore:
         if kept is None:
             return
         kept.scope.cancel()
-        kept.log.close()
+        if kept.home is not None:
+            await kept.at_rest.wait()
         await kept.closing.aclose()
         late = self._streams.get(f"{name}/{LATE}")
         if late is not None and late.role is Role.LATE:
@@ -228,11 +232,11 @@ class StreamStore:
         await trio.to_thread.run_sync(_remove, self._folder / file_name(name))
 
     async def close(self) -> None:
-        """Close all files; what is pending stays in the journals."""
-        for kept in self._streams.values():
-            kept.scope.cancel()
-            await kept.closing.aclose()
-            kept.log.close()
+        """Close all files, once nobody uses them; what is pending stays in the journals."""
+        with trio.CancelScope(shield=True):
+            for kept in self._streams.values():
+                await kept.closing.aclose()
+            self._save_leases()
 
     async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
@@ -308,23 +312,26 @@ class StreamStore:
         pacer = Pacer(self._config.epoch_s)
         clocked = kept.entry.stream.idle is Idle.CLOCK
         full = False
-        with kept.scope:
-            while True:
-                with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                    await home.wait_ready()
-                with trio.move_on_after(pacer.delay(trio.current_time())):
-                    await kept.hurry.wait()
-                kept.hurry = trio.Event()
-                pacer.started(trio.current_time())
-                try:
-                    await home.advance(wall_clock())
-                    full = False
-                except StorageFullError as error:
-                    if not full:
-                        self._events.note("error", f"{kept.name} waits for room: {error}")
-                    full = True
-                    await trio.sleep(TEND_S)
-                pacer.finished(trio.current_time())
+        try:
+            with kept.scope:
+                while True:
+                    with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
+                        await home.wait_ready()
+                    with trio.move_on_after(pacer.delay(trio.current_time())):
+                        await kept.hurry.wait()
+                    kept.hurry = trio.Event()
+                    pacer.started(trio.current_time())
+                    try:
+                        await home.advance(wall_clock())
+                        full = False
+                    except StorageFullError as error:
+                        if not full:
+                            self._events.note("error", f"{kept.name} waits for room: {error}")
+                        full = True
+                        await trio.sleep(TEND_S)
+                    pacer.finished(trio.current_time())
+        finally:
+            kept.at_rest.set()
 
     async def tend(self) -> None:
         """Retention, leases, rates and compaction, for ever."""
@@ -339,10 +346,17 @@ class StreamStore:
                 self._room.set()
                 self._room = trio.Event()
             self._leases.expire(now)
-            await trio.to_thread.run_sync(self._leases.save)
+            await trio.to_thread.run_sync(self._save_leases)
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()
+
+    def _save_leases(self) -> None:
+        """Blocking. What cannot be saved now is the next time."""
+        try:
+            self._leases.save()
+        except MedusaError as error:
+            self._events.note("error", f"leases of subscribers are not saved: {error}")
 
     def _measure(self, kept: KeptStream) -> None:
         now = trio.current_time()

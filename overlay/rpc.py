@@ -214,7 +214,7 @@ class _Method:
 
 
 class Service:
-    """The methods a peer answers, filled by every package before the peer listens."""
+    """The methods a peer answers, filled by every package before the peer answers."""
 
     def __init__(self) -> None:
         self._methods: dict[str, _Method] = {}

@@ -14,8 +14,8 @@ import msgspec
 import trio
 from rich.console import Console
 
+from overlay.concurrency import one_error
 from overlay.errors import MedusaError
-from testnet.failures import first_failure
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
             return await unless_told_to_stop(partial(run_intrusion, options, board))
 
     try:
-        with first_failure():
+        with one_error():
             result = trio.run(run)
     except MedusaError as error:
         click.echo(f"error: {error}", err=True)

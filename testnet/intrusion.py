@@ -19,10 +19,10 @@ import trio
 from msgspec import Struct
 
 from engine.query import QueryStatus
+from overlay.concurrency import one_error
 from overlay.errors import DeadlineError, InvalidInputError, MedusaError
 from testnet.board import Board
 from testnet.conn import conn_schema
-from testnet.failures import first_failure
 from testnet.flow import LOOK_S, flow
 from testnet.generate import generate
 from testnet.network import Names, intrusion_document, source_schema, source_stream
@@ -113,7 +113,7 @@ async def run_intrusion(
         raise InvalidInputError(f"--peers {options.peers}: at least {MIN_PEERS}")
     async with open_federation(keep=options.keep) as federation:
         try:
-            with first_failure():
+            with one_error():
                 return await _run(federation, options, board, disturb)
         except InvalidInputError:
             raise

@@ -13,12 +13,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
 import trio
 
 from overlay.errors import DeadlineError, MedusaError, UnavailableError
@@ -156,25 +157,9 @@ class Peer:
         return await self.ready()
 
     def children(self, name: str = "java") -> tuple[int, ...]:
-        """Process ids of its descendants by program name (its JVM); needs Linux's /proc."""
-        parents: dict[int, tuple[int, str]] = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError, ValueError):
-                before, _, after = stat.read_text().rpartition(")")
-                parents[int(stat.parent.name)] = int(after.split()[1]), before.split("(", 1)[1]
-        return tuple(
-            pid
-            for pid, (_, comm) in parents.items()
-            if comm == name and _is_below(pid, self.pid, parents)
-        )
-
-
-def _is_below(pid: int, ancestor: int, parents: dict[int, tuple[int, str]]) -> bool:
-    while pid in parents:
-        pid = parents[pid][0]
-        if pid == ancestor:
-            return True
-    return False
+        """Process ids of its descendants by program name (its JVM)."""
+        below = psutil.Process(self.pid).children(recursive=True)
+        return tuple(child.pid for child in below if child.name() == name)
 
 
 @dataclass
@@ -291,8 +276,3 @@ def _installed(program: str) -> str:
     if found is None:
         raise UnavailableError(f"{program} is not installed: run `make setup`")
     return found
-
-
-def names(peers: Sequence[Peer]) -> tuple[str, ...]:
-    """The participants of some peers."""
-    return tuple(peer.participant for peer in peers)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import trio
-from overlay.transport import open_client_listener
 
 from dht.catalog import open_catalog
 from engine.api.definitions import DefinitionCalls
 from engine.api.flow import FlowCalls
+from engine.api.serving import PeerService
 from engine.api.status import StatusCalls
 from engine.engine import Engine, open_engine
+from overlay.clients import open_client_listener
 from overlay.concurrency import one_error
-from overlay.errors import NotAuthorisedError
-from overlay.events import wall_clock
+from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.files import read_secret
 from overlay.identity import Identity
+from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import Overlay, open_overlay
-from overlay.rpc import Caller, Service
+from overlay.rpc import Caller
 from tools.config import Config
 from tools.home import Home, Running
 from tools.messages import ADMIT, Admit, Admitted
@@ -36,36 +39,72 @@ async def run_peer(home: Home, config: Config, on_ready: Callable[[Running], Non
     Raises:
         MedusaError: it cannot start: the message names the thing and the mend.
     """
+    async with open_peer(home, config) as peer:
+        on_ready(peer.running)
+        await _until_told_to_stop()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer that answers. running: where."""
+
+    engine: Engine
+    running: Running
+
+
+@asynccontextmanager
+async def open_peer(home: Home, config: Config) -> AsyncIterator[Peer]:
+    """The peer of `home`, until the block ends.
+
+    Raises:
+        MedusaError: it cannot start, or the block raised one; alone, never in a group.
+    """
     home.require()
     with home.lock(), one_error():
         try:
-            await _run(home, config, on_ready)
+            async with _open(home, config) as peer:
+                home.write_run(peer.running)
+                yield peer
         finally:
             home.clear_run()
 
 
-async def _run(home: Home, config: Config, on_ready: Callable[[Running], None]) -> None:
+@asynccontextmanager
+async def _open(home: Home, config: Config) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
-    membership = load_membership(home.folder)
+    membership = _membership(home)
     token = read_secret(home.token)
-    service = Service()
+    service = PeerService()
     async with (
         open_overlay(identity, membership, home.folder, config.overlay, service) as overlay,
-        open_catalog(overlay, home.data, config.dht) as catalog,
+        open_catalog(overlay, home.folder, config.dht) as catalog,
         open_engine(overlay, catalog, home.data, config.engine, config.spark) as engine,
     ):
         register_calls(engine)
-        async with open_client_listener(identity, token, service, config.client.listen) as client:
-            running = Running(
-                pid=os.getpid(),
-                participant=identity.participant,
-                peer=identity.peer_id.hex(),
-                overlay=overlay.address,
-                client=client,
+        async with (
+            open_client_listener(identity, token, service, config.client.listen) as client,
+            service.answering(),
+        ):
+            yield Peer(
+                engine,
+                Running(
+                    pid=os.getpid(),
+                    participant=identity.participant,
+                    peer=identity.peer_id.hex(),
+                    overlay=overlay.address,
+                    client=client,
+                ),
             )
-            home.write_run(running)
-            on_ready(running)
-            await _until_told_to_stop()
+
+
+def _membership(home: Home) -> Membership:
+    try:
+        return load_membership(home.folder)
+    except NotFoundError:
+        raise NotFoundError(
+            f"the peer in {home.folder} is in no federation: have a member invite it, then "
+            f"`medusa-peer join TOKEN --home {home.folder}`"
+        ) from None
 
 
 def register_calls(engine: Engine) -> None:

@@ -153,6 +153,10 @@ def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
         )
         sys.stdout.flush()
 
+    from engine.streams.memory import keep_flat
+
+    keep_flat()  # before anything imports pyarrow
+
     from tools.config import load_config
     from tools.daemon import run_peer
 

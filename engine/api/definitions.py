@@ -9,8 +9,15 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
+import trio
 
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_stream
+from engine.definitions import (
+    QueryEntry,
+    StreamDefinition,
+    StreamEntry,
+    check_not_late,
+    check_stream,
+)
 from engine.engine import Engine
 from engine.kinds import QUERY, SCHEMA, STREAM, find, lookup
 from engine.messages import (
@@ -41,6 +48,7 @@ class DefinitionCalls:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._defining = trio.Lock()
 
     def register(self) -> None:
         service = self._engine.overlay.service
@@ -54,28 +62,41 @@ class DefinitionCalls:
         schema = request.schema
         name = self._own_name(caller, schema.name)
         check_schema(schema)
-        existing = await find(self._engine.catalog, SCHEMA, name)
-        if existing is None:
-            await self._engine.catalog.publish(SCHEMA, name, schema)
-        elif existing.value != schema:
-            raise ConflictError(f"{name} exists with other fields; use another name")
+        async with self._defining:
+            existing = await find(self._engine.catalog, SCHEMA, name)
+            if existing is None:
+                await self._engine.catalog.publish(SCHEMA, name, schema)
+            elif existing.value != schema:
+                raise ConflictError(f"{name} exists with other fields; use another name")
         return Created((schema.name,))
 
     async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
         stream = request.stream
         name = self._own_name(caller, stream.name)
-        existing = await find(self._engine.catalog, STREAM, name)
-        if existing is not None:
-            _check_same(existing.value.stream, stream)
-            return Created((stream.name,))
+        check_stream(stream)
+        check_not_late(stream.name)
+        if stream.query:
+            raise InvalidInputError(f"{name}: what a query produces is created with the query")
         here = self._engine.overlay.identity.peer_id
         home = parse_peer_id(stream.home) if stream.home else here
-        if home != here:
-            return await self._route(home, "create_stream", request, Created)
-        check_stream(stream)
-        schema = await lookup(self._engine.catalog, SCHEMA, ObjectName.parse(stream.schema))
-        await self._engine.host_source(StreamEntry(_at_home(stream, here), schema.value))
+        if home == here:
+            async with self._defining:
+                await self._host(name, stream)
+        else:
+            await self._route(home, "create_stream", request, Created)
         return Created((stream.name,))
+
+    async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
+        catalog, here = self._engine.catalog, self._engine.overlay.identity.peer_id.hex()
+        existing = await find(catalog, STREAM, name)
+        if existing is None:
+            schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
+            at_home = msgspec.structs.replace(stream, home=here)
+            await self._engine.host_source(StreamEntry(at_home, schema.value))
+            return
+        _check_same(existing.value.stream, stream)
+        if existing.value.stream.home == here:  # a crash may have cut its creation short
+            await self._engine.host_source(existing.value)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
         name = self._own_name(caller, request.query.name)
@@ -127,10 +148,6 @@ class DefinitionCalls:
     ) -> T:
         connection = await self._engine.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
-
-
-def _at_home(stream: StreamDefinition, peer: bytes) -> StreamDefinition:
-    return msgspec.structs.replace(stream, home=peer.hex())
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:

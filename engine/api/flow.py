@@ -7,7 +7,8 @@ both a post (same sequence) and a subscription (last boundary) where they stood.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Final
 
 import trio
@@ -21,7 +22,15 @@ from engine.stream_store import Reader, Role
 from engine.streams.feed import serve
 from engine.streams.log import StreamLog
 from overlay.concurrency import until_one_ends
-from overlay.errors import InvalidInputError, NotAuthorisedError, StoppedError
+from overlay.connection import Connection
+from overlay.errors import (
+    BrokenError,
+    ClosedError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    StoppedError,
+)
 from overlay.names import ObjectName
 from overlay.rpc import Caller, Duplex, EndOfCall
 
@@ -47,7 +56,7 @@ class FlowCalls:
         store = self._engine.store
         kept = store.get(request.stream)
         if kept is None or kept.role is Role.MIRROR:
-            await self._relay(request.stream, "post_event", request, duplex)
+            await self._relay(caller, "post_event", request, duplex)
             return
         if kept.role is not Role.SOURCE:
             raise InvalidInputError(f"{kept.name} takes no posts: it is a {kept.role} stream")
@@ -65,30 +74,24 @@ class FlowCalls:
         self._check_reader(caller, entry)
         kept = self._engine.store.get(request.stream)
         if kept is None or kept.role is Role.MIRROR:
-            await self._relay(request.stream, "subscribe", request, duplex)
+            await self._relay(caller, "subscribe", request, duplex)
             return
         # The beginning means the oldest that is kept; any other boundary is taken literally.
         after = kept.log.start if request.after == BEGINNING else request.after
         holding = self._engine.store.subscription(
             kept, request.subscriber, caller.participant, after
         )
-        with holding as reader:
+        with holding as reader, _over_for_now(kept.name):
             await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
 
     async def _relay(
-        self, stream: str, method: str, request: PostEvent | Subscribe, near: Duplex
+        self, caller: Caller, method: str, request: PostEvent | Subscribe, near: Duplex
     ) -> None:
-        connection = await self._engine.producers.connect(stream)
-        async with connection.open(method, request) as far:
-
-            async def requests() -> None:
-                await _forward(near, far)
-                await trio.sleep_forever()  # the answers to them still come
-
-            async def answers() -> None:
-                await _forward(far, near)
-
-            await until_one_ends(requests, answers)
+        if caller.peer_id is not None:  # or two records that are out of date would make a circle
+            raise NotFoundError(f"{request.stream} is not produced by this peer any more")
+        connection = await self._engine.producers.connect(request.stream)
+        with _over_for_now(request.stream):
+            await _pass_on(near, connection, method, request)
 
     async def _entry(self, stream: str) -> StreamEntry:
         kept = self._engine.store.get(stream)
@@ -133,14 +136,40 @@ async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, n
             await trio.sleep_forever()
 
     async def send() -> None:
-        async for message, body in serve(log, after):
-            await duplex.send(message, body)
-            if not named and message.upto is not None:
-                reader.acknowledge(message.upto)
+        async with aclosing(serve(log, after)) as feed:
+            async for message, body in feed:
+                await duplex.send(message, body)
+                if not named and message.upto is not None:
+                    reader.acknowledge(message.upto)
         if named:
             await acknowledged_all.wait()
 
     await until_one_ends(take_acknowledgements, send)
+
+
+async def _pass_on(
+    near: Duplex, connection: Connection, method: str, request: PostEvent | Subscribe
+) -> None:
+    async with connection.open(method, request) as far:
+
+        async def requests() -> None:
+            await _forward(near, far)
+            await trio.sleep_forever()  # the answers to them still come
+
+        async def answers() -> None:
+            await _forward(far, near)
+
+        await until_one_ends(requests, answers)
+
+
+@contextmanager
+def _over_for_now(stream: str) -> Iterator[None]:
+    """What was closed under a call, a connection or a log, is nothing that its caller has closed:
+    it is to try again, and hears then if there is no such stream any more."""
+    try:
+        yield
+    except ClosedError as error:
+        raise BrokenError(f"{stream}: {error}") from None
 
 
 async def _forward(source: Duplex, sink: Duplex) -> None:

@@ -59,8 +59,6 @@ def column(expression: Expression) -> Column:
             if operator in _BY_TYPES:
                 types = [each.type for each in expression.operands]
                 return _BY_TYPES[operator](operands, types, type_)
-            if operator == "like":
-                return F.like(operands[0], F.lit(_pattern(expression.operands[1])))
             return _SIMPLE[operator](operands)
 
 
@@ -68,25 +66,6 @@ def _constant(value: bool | int | float | str | None, type_: FieldType) -> Colum
     if type_ is FieldType.TIMESTAMP and value is not None:
         return F.timestamp_micros(F.lit(value).cast(T.LongType()))
     return F.lit(value).cast(SPARK_TYPES[type_])
-
-
-def _pattern(expression: Expression) -> str:
-    """A LIKE pattern in which a backslash only ever stands before %, _ or itself.
-
-    Spark fails on any other; there a backslash means itself.
-    """
-    assert isinstance(expression, Constant), "the parser lets only constants be patterns"
-    text, made, at = str(expression.value), [], 0
-    while at < len(text):
-        if text[at] != "\\":
-            made.append(text[at])
-        elif text[at + 1 : at + 2] in {"%", "_", "\\"}:
-            at += 1
-            made.append("\\" + text[at])
-        else:
-            made.append("\\\\")
-        at += 1
-    return "".join(made)
 
 
 def _arithmetic(
@@ -178,6 +157,7 @@ _SIMPLE: Final[Mapping[str, Callable[[Columns], Column]]] = {
     "and": lambda o: reduce(and_, o),
     "or": lambda o: reduce(or_, o),
     "not": lambda o: ~o[0],
+    "like": lambda o: F.like(o[0], o[1]),  # the parser refuses patterns that Spark fails on
     "is_null": lambda o: o[0].isNull(),
     "in": lambda o: o[0].isin(*o[1:]),
     "case": _case,

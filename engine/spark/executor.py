@@ -1,4 +1,4 @@
-"""This peer's Spark as its tasks see it: started when first needed, started again when its JVM dies."""
+"""This peer's Spark as its tasks see it: started when first needed, again when it dies."""
 
 from __future__ import annotations
 

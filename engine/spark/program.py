@@ -111,8 +111,12 @@ class _Compiled:
         self._reader = _reader(session, schema, with_seq=self._by_arrival)
         self._normal = _normalised(schema, with_seq=self._by_arrival)
         fields: Sequence[Field] = schema.fields
+        steps = task.steps
+        self._first: Column | None = None
+        if steps and isinstance(steps[0], FilterStep) and not self._normal:  # one analysis less
+            self._first, steps = _leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
-        for step in task.steps:
+        for step in steps:
             last = step is task.steps[-1]
             self._stages.append(_Stage(step, fields, by_arrival=self._by_arrival, last=last))
             if isinstance(step, MapStep):
@@ -121,7 +125,10 @@ class _Compiled:
     def frame(self, paths: Sequence[Path], after: int, upto: int, interval: Interval) -> DataFrame:
         large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
         frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
-        frame = frame.where(within(STIME, interval.lo + 1, interval.hi, constant=large))
+        wanted = F.expr(within(STIME, interval.lo + 1, interval.hi, constant=large))
+        if self._first is not None:
+            wanted = wanted & self._first
+        frame = frame.where(wanted)
         if self._normal:
             frame = frame.select(*self._normal)
         for stage in self._stages:

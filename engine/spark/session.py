@@ -52,6 +52,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # Arrow's calendar is proleptic
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     "spark.executorEnv.PYTHONSAFEPATH": "1",

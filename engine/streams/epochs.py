@@ -9,7 +9,7 @@ files of a log are contiguous, the newest gives its boundary.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.schema import STIME
-from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.ordering import between, bounds, is_ordered, rows_upto, tidy
+from engine.streams.recent import Epoch
 from engine.streams.storage import TEMPORARY, storing, sweep, sync_file
 from overlay.errors import InternalError
 
@@ -181,6 +182,29 @@ def read_groups(file: EpochFile, schema: pa.Schema, after: int, upto: int) -> It
                 yield between(_with_schema(rows, schema), after, upto)
     except (pa.ArrowException, OSError) as error:
         raise InternalError(f"{file.path} is damaged: restore it from a copy ({error})") from error
+
+
+def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_rows: int) -> Epoch:
+    """The rows after a boundary, from files that follow it; blocking, in any thread.
+
+    Stops at a boundary once it has `limit_rows`; inside a file, before the stime it has last.
+    """
+    found = [schema.empty_table()]
+    count, upto = 0, after
+    for file in files:
+        for rows in read_groups(file, schema, after, file.upto):
+            if count >= limit_rows:
+                # A boundary within the file: the rows of the last stime may go on in this group.
+                table = pa.concat_tables(found)
+                whole = table.column(STIME)[-1].as_py() - 1
+                if keep := rows_upto(table, whole):
+                    return Epoch(after, whole, tidy(table.slice(0, keep)))
+            found.append(rows)
+            count += rows.num_rows
+        upto = file.upto
+        if count >= limit_rows:
+            break
+    return Epoch(after, upto, tidy(pa.concat_tables(found)))
 
 
 def _with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -93,9 +93,7 @@ class Home:
             await self._ready.wait()
 
     async def advance(self, now: float) -> bool:
-        """Moves what is ready into the logs: one epoch of each; whether there was any.
-
-        Call it until there is none: under load what is ready comes in several epochs.
+        """Moves what is ready now into the logs, in several epochs if it is much; whether any was.
 
         Raises:
             StorageFullError: nothing is lost; call again when there is room.
@@ -114,16 +112,21 @@ class Home:
     async def _advance(self, source: Source, log: StreamLog, now: float) -> bool:
         async with self._lock:
             source.tick(now)
-            cut = source.cut()
-        if cut is None:
-            return False
-        upto, table = cut
-        # A cancelled call may have left after the commit: then only the source is behind.
-        if log.boundary < upto:
-            await log.commit(upto, table)
-        async with self._lock:
-            source.committed(upto)
-        return True
+            ready = source.boundary
+        moved = False
+        while log.boundary < ready or source.has_cut:
+            async with self._lock:
+                cut = source.cut()
+            if cut is None:
+                break
+            upto, table = cut
+            # A cancelled call may have left after the commit: then only the source is behind.
+            if log.boundary < upto:
+                await log.commit(upto, table)
+            async with self._lock:
+                source.committed(upto)
+            moved = True
+        return moved
 
 
 @asynccontextmanager

@@ -37,10 +37,10 @@ from engine.streams.epochs import (
     EpochWriter,
     check_rows,
     path_of,
-    read_groups,
+    read_from,
     scan,
 )
-from engine.streams.ordering import rows_upto, tidy
+from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.retention import Retention
 from engine.streams.storage import storing, sync_folder
@@ -208,7 +208,7 @@ class StreamLog:
             return epoch
         files = self._files_after(after)
         with self._pinned(files):
-            return _read_files(files, self._schema, after, limit_rows)
+            return read_from(files, self._schema, after, limit_rows)
 
     async def next(self, after: int, limit_rows: int = READ_ROWS) -> Epoch:
         """`read`, waiting for a later boundary, with files read in a worker thread."""
@@ -217,9 +217,7 @@ class StreamLog:
             return epoch
         files = self._files_after(after)
         with self._pinned(files):
-            return await trio.to_thread.run_sync(
-                _read_files, files, self._schema, after, limit_rows
-            )
+            return await trio.to_thread.run_sync(read_from, files, self._schema, after, limit_rows)
 
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
@@ -392,28 +390,3 @@ class StreamLog:
 
     def _files_after(self, after: int) -> list[EpochFile]:
         return [file for file in self._files if file.upto > after]
-
-
-def _read_files(
-    files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_rows: int
-) -> Epoch:
-    """The rows after a boundary, from files that follow it; blocking, in any thread.
-
-    Stops at a boundary once it has `limit_rows`; inside a file, before the stime it has last.
-    """
-    found = [schema.empty_table()]
-    count, upto = 0, after
-    for file in files:
-        for rows in read_groups(file, schema, after, file.upto):
-            if count >= limit_rows:
-                # A boundary within the file: the rows of the last stime may go on in this group.
-                table = pa.concat_tables(found)
-                whole = table.column("stime")[-1].as_py() - 1
-                if keep := rows_upto(table, whole):
-                    return Epoch(after, whole, tidy(table.slice(0, keep)))
-            found.append(rows)
-            count += rows.num_rows
-        upto = file.upto
-        if count >= limit_rows:
-            break
-    return Epoch(after, upto, tidy(pa.concat_tables(found)))

@@ -133,6 +133,11 @@ class Source:
         return self._pending.bytes
 
     @property
+    def has_cut(self) -> bool:
+        """Whether a cut waits to be committed."""
+        return self._pending.cut is not None
+
+    @property
     def crowded(self) -> bool:
         """Whether the log should catch up before more is posted."""
         if self._pending.bytes <= self._config.pending_bytes // 4:

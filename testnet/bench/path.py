@@ -20,14 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import trio
 
 from engine.streams.ipc import decode
+from overlay.concurrency import one_error
 from overlay.errors import InternalError
 from overlay.identity import Identity, Root
 from testnet.board import Board
 from testnet.conn import ARROW, conn_schema
-from testnet.failures import first_failure
 from testnet.intrusion import Options, run_intrusion
 from testnet.network import source_schema, source_stream
 from testnet.peers import Federation, Peer, open_federation, participant_name
@@ -75,9 +76,9 @@ class Meter:
 
 def measure() -> list[Entry]:
     """Rates, memory and the time to the first answer."""
-    with first_failure():
+    with one_error():
         plain = trio.run(measure_plain, PLAIN_ROWS)
-    with first_failure():
+    with one_error():
         path, memory = trio.run(measure_path, ROWS)
     return [
         {
@@ -111,7 +112,7 @@ def measure() -> list[Entry]:
 
 def measure_demo() -> list[Entry]:
     """From the start of what `make demo` runs to the first row the subscriber receives."""
-    with tempfile.TemporaryDirectory() as out, first_failure():
+    with tempfile.TemporaryDirectory() as out, one_error():
         result = trio.run(run_intrusion, Options(out=Path(out)), Board())
     return [
         {
@@ -191,6 +192,5 @@ async def _receive(stream: trio.SSLStream[trio.SocketStream]) -> Meter:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of one process, its children not counted; needs Linux's /proc."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096
+    """Resident memory of one process, its children not counted."""
+    return int(psutil.Process(pid).memory_info().rss)

@@ -188,7 +188,7 @@ class Home:
     config: DhtConfig = field(default_factory=DhtConfig)
     events: Events = field(default_factory=lambda: Events(lambda: 0.0))
     catalog: Catalog | None = None
-    body_filter: Callable[[bytes], bytes] = lambda body: body  # noqa: E731
+    body_filter: Callable[[bytes], bytes] = lambda body: body
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Catalog]:

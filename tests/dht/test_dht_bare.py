@@ -1,7 +1,7 @@
 """Every defect of the bare package that the bridge exists for: it fails, and ours does not.
 
-One test a defect, in two halves. Where a half on the bare package fails after an upgrade, that part of
-the bridge may go.
+One test a defect, in two halves. Where the half on the bare package fails after an upgrade, that
+part of the bridge may go.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 import trio
@@ -40,16 +41,17 @@ from dht import wire
 from dht.catalog import Kind
 from dht.config import DhtConfig
 from dht.directory import Address
+from dht.node import Node as OurNode
 from dht.records import Record, Subject, seal
 from overlay.errors import (
     ConflictError,
-    DecodeError,
-    MedusaError,
     NotFoundError,
     UnavailableError,
     UntrustedError,
 )
 from overlay.names import ObjectName
+
+N = TypeVar("N")
 
 TEXT = Kind("text", str)
 NAME = ObjectName.parse("medusa://mit.edu/notes")
@@ -207,7 +209,13 @@ async def test_lost_datagrams_lose_keys_of_the_bare_package_and_hardly_any_of_ou
     assert bare < ours
 
 
-async def found_of(keys: int, rng: Random, nodes: list, store, fetch) -> int:  # type: ignore[no-untyped-def, type-arg]
+async def found_of(
+    keys: int,
+    rng: Random,
+    nodes: list[N],
+    store: Callable[[N, str, str], Awaitable[None]],
+    fetch: Callable[[N, str], Awaitable[object]],
+) -> int:
     """How many of the keys, each stored from one node, are found from another."""
     found = 0
     for number in range(keys):
@@ -225,13 +233,13 @@ async def bare_get(server: Server, key: str) -> object:
     return await aio(server.get, key)
 
 
-async def our_set(node: object, key: str, value: str) -> None:
-    await node.put(digest(key), value.encode())  # type: ignore[attr-defined]
+async def our_set(node: OurNode, key: str, value: str) -> None:
+    await node.put(digest(key), value.encode())
 
 
-async def our_get(node: object, key: str) -> object:
+async def our_get(node: OurNode, key: str) -> object:
     try:
-        values = await node.get(digest(key))  # type: ignore[attr-defined]
+        values = await node.get(digest(key))
     except UnavailableError:
         return None
     return values[0].decode() if values else None
@@ -451,6 +459,13 @@ def test_the_bare_protocol_makes_calls_of_misspelt_attributes_and_ours_does_not(
 
     bare = Server()._create_protocol()
     assert callable(bare.rooter)
-    ours = _Protocol(bytes(20), NoWire(), None, None, DhtConfig())  # type: ignore[arg-type]
+    ours = _Protocol(
+        bytes(20),
+        NoWire(),
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        config=DhtConfig(),
+        loop=None,  # type: ignore[arg-type]
+    )
     with pytest.raises(AttributeError):
         _ = ours.rooter

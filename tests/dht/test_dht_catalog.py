@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 from dht_network import EPOCH, World, open_network, settle
 from msgspec import Struct
+from trio.testing import MockClock
 
 from dht.catalog import Kind
 from dht.config import DhtConfig
@@ -43,10 +43,9 @@ NAME = ObjectName.parse("medusa://mit.edu/thing")
 LARGE = Thing("large", tuple(range(5000)))
 
 
+# each test names the clock itself: pytest-trio takes no notice of a fixture's fixtures
 @pytest.fixture
-async def world(
-    autojump_clock: trio.testing.MockClock, tmp_path: Path
-) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with open_network() as network:
         yield World(network, tmp_path)
 
@@ -62,7 +61,7 @@ async def three(world: World) -> AsyncIterator[tuple[object, ...]]:
         yield tuple(homes)
 
 
-async def test_published_here_found_there(world: World) -> None:
+async def test_published_here_found_there(world: World, autojump_clock: MockClock) -> None:
     async with three(world) as (mit, utah, cmu):
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 3
         for home in (mit, utah, cmu):
@@ -74,7 +73,9 @@ async def test_published_here_found_there(world: World) -> None:
             await utah.catalog.lookup(Kind("stuff", Thing), NAME)
 
 
-async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(world: World) -> None:
+async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         first = await utah.catalog.lookup(THING, NAME)
@@ -86,7 +87,9 @@ async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(world
         assert second.version > first.version
 
 
-async def test_withdrawn_is_not_found_and_may_be_published_again(world: World) -> None:
+async def test_withdrawn_is_not_found_and_may_be_published_again(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await mit.catalog.withdraw(THING, NAME)
@@ -99,9 +102,11 @@ async def test_withdrawn_is_not_found_and_may_be_published_again(world: World) -
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
 
 
-async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
+async def test_a_withdrawal_outlives_what_it_withdraws(
+    world: World, autojump_clock: MockClock
+) -> None:
     """A node that missed it still holds the old record, and loses against it to the end."""
-    async with three(world) as (mit, utah, cmu):
+    async with three(world) as (mit, _, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         world.network.down.add(cmu.address)
         await mit.catalog.withdraw(THING, NAME)
@@ -113,7 +118,9 @@ async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
         assert mit.catalog._store.publications() == []
 
 
-async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -> None:
+async def test_nobody_publishes_or_withdraws_under_anothers_name(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         with pytest.raises(NotAuthorisedError, match=r"only mit\.edu may"):
@@ -122,7 +129,9 @@ async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -
             await utah.catalog.withdraw(THING, NAME)
 
 
-def hostile(home: object, version: int, body: bytes = b"", **changes: object) -> tuple[bytes, bytes]:
+def hostile(
+    home: object, version: int, body: bytes = b"", **changes: object
+) -> tuple[bytes, bytes]:
     """Key and record that this home signs, whatever it says."""
     now_us = int((EPOCH + trio.current_time()) * 1e6)
     fields: dict[str, object] = {
@@ -139,7 +148,9 @@ def hostile(home: object, version: int, body: bytes = b"", **changes: object) ->
     return record.subject.key, seal(record, home.key)  # type: ignore[attr-defined]
 
 
-async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world: World) -> None:
+async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("true"))
         lie = encode(Thing("lie"))
@@ -161,7 +172,9 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world
         assert any("disbelieved" in event.text for event in cmu.events.recent())
 
 
-async def test_a_replayed_old_version_is_refused_and_loses(world: World) -> None:
+async def test_a_replayed_old_version_is_refused_and_loses(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("old"))
         key = Subject("thing", False, str(NAME)).key
@@ -173,7 +186,9 @@ async def test_a_replayed_old_version_is_refused_and_loses(world: World) -> None
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("new")
 
 
-async def test_a_revoked_publisher_is_no_longer_believed(world: World) -> None:
+async def test_a_revoked_publisher_is_no_longer_believed(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await utah.catalog.lookup(THING, NAME)
@@ -182,7 +197,9 @@ async def test_a_revoked_publisher_is_no_longer_believed(world: World) -> None:
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_something_else_than_the_kind_is_a_decode_error(world: World) -> None:
+async def test_something_else_than_the_kind_is_a_decode_error(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(Kind("thing", Maker), NAME, Maker("x"))
         with pytest.raises(DecodeError, match=r"thing medusa://mit\.edu/thing"):
@@ -190,7 +207,7 @@ async def test_something_else_than_the_kind_is_a_decode_error(world: World) -> N
 
 
 async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(
-    world: World,
+    world: World, autojump_clock: MockClock
 ) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
@@ -200,7 +217,9 @@ async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
 
 
-async def test_a_large_body_that_nobody_has_is_unavailable(world: World) -> None:
+async def test_a_large_body_that_nobody_has_is_unavailable(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         world.network.down.add(mit.address)
@@ -208,7 +227,9 @@ async def test_a_large_body_that_nobody_has_is_unavailable(world: World) -> None
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_a_tampered_body_is_refused_and_another_source_tried(world: World) -> None:
+async def test_a_tampered_body_is_refused_and_another_source_tried(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         mit.body_filter = lambda body: body[:-1] + b"\x00"
@@ -221,14 +242,16 @@ async def test_a_tampered_body_is_refused_and_another_source_tried(world: World)
         assert any("another body" in event.text for event in utah.events.recent())
 
 
-async def test_too_large_a_body_is_refused_at_once(world: World) -> None:
+async def test_too_large_a_body_is_refused_at_once(world: World, autojump_clock: MockClock) -> None:
     async with three(world) as (mit, _, _):
         with pytest.raises(InvalidInputError, match="at most"):
             await mit.catalog.publish(THING, NAME, Thing("x" * MAX_BODY_BYTES))
         assert mit.catalog.own(THING) == []
 
 
-async def test_of_a_many_kind_all_producers_are_found(world: World) -> None:
+async def test_of_a_many_kind_all_producers_are_found(
+    world: World, autojump_clock: MockClock
+) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()
@@ -246,7 +269,9 @@ async def test_of_a_many_kind_all_producers_are_found(world: World) -> None:
         assert await other.lookup_all(MAKER, NAME.child("none")) == []
 
 
-async def test_another_peer_of_the_participant_takes_an_object_over(world: World) -> None:
+async def test_another_peer_of_the_participant_takes_an_object_over(
+    world: World, autojump_clock: MockClock
+) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()
@@ -263,7 +288,9 @@ async def test_another_peer_of_the_participant_takes_an_object_over(world: World
             await other.lookup(THING, NAME)
 
 
-async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(world: World) -> None:
+async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(
+    world: World, autojump_clock: MockClock
+) -> None:
     fast, slow, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with fast.running() as one, slow.running() as two, reader.running() as other:
         await settle()
@@ -276,7 +303,9 @@ async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(world
         assert (await other.lookup(THING, NAME)).value == Thing("two")
 
 
-async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) -> None:
+async def test_a_false_conflict_does_not_make_a_publisher_give_up(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
 
@@ -291,7 +320,7 @@ async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) 
 
 
 async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(
-    world: World,
+    world: World, autojump_clock: MockClock
 ) -> None:
     async with AsyncExitStack() as others:
         mit, utah, cmu = (world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu"))
@@ -309,7 +338,9 @@ async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: World) -> None:
+async def test_in_a_partition_what_was_seen_still_answers_even_expired(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         await utah.catalog.lookup(THING, NAME)
@@ -321,7 +352,9 @@ async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: Wo
             await utah.catalog.lookup(THING, NAME.child("never-seen"))
 
 
-async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) -> None:
+async def test_a_restart_keeps_own_objects_and_tells_them_again(
+    world: World, autojump_clock: MockClock
+) -> None:
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
     async with mit.running() as catalog:
         assert await catalog.publish(THING, NAME, LARGE) == 1
@@ -332,7 +365,9 @@ async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) ->
         assert await other.lookup(THING, NAME) == before
 
 
-async def test_what_was_published_in_a_partition_is_told_when_it_heals(world: World) -> None:
+async def test_what_was_published_in_a_partition_is_told_when_it_heals(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, _):
         world.network.down.add(mit.address)
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 1
@@ -343,7 +378,9 @@ async def test_what_was_published_in_a_partition_is_told_when_it_heals(world: Wo
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
 
 
-async def test_a_peer_not_known_yet_is_believed_once_it_is(world: World) -> None:
+async def test_a_peer_not_known_yet_is_believed_once_it_is(
+    world: World, autojump_clock: MockClock
+) -> None:
     """A new peer publishes before the others have its certificate."""
     async with three(world) as (mit, utah, _):
         world.revoked.add(mit.peer_id)
@@ -362,7 +399,7 @@ def mit_publisher(world: World, peer: bytes) -> object:
     return Publisher(home.participant, home.key.public_key())
 
 
-async def test_a_newcomer_answers_and_is_answered(world: World) -> None:
+async def test_a_newcomer_answers_and_is_answered(world: World, autojump_clock: MockClock) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         async with world.home("late.edu").running() as late:
@@ -372,7 +409,9 @@ async def test_a_newcomer_answers_and_is_answered(world: World) -> None:
             assert (await late.lookup(THING, NAME)).value == Thing("a")  # handed over
 
 
-async def test_names_of_all_that_answer_and_who_does_not(world: World) -> None:
+async def test_names_of_all_that_answer_and_who_does_not(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await mit.catalog.publish(MAKER, NAME, Maker("m"))
@@ -386,7 +425,7 @@ async def test_names_of_all_that_answer_and_who_does_not(world: World) -> None:
         assert listing.names["thing"] == ("medusa://cmu.edu/c", str(NAME))
 
 
-async def test_lookups_survive_loss(world: World) -> None:
+async def test_lookups_survive_loss(world: World, autojump_clock: MockClock) -> None:
     homes = [world.home(f"p{n}.edu", DhtConfig()) for n in range(10)]
     world.network.loss = 0.1
     async with AsyncExitStack() as stack:

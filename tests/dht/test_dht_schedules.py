@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -29,7 +30,7 @@ def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
         if meeting.due(PEERS[:1], [], now):
             times.append(now)
         now += 0.5
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     assert gaps[:6] == [1, 2, 4, 8, 16, 32]
     assert set(gaps[6:]) == {MAX_WAIT_S}
 
@@ -60,7 +61,7 @@ def test_a_failed_renewal_is_tried_again_soon_and_then_more_rarely() -> None:
             now += 0.25
         times.append(now)
     assert times[0] <= 601.25
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     assert max(gaps) <= 600.5
     assert gaps[5] > 10 * gaps[0]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,15 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from epoch_networks import Network, cuts, networks, order_sql, sources
+from epoch_networks import SOURCES, Network, cuts, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.check import check_query
 from engine.plan import Task, plan
-from engine.schema import BEGINNING
+from engine.query import Filter, Query
+from engine.schema import BEGINNING, END
 from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.windows import needs
+from engine.spark.session import Spark, SparkLostError
+from engine.windows import Interval, needs
 
 pytestmark = pytest.mark.spark
 
@@ -136,3 +140,21 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
     spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
 ) -> None:
     check(spark, network, {"s0": first, "s1": second}, chosen)
+
+
+def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> None:
+    query = Query("q", (Filter("f", "s0", ("t",), ("k > 1",)),))
+    (task,) = plan(query, check_query(query, SOURCES))
+    rows = [{"stime": n, "seq": n, "k": n, "b": 0, "y": 0.0} for n in range(5)]
+    table = pa.Table.from_pylist(rows, schema=SOURCES["s0"].source)
+    run = ({"s0": write(table, tmp_path, "s0", [2, END])}, 1, 3, Interval(1, 3))
+    program = Program(task)
+    before = spark.run(lambda session: program.run(session, *run))
+    assert before.table["k"].to_pylist() == [2, 3]
+    assert before.cpu_s > 0
+    assert spark.pid is not None
+    os.kill(spark.pid, signal.SIGKILL)
+    with pytest.raises(SparkLostError):
+        spark.run(lambda session: program.run(session, *run))
+    spark.restart()
+    assert spark.run(lambda session: program.run(session, *run)).table.equals(before.table)

@@ -91,7 +91,7 @@ async def test_older_than_what_is_kept(tmp_path: Path) -> None:
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 50)), max_size=6),
-    st.integers(0, 2),
+    st.integers(0, 12),
 )
 def test_cut_and_repeated_feeds_give_every_row_once(
     tmp_path_factory: pytest.TempPathFactory,
@@ -168,6 +168,17 @@ def test_what_no_sender_sends_is_a_decode_error(parts: list[Message], message: s
     with pytest.raises(DecodeError, match=message):
         assembler.add(*parts[-1])
     assert assembler.boundary == 10
+
+
+def test_repeated_and_overlapping_epochs_give_only_what_is_new() -> None:
+    assembler = Assembler(LOG, 10)
+    assert assembler.add(*part([(15, 1)], 10, 20)) is not None
+    assert assembler.add(*part([(5, 0)], 0, 10)) is None
+    assert assembler.add(*part([(15, 1)], 10, 20)) is None
+    assert assembler.boundary == 20
+    epoch = assembler.add(*part([(18, 2), (20, 3), (21, 4), (30, 5)], 15, 30))
+    assert epoch is not None
+    assert (epoch.after, epoch.upto, pairs(epoch.table)) == (20, 30, [(21, 4), (30, 5)])
 
 
 def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

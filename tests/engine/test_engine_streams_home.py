@@ -15,6 +15,7 @@ import trio
 from engine_streams_data import SCHEMA, Row, all_rows, body
 
 from engine.schema import END
+from engine.streams import pending
 from engine.streams.home import Home, open_home
 from engine.streams.source import SourceConfig
 from overlay.errors import StorageFullError
@@ -76,6 +77,18 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
         rows = all_rows(home.log, limit_rows=10**6)
         assert len(rows) == len({value for _, value in rows}) == 20 * 1504
         assert home.late_rows == 0
+
+
+async def test_one_advance_takes_all_that_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
+    async with home_in(tmp_path) as home:
+        for n in range(5):
+            await home.post("p", n, body([(n * 10 + i, i) for i in range(10)]), now=NOW)
+        await home.advance(NOW)
+        assert (home.log.boundary, home.log.rows) == (48, 49)
+        assert len(list((tmp_path / "log").iterdir())) == 5
 
 
 async def test_advance_cancelled_after_the_commit_goes_on(

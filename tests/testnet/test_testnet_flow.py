@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from engine.schema import BEGINNING, END
+from overlay.concurrency import one_error
 from overlay.errors import BrokenError, DeadlineError, InternalError
 from testnet.board import Board, State
-from testnet.failures import first_failure
 from testnet.flow import STALL_S, flow, rows_of
 from testnet.generate import generate
 from testnet.oracle import COLUMNS, Answers, expected
@@ -98,7 +98,7 @@ async def run(
         write_trace(folder / name, [table])
         by_poster[name] = [open_trace(folder / name)]
     clients = {name: Client(world) for name in ("a.edu", "b.edu", "owner.edu")}
-    with first_failure():
+    with one_error():
         return await flow(  # type: ignore[arg-type, unused-ignore]
             clients,  # type: ignore[arg-type]
             by_poster,
@@ -152,7 +152,7 @@ async def test_a_quiet_hour_in_a_paced_trace_is_no_fault(
     later = table.set_column(0, "ts", pc.add(table.column("ts"), 5_000.0)).cast(table.schema)
     write_trace(tmp_path / "t", [table, later])
     world, board = World(clients=1), Board(seconds=trio.current_time)
-    with first_failure():
+    with one_error():
         await flow(
             {"a.edu": Client(world), "owner.edu": Client(world)},  # type: ignore[dict-item]
             {"a.edu": [open_trace(tmp_path / "t")]},
@@ -184,9 +184,3 @@ def test_rows_are_as_in_the_csv() -> None:
     rows = [(1_521_911_700, "10.0.0.1", 101), (-60, "fe80::1", 7)]
     for name in COLUMNS:
         assert rows_of(answer_table(name, rows), name) == rows
-
-
-def test_first_failure_is_the_leaf() -> None:
-    error = BrokenError("this")
-    with pytest.raises(BrokenError, match="this"), first_failure():
-        raise ExceptionGroup("", [ExceptionGroup("", [error]), ValueError("consequence")])

@@ -1,0 +1,228 @@
+"""Whole peers in one process, as the daemon composes them: real TLS and UDP on loopback."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import trio
+
+from engine.config import EngineConfig
+from engine.definitions import StreamDefinition
+from engine.schema import END, Field, FieldType, Schema
+from engine.stream_store import KeptStream
+from overlay.exchange import Preset
+from tools.addresses import Address
+from tools.admission import invite, join
+from tools.async_client import AsyncMedusaClient, Subscription, open_medusa
+from tools.config import Config, load_config
+from tools.daemon import Peer, open_peer
+from tools.founding import make_peer, make_sibling
+from tools.home import Home
+
+PATIENCE_S = 10.0
+DEADLINE_S = 20.0
+LOOPBACK: Address = ("127.0.0.1", 0)
+
+Row = tuple[int, int]
+"""(stime, value)."""
+
+
+def schema_of(participant: str, path: str = "event") -> Schema:
+    return Schema(
+        f"medusa://{participant}/{path}",
+        (
+            Field("t", FieldType.LONG),
+            Field("name", FieldType.STRING, size=8, nullable=True),
+            Field("value", FieldType.INT),
+        ),
+        time="t",
+    )
+
+
+def rows(pairs: Iterable[Row], name: str | None = "x") -> pa.Table:
+    pairs = list(pairs)
+    return pa.table(
+        {
+            "t": pa.array([stime for stime, _ in pairs], pa.int64()),
+            "name": pa.array([name] * len(pairs), pa.string()),
+            "value": pa.array([value for _, value in pairs], pa.int32()),
+        }
+    )
+
+
+def pairs_of(table: pa.Table) -> list[Row]:
+    return list(
+        zip(table.column("stime").to_pylist(), table.column("value").to_pylist(), strict=True)
+    )
+
+
+async def until(condition: Callable[[], bool], what: str = "") -> None:
+    """Poll a state that nothing announces, with a deadline."""
+    with trio.move_on_after(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            await trio.sleep(0.005)
+        return
+    raise AssertionError(f"it never became true: {what or condition}")
+
+
+async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
+    """The next rows of a subscription, however they are cut into epochs."""
+    found: list[Row] = []
+    with trio.fail_after(DEADLINE_S):
+        while len(found) < rows_wanted:
+            found += pairs_of((await anext(subscription)).table)
+    return found
+
+
+async def to_the_end(subscription: Subscription) -> list[Row]:
+    """All its rows, until the stream ends."""
+    found: list[Row] = []
+    with trio.fail_after(DEADLINE_S):
+        async for epoch in subscription:
+            found += pairs_of(epoch.table)
+    assert subscription.boundary == END
+    return found
+
+
+@dataclass
+class Place:
+    """A home, and the peer that runs in it now, if one does."""
+
+    home: Home
+    participant: str
+    engine_config: EngineConfig
+    listen: Address = LOOPBACK
+    peer: Peer | None = None
+
+    @property
+    def up(self) -> Peer:
+        assert self.peer is not None, f"{self.participant} is not running"
+        return self.peer
+
+    @property
+    def id(self) -> str:
+        return self.up.running.peer
+
+    @property
+    def config(self) -> Config:
+        config = load_config(self.home)
+        overlay = dataclasses.replace(config.overlay, listen=self.listen, preset=Preset.LOCAL)
+        return dataclasses.replace(config, overlay=overlay, engine=self.engine_config)
+
+    def name(self, path: str) -> str:
+        return f"medusa://{self.participant}/{path}"
+
+    def kept(self, path: str) -> KeptStream:
+        """What this peer keeps of a stream; `path` may be a whole name."""
+        name = path if path.startswith("medusa://") else self.name(path)
+        kept = self.up.engine.store.get(name)
+        assert kept is not None, f"{name} is not kept by {self.participant}"
+        return kept
+
+    def client(
+        self, *, producer: str | None = None, patience_s: float = PATIENCE_S
+    ) -> AbstractAsyncContextManager[AsyncMedusaClient]:
+        return open_medusa(self.home.folder, producer=producer, patience_s=patience_s)
+
+
+class Town:
+    """Some peers, started and stopped one by one; the first participant founds the federation."""
+
+    def __init__(self, folder: Path, engine: EngineConfig) -> None:
+        self._folder = folder
+        self._engine = engine
+        self._first: Place | None = None
+        self._running: dict[str, tuple[trio.CancelScope, trio.Event]] = {}
+        self.nursery: trio.Nursery
+
+    async def settle(self, participant: str, *, sibling: bool = False) -> Place:
+        """A new peer of a participant, admitted and running."""
+        number = len(list(self._folder.iterdir()))
+        home = Home(self._folder / f"{number}-{participant}")
+        if self._first is None:
+            make_peer(home, participant, "town")
+        elif sibling:
+            make_sibling(home, self._home_of(participant))
+        else:
+            make_peer(home, participant, None)
+            at = self._first.up.running.overlay
+            founder = self._first.home
+            certificate = home.root_certificate
+            token = await trio.to_thread.run_sync(invite, founder, participant, certificate, (at,))
+            join(home, token)
+        place = Place(home, participant, self._engine)
+        self._first = self._first or place
+        await self.start(place)
+        return place
+
+    def _home_of(self, participant: str) -> Home:
+        return next(
+            Home(path)
+            for path in sorted(self._folder.iterdir())
+            if path.name.endswith(f"-{participant}") and Home(path).root_key.exists()
+        )
+
+    async def start(self, place: Place) -> None:
+        """Run the peer of a place, at the port it had before if it had one."""
+        scope, over = trio.CancelScope(), trio.Event()
+
+        async def run(task_status: trio.TaskStatus[Peer]) -> None:
+            try:
+                with scope:
+                    async with open_peer(place.home, place.config) as peer:
+                        task_status.started(peer)
+                        await trio.sleep_forever()
+            finally:
+                over.set()
+
+        with trio.fail_after(DEADLINE_S):
+            place.peer = await self.nursery.start(run)
+        place.listen = place.up.running.overlay
+        self._running[str(place.home.folder)] = scope, over
+
+    async def stop(self, place: Place) -> None:
+        scope, over = self._running.pop(str(place.home.folder))
+        scope.cancel()
+        with trio.fail_after(DEADLINE_S):
+            await over.wait()
+        place.peer = None
+
+    async def restart(self, place: Place) -> None:
+        await self.stop(place)
+        await self.start(place)
+
+    async def acquainted(self, *places: Place) -> None:
+        """Wait until these peers know one another's addresses and each has met another's node."""
+        for place in places:
+            peers = place.up.engine.overlay.peers
+            others = [bytes.fromhex(other.id) for other in places if other is not place]
+            await until(lambda p=peers, o=others: all(p.get(i) is not None for i in o))
+
+
+@asynccontextmanager
+async def open_town(
+    folder: Path, *, epoch_s: float = 0.05, lease_s: float = 3600.0, **engine: float | int
+) -> AsyncIterator[Town]:
+    """Peers under `folder`; whatever runs at the end of the block is stopped."""
+    config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]
+    town = Town(folder, config)
+    async with trio.open_nursery() as nursery:
+        town.nursery = nursery
+        yield town
+        nursery.cancel_scope.cancel()
+
+
+async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **options: object) -> str:
+    """A stream of `schema_of`, at the peer asked unless `home` says another."""
+    schema = schema_of(place.participant)
+    await client.create_schema(schema)
+    name = place.name(path)
+    await client.create_stream(
+        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
+    )
+    return name

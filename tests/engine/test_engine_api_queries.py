@@ -1,0 +1,214 @@
+"""Queries that run at whole peers: stopped, started, deleted, restarted, and begun late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+from engine_peers import (
+    Place,
+    Row,
+    Town,
+    make_stream,
+    open_town,
+    pairs_of,
+    received,
+    rows,
+    to_the_end,
+    until,
+)
+from pyspark.sql import SparkSession
+
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.spark.session import Spark
+from overlay.errors import InternalError
+from tools.async_client import AsyncMedusaClient, Subscription
+
+pytestmark = pytest.mark.spark
+
+T = TypeVar("T")
+
+
+class LentSpark:
+    """The one Spark of this process, as every peer's own: it outlives them."""
+
+    def __init__(self, spark: Spark) -> None:
+        self._spark = spark
+
+    def start(self) -> None:
+        self._spark.start()
+
+    restart = start
+
+    def stop(self) -> None:
+        pass
+
+    def run(self, job: Callable[[SparkSession], T]) -> T:
+        return self._spark.run(job)
+
+
+@pytest.fixture(autouse=True)
+def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+def odd(place: Place, name: str, source: str, output: str) -> Query:
+    return Query(place.name(name), (Filter("odd", source, (output,), ("value % 2 = 1",)),))
+
+
+def counting(place: Place, name: str, source: str, output: str) -> Query:
+    """Rows in windows of ten microseconds, every five."""
+    functions = (AggregateFunction(Function.COUNT, None, "rows"),)
+    box = Aggregate("count", source, output, 10, 5, (), functions)
+    return Query(place.name(name), (box,))
+
+
+async def pass_time(client: AsyncMedusaClient, place: Place, stream: str, stimes: range) -> None:
+    """A row at each microsecond, all in the log as one epoch."""
+    await client.post_event(stream, rows([(s, s) for s in stimes]), boundary=stimes[-1])
+    await client.flush()
+    await until(lambda: place.kept(stream).log.boundary >= stimes[-1])
+
+
+def odd_rows(stimes: range) -> list[Row]:
+    return [(s, s) for s in stimes if s % 2]
+
+
+async def windows(subscription: Subscription) -> list[tuple[int, int]]:
+    """(window start, rows) to the end."""
+    found: list[tuple[int, int]] = []
+    async for epoch in subscription:
+        starts = epoch.table.column("window_start").cast(pa.int64()).to_pylist()
+        found += zip(starts, epoch.table.column("rows").to_pylist(), strict=True)
+    return found
+
+
+async def two(town: Town) -> tuple[Place, Place]:
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    await town.acquainted(mit, utah)
+    return mit, utah
+
+
+async def test_a_stopped_query_misses_nothing(tmp_path: Path) -> None:
+    """Its input is kept, however little history the stream declares, here and at another peer."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await two(town)
+        async with mit.client() as client, utah.client() as other:
+            source = await make_stream(client, mit, "s", history_us=1)
+            await client.create_query(odd(mit, "q", source, mit.name("out")))
+            await other.create_query(odd(utah, "q", source, utah.name("out")))
+            await pass_time(client, mit, source, range(10))
+            await pass_time(client, mit, source, range(10, 20))
+            here, there = other.subscribe(mit.name("out")), client.subscribe(utah.name("out"))
+            await client.start_query(mit.name("q"))
+            await other.start_query(utah.name("q"))
+            assert await received(here, 10) == odd_rows(range(20))
+            assert await received(there, 10) == odd_rows(range(20))
+            await client.stop_query(mit.name("q"))
+            await other.stop_query(utah.name("q"))
+            for first in (20, 30, 40):
+                await pass_time(client, mit, source, range(first, first + 10))
+            snapshot = await client.status()
+            assert {t.state for peer in snapshot.peers for t in peer.tasks} == {"stopped"}
+            await client.start_query(mit.name("q"))
+            await other.start_query(utah.name("q"))
+            await client.post_event(source, None, end=True)
+            assert await to_the_end(here) == odd_rows(range(20, 50))
+            assert await to_the_end(there) == odd_rows(range(20, 50))
+            # nothing is held any more by those that have come to the end: history alone counts
+            await until(lambda: mit.kept(source).log.start >= 39)
+
+
+async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await two(town)
+        async with mit.client() as client, utah.client() as other:
+            source = await make_stream(client, mit, "s", history_us=1)
+            await other.create_query(odd(utah, "q", source, utah.name("out")))
+            await other.start_query(utah.name("q"))
+            await pass_time(client, mit, source, range(10))
+            assert await received(client.subscribe(utah.name("out")), 5) == odd_rows(range(10))
+            await other.delete_query(utah.name("q"))
+            # the stream's home keeps nothing for the mirror that is gone
+            for first in (10, 20, 30):
+                await pass_time(client, mit, source, range(first, first + 10))
+            await until(lambda: mit.kept(source).log.start >= 29)
+            await other.create_query(counting(utah, "q", source, utah.name("out")))
+            await other.start_query(utah.name("q"))
+            await client.post_event(source, None, end=True)
+            start = mit.kept(source).log.start + 1
+            expected = [(k, min(10, 40 - k)) for k in range(start, 40, 5)]
+            assert await windows(client.subscribe(utah.name("out"))) == expected
+
+
+async def test_peers_that_restart_go_on_where_they_were(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await two(town)
+        async with mit.client() as client, utah.client() as other:
+            source = await make_stream(client, mit, "s", history_us=1)
+            await other.create_query(counting(utah, "q", source, utah.name("out")))
+            await other.start_query(utah.name("q"))
+            reader = client.subscribe(utah.name("out"), subscriber="me")
+            await pass_time(client, mit, source, range(20))
+            assert len((await anext(reader)).table) > 0
+            await town.restart(utah)
+            await pass_time(client, mit, source, range(20, 40))
+            await town.restart(mit)
+            await pass_time(client, mit, source, range(40, 60))
+            await town.restart(utah)
+            await client.post_event(source, None, end=True)
+            rest = await windows(reader)
+            every = [(k, 5 if k in {-5, 55} else 10) for k in range(-5, 60, 5)]
+            assert rest == every[-len(rest) :]
+            assert len(rest) >= 8
+            assert await windows(client.subscribe(utah.name("out"), after=18)) == every[-9:]
+
+
+async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await two(town)
+        async with mit.client() as client, utah.client() as other:
+            source = await make_stream(client, mit, "s", history_us=30)
+            for first in range(0, 100, 10):
+                await pass_time(client, mit, source, range(first, first + 10))
+            await until(lambda: mit.kept(source).log.start == 69)
+            for place, by in ((mit, client), (utah, other)):
+                await by.create_query(counting(place, "q", source, place.name("out")))
+                await by.start_query(place.name("q"))
+            await client.post_event(source, None, end=True)
+            expected = [(70, 10), (75, 10), (80, 10), (85, 10), (90, 10), (95, 5)]
+            for place in (mit, utah):
+                assert await windows(client.subscribe(place.name("out"))) == expected
+            assert utah.kept(source).log.start == 69
+
+
+async def test_a_task_that_fails_says_why_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            source = await make_stream(client, mit, "s")
+            await client.create_query(odd(mit, "q", source, mit.name("out")))
+
+            def fail(*_: object) -> None:
+                raise InternalError("Spark failed: as the test wants")
+
+            reader = client.subscribe(mit.name("out"))
+            with monkeypatch.context() as patch:
+                patch.setattr(LentSpark, "run", fail)
+                await client.start_query(mit.name("q"))
+                await pass_time(client, mit, source, range(10))
+                tasks = mit.up.engine.queries.task_status
+                await until(lambda: tasks()[0].state == "failing")
+                assert "as the test wants" in tasks()[0].reason
+            assert await received(reader, 5) == odd_rows(range(10))
+            await until(lambda: tasks()[0].state == "waiting")
+            assert tasks()[0].reason == ""
+            assert pairs_of((await anext(client.subscribe(mit.name("out"), after=8))).table) == [
+                (9, 9)
+            ]

@@ -1,0 +1,219 @@
+"""subscribe at whole peers: from where, through whom, how slowly, and over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from engine_peers import (
+    make_stream,
+    open_town,
+    received,
+    rows,
+    to_the_end,
+    until,
+)
+
+from engine.messages import Acknowledge, Subscribe, Tuples
+from engine.schema import BEGINNING, END
+from overlay.errors import (
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    NotRetainedError,
+    UnavailableError,
+)
+
+
+@pytest.fixture(autouse=True)
+def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s", history_us=20)
+            for stime in (10, 20, 30, 40, 50):
+                await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
+                await client.flush()
+                await until(lambda b=stime: mit.kept("s").log.boundary == b)
+            await until(lambda: mit.kept("s").log.start == 30)
+            kept = [(40, 40), (50, 50)]
+            for reader in (client, other):
+                assert await received(reader.subscribe(stream, after=40), 1) == [(50, 50)]
+                assert await received(reader.subscribe(stream), len(kept)) == kept
+                with pytest.raises(NotRetainedError, match="from boundary 30 on"):
+                    await anext(reader.subscribe(stream, after=5))
+                with pytest.raises(NotFoundError, match=r"edu/none"):
+                    await anext(reader.subscribe(mit.name("none")))
+                with pytest.raises(InvalidInputError, match="subscriber"):
+                    await anext(reader.subscribe(stream, subscriber="x" * 129))
+
+
+async def test_who_may_read(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+            for path, readers, refused in (
+                ("own", (), True),
+                ("brown", ("brown.edu",), True),
+                ("utah", ("utah.edu",), False),
+            ):
+                stream = await make_stream(client, mit, path, readers=readers)
+                await client.post_event(stream, rows([(1, 1)]), boundary=1)
+                await client.post_event(stream, rows([(1, 1)]))
+                await client.flush()
+                assert await received(client.subscribe(stream), 1) == [(1, 1)]
+                for name in (stream, f"{stream}/late"):
+                    if not refused:
+                        assert await received(other.subscribe(name), 1)
+                        continue
+                    with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
+                        await anext(other.subscribe(name))
+                    async with connection.open("subscribe", Subscribe(name)) as duplex:
+                        with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
+                            await duplex.receive(Tuples)
+
+
+async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
+    """Cut anywhere on the way, in the middle of it: every tuple comes, once and in order."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client(producer="p") as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            reader = other.subscribe(stream)
+            found = []
+            number = 0
+
+            async def some_more() -> None:
+                nonlocal number
+                await client.post_event(stream, rows([(number, number), (number + 1, number)]))
+                number += 2
+                await client.flush()
+
+            await some_more()
+            found += await received(reader, 1)
+            (connection,) = utah.up.engine.overlay.transport.connections()
+            connection.close("cut by the test")
+            await some_more()
+            found += await received(reader, 2)
+            await town.restart(mit)
+            await some_more()
+            found += await received(reader, 2)
+            await town.restart(utah)
+            await some_more()
+            found += await received(reader, 2)
+            await town.stop(mit)
+            with pytest.raises(UnavailableError):
+                async with mit.client(patience_s=0.1) as impatient:
+                    await impatient.status()
+            await town.start(mit)
+            await client.post_event(stream, None, end=True)
+            found += await to_the_end(reader)
+            assert found == [pair for n in range(0, number, 2) for pair in ((n, n), (n + 1, n))]
+
+
+async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path) -> None:
+    """It is sent what its credit allows, the rest waits on disk; others read and post on."""
+    async with open_town(tmp_path, recent_bytes=2**20) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other, utah.client() as third:
+            stream = await make_stream(client, mit, "s", history_us=1)
+            slow = [client.subscribe(stream, subscriber="slow"), other.subscribe(stream)]
+            quick = third.subscribe(stream)
+            await client.post_event(stream, rows([(0, 0), (1, 1)]))
+            for reader in (*slow, quick):
+                await received(reader, 1)
+            count, rounds = 20_000, 40
+            total = pa.total_allocated_bytes()
+            moved = 0
+            for turn in range(rounds):
+                first = 2 + turn * count
+                await client.post_event(stream, rows([(first + i, 0) for i in range(count)]))
+                await client.flush()
+                moved += len(await received(quick, 1))
+                assert pa.total_allocated_bytes() - total < 40 * 2**20
+            assert moved >= (rounds - 1) * count
+            log = mit.kept("s").log
+            assert log.bytes > 8 * 2**20, "the slow ones are waited for"
+            await client.post_event(stream, None, end=True)
+            for reader in slow:
+                assert len(await to_the_end(reader)) == rounds * count + 1
+            await until(lambda: log.bytes < 2**20, "and once they have it, it goes")
+
+
+async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
+    """Over its own absence and over a restart of the peer; one without a name is not."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client:
+            streams = {
+                name: await make_stream(client, mit, path, history_us=1)
+                for name, path in (("me", "named"), ("", "unnamed"))
+            }
+            for name, stream in streams.items():
+                async with utah.client() as other:
+                    await client.post_event(stream, rows([(10, 1)]), boundary=10)
+                    async with other.subscribe(stream, subscriber=name) as reader:
+                        assert await received(reader, 1) == [(10, 1)]
+                        await client.post_event(stream, rows([(20, 2)]), boundary=20)
+                        assert await received(reader, 1) == [(20, 2)]
+            await town.restart(mit)
+            for number, stime in enumerate((30, 40, 50), 3):
+                for stream in streams.values():
+                    await client.post_event(stream, rows([(stime, number)]), boundary=stime)
+                    await client.flush()
+                    kept = mit.kept(stream)
+                    await until(lambda k=kept, b=stime: k.log.boundary == b)
+            await until(lambda: mit.kept("unnamed").log.start >= 30, "history alone counts")
+            async with utah.client() as other:
+                named = other.subscribe(streams["me"], after=20, subscriber="me")
+                assert await received(named, 3) == [(30, 3), (40, 4), (50, 5)]
+                with pytest.raises(NotRetainedError):
+                    await anext(other.subscribe(streams[""], after=20))
+
+
+async def test_a_lease_runs_out(tmp_path: Path) -> None:
+    async with open_town(tmp_path, lease_s=0.2) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", history_us=1)
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            async with client.subscribe(stream, subscriber="me") as reader:
+                await received(reader, 1)
+            for stime in (20, 30, 40):
+                await client.post_event(stream, rows([(stime, 1)]), boundary=stime)
+                await client.flush()
+                await until(lambda b=stime: mit.kept("s").log.boundary == b)
+            await until(lambda: mit.kept("s").log.start >= 20)
+
+
+async def test_hostile_acknowledgements(tmp_path: Path) -> None:
+    """They harm nobody but the one who sends them."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            honest = client.subscribe(stream, subscriber="me")
+            connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+            for after in (BEGINNING, END, 10**15):
+                async with connection.open("subscribe", Subscribe(stream, after, "me")) as duplex:
+                    for upto in (END, BEGINNING, 5):
+                        await duplex.send(Acknowledge(upto))
+            async with connection.open("subscribe", Subscribe(stream)) as duplex:
+                await duplex.send(Subscribe(stream), b"not an acknowledgement")
+                with pytest.raises(InvalidInputError):  # noqa: PT012
+                    while True:
+                        await duplex.receive(Tuples)
+            assert await received(honest, 1) == [(10, 1)]

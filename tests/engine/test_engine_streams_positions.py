@@ -1,0 +1,74 @@
+"""Where a log begins, and how far a reader may go at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_streams_data import SCHEMA, all_rows, logged
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.messages import Tuples
+from engine.schema import BEGINNING
+from engine.streams.feed import Assembler
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from overlay.errors import NotRetainedError
+
+
+def open_log(folder: Path) -> StreamLog:
+    return StreamLog.open(folder, SCHEMA.source)
+
+
+def test_a_log_that_begins_late_is_contiguous_from_there_on(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.begin(100)
+    assert (log.start, log.boundary) == (100, 100)
+    log.append(110, logged([(105, 1)]))
+    assert all_rows(log, 100) == [(105, 1)]
+    with pytest.raises(NotRetainedError):
+        log.read(BEGINNING)
+
+
+@pytest.mark.parametrize("empty_epoch", [False, True])
+def test_a_restart_knows_where_the_log_began(tmp_path: Path, empty_epoch: bool) -> None:
+    log = open_log(tmp_path)
+    log.begin(100)
+    if empty_epoch:
+        log.append(120, None)
+    log.close()
+    log = open_log(tmp_path)
+    assert (log.start, log.boundary) == (100, 120 if empty_epoch else 100)
+    log.append(130, logged([(125, 1)]))
+    log.close()
+    assert all_rows(open_log(tmp_path), 100) == [(125, 1)]
+
+
+def test_a_subscriber_that_asked_for_everything_is_told_where_that_begins() -> None:
+    assembler = Assembler(SCHEMA.source, after=BEGINNING)
+    epoch = assembler.add(Tuples(100, 110, 1), encode(logged([(105, 1)])))
+    assert epoch is not None
+    assert (epoch.after, epoch.upto) == (100, 110)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 10), st.data())
+def test_reach_takes_whole_epochs_within_the_limit_and_at_least_one(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, data: st.DataObject
+) -> None:
+    log = open_log(tmp_path_factory.mktemp("log"))
+    log.append(0, None)
+    ends = [0]
+    for size in sizes:
+        start = log.boundary
+        log.append(start + 10, logged([(start + 1 + i, i) for i in range(size)]))
+        ends.append(log.boundary)
+    after = data.draw(st.sampled_from(ends[:-1]))
+    upto = log.reach(after, limit)
+    rows = len([row for row in all_rows(log, after) if row[0] <= upto])
+    files = [file for file in log._files if after < file.upto <= upto]
+    assert upto > after
+    assert rows <= limit or len(files) == 1
+    # and no further epoch would have fitted
+    further = [file for file in log._files if file.upto > upto]
+    assert not further or rows + further[0].rows > limit
