@@ -19,7 +19,7 @@ java:
 	@sh setup.sh java
 
 demo: setup  ## start a federation, run the intrusion query, check its answers
-	@$(BIN)/medusa-testnet intrusion
+	@$(BIN)/medusa-testnet intrusion --speed 60
 
 test: setup  ## every test but the long campaigns
 	@$(BIN)/python -m pytest -q
