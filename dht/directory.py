@@ -6,7 +6,10 @@ Keep it this small: the table behind it can be replaced by another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
+
+from dht.wire import Stored
 
 Address = tuple[str, int]
 
@@ -22,8 +25,8 @@ class Directory(Protocol):
 
         Raises:
             ConflictError: a node holds a newer value.
-            UnavailableError: there are other nodes, and none of them answered.
-            MedusaError: all that answered refused, for the reason given.
+            UnavailableError: there are other nodes, and none of them answered; a copy is here.
+            MedusaError: there are other nodes, and all that answered refused, for this reason.
             ClosedError: the directory is closed.
         """
         ...
@@ -47,6 +50,25 @@ class Directory(Protocol):
     def neighbours(self) -> list[bytes]:
         """Ids of the nodes that answered lately."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a search found: values, unverified; how many nodes it asked, and how many answered."""
+
+    values: frozenset[bytes]
+    asked: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What storing came to: this node's answer, if it is among the nearest; the answers of the
+    other nodes; how many of those were asked."""
+
+    own: list[Stored]
+    others: list[Stored]
+    asked: int
 
 
 class Replicas(Protocol):

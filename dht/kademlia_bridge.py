@@ -13,7 +13,6 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,7 +25,7 @@ from kademlia.routing import RoutingTable
 
 from dht import wire
 from dht.config import DhtConfig
-from dht.directory import Address, Contacts, Replicas, Wire
+from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
 from overlay.errors import ClosedError, DecodeError, MedusaError
 from overlay.events import Events
 
@@ -34,15 +33,6 @@ T = TypeVar("T")
 
 MAX_HAND_OVER: Final = 1000
 """Records looked at for one new node; the rest reaches it with the next renewals."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """values: as found, unverified. asked, answered: nodes."""
-
-    values: frozenset[bytes]
-    asked: int
-    answered: int
 
 
 Ask = Callable[[Node], Awaitable[wire.Reply | None]]
@@ -127,8 +117,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     ) -> None:
         super().__init__(Node(node_id), replicas, config.copies)
         self.router = _Router(self, config.copies, self.source_node)
-        self.config = config
-        self.counts: Counter[str] = Counter()
+        self.config, self.counts = config, Counter[str]()
         self.met = trio.Event()
         self._loop = loop
         self._wire = out
@@ -241,15 +230,17 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         await search.find()
         return search
 
-    async def place(self, key: bytes, value: bytes) -> list[wire.Reply | None]:
-        """What the nodes nearest to the key, this one counted in, said to storing the value."""
+    async def place(
+        self, key: bytes, value: bytes
+    ) -> tuple[list[wire.Stored], list[wire.Reply | None]]:
+        """What this node (if it is among the nearest to the key) and the others said to storing."""
         target = Node(key)
         nodes = [self.source_node, *await self.crawl(key)]
         nearest = nsmallest(self.config.copies, nodes, key=target.distance_to)
-        mine = [self._keep(key, value)] if self.source_node in nearest else []
+        own = [self._keep(key, value)] if self.source_node in nearest else []
         others = [node for node in nearest if node is not self.source_node]
         message = wire.Store(key, value)
-        return mine + list(await asyncio.gather(*(self.ask(node, message) for node in others)))
+        return own, list(await asyncio.gather(*(self.ask(node, message) for node in others)))
 
     # -- neighbours ---------------------------------------------------------------------------
 
@@ -302,7 +293,7 @@ class Bridge:
     def __init__(self, protocol: _Protocol, loop: trio_asyncio.TrioEventLoop) -> None:
         self._protocol = protocol
         self._loop = loop
-        self._closed = False
+        self.closed = False
 
     @property
     def counts(self) -> Counter[str]:
@@ -326,10 +317,11 @@ class Bridge:
         search = await self._run(self._protocol.collect(key))
         return Collected(frozenset(search.values), search.asked, search.answered)
 
-    async def place(self, key: bytes, value: bytes) -> list[wire.Stored]:
-        """What the nodes nearest to the key, this one counted in, answered to storing the value."""
-        replies = await self._run(self._protocol.place(key, value))
-        return [reply for reply in replies if isinstance(reply, wire.Stored)]
+    async def place(self, key: bytes, value: bytes) -> Placed:
+        """Store the value on the nodes nearest to the key."""
+        own, others = await self._run(self._protocol.place(key, value))
+        answers = [reply for reply in others if isinstance(reply, wire.Stored)]
+        return Placed(own, answers, len(others))
 
     async def met(self) -> None:
         """Returns once a node gives a sign of life, beginning now."""
@@ -339,11 +331,11 @@ class Bridge:
 
     def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
         """A datagram for this node; called from any trio task, it never blocks."""
-        if not self._closed:
+        if not self.closed:
             self._protocol.receive(peer_id, address, payload)
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._closed:
+        if self.closed:
             work.close()
             raise ClosedError("the DHT is closed")
         try:
@@ -351,10 +343,6 @@ class Bridge:
         except asyncio.CancelledError:
             raise ClosedError("the DHT was closed meanwhile") from None
         return result
-
-    def close(self) -> None:
-        """Take no more work."""
-        self._closed = True
 
 
 @asynccontextmanager
@@ -381,7 +369,7 @@ async def open_bridge(
         try:
             yield bridge
         finally:
-            bridge.close()
+            bridge.closed = True
             scope.cancel()
 
 

@@ -47,17 +47,20 @@ class Node:
 
     async def put(self, key: bytes, value: bytes) -> int:
         await self._be_ready()
-        answers = await self._bridge.place(key, value)
+        placed = await self._bridge.place(key, value)
+        answers = placed.own + placed.others
         refusals = [MedusaError.from_wire(a.code, a.reason) for a in answers if a.code]
         for refusal in refusals:
             if isinstance(refusal, ConflictError):
                 raise refusal
-        stored = len(answers) - len(refusals)
-        if not stored and refusals:
+        # where others should hold it too, this node's own copy alone is not enough
+        lonely = not any(not answer.code for answer in placed.others)
+        if lonely and (placed.asked or (not self.neighbours() and self._has_others())):
+            alone = UnavailableError(f"no other peer answers; {key.hex()} is stored here alone")
+            raise refusals[0] if refusals else alone
+        if len(refusals) == len(answers):
             raise refusals[0]
-        if not self.neighbours() and self._has_others():
-            raise UnavailableError(f"no other peer answers; {key.hex()} is stored here alone")
-        return stored
+        return len(answers) - len(refusals)
 
     async def get(self, key: bytes) -> list[bytes]:
         await self._be_ready()

@@ -11,13 +11,15 @@ import trio
 from dht.catalog import Catalog
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
+from engine.kept import Role, late_entry
 from engine.leases import Leases
 from engine.mirror import Mirrors
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.spark.executor import Executor, open_executor
 from engine.spark.session import SparkConfig
-from engine.stream_store import Role, StreamStore, late_entry
+from engine.stream_store import StreamStore
+from engine.subscriptions import Subscriptions
 from overlay.errors import ConflictError
 from overlay.node import Overlay
 
@@ -27,7 +29,8 @@ class Engine:
 
     Attributes:
         overlay, catalog: how other peers are reached and objects found.
-        store: every stream this peer keeps. producers: who produces the others.
+        store: every stream this peer keeps. subscriptions: who reads them.
+        producers: who produces the others.
         queries: every query it runs.
         executor: its Spark.
         started_at: on trio's clock, seconds.
@@ -49,7 +52,10 @@ class Engine:
         self.config = config
         self.started_at = trio.current_time()
         leases = Leases(home / "leases.json", config.lease_s)
-        self.store = StreamStore(home / "streams", leases, config, overlay.events, nursery)
+        self.subscriptions = Subscriptions(leases, config.lease_s, overlay.events)
+        self.store = StreamStore(
+            home / "streams", self.subscriptions, config, overlay.events, nursery
+        )
         self.producers = Producers(overlay, catalog)
         mirrors = Mirrors(
             self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery

@@ -12,10 +12,11 @@ from random import SystemRandom  # noqa: TID251 - jitter in a driver
 import trio
 
 from engine.definitions import StreamEntry
+from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Subscribe, Tuples
 from engine.producers import Producers
 from engine.schema import BEGINNING, END
-from engine.stream_store import KeptStream, Role, StreamStore
+from engine.stream_store import StreamStore
 from engine.streams.feed import Assembler
 from overlay.errors import BrokenError, MedusaError
 from overlay.events import Events

@@ -14,6 +14,7 @@ from dht.catalog import Catalog
 from engine.check import check_query
 from engine.config import EngineConfig
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_not_late, may_read
+from engine.kept import KeptStream, Role, file_name
 from engine.kinds import QUERY, STREAM, find
 from engine.messages import TaskStatus
 from engine.mirror import Mirrors
@@ -22,7 +23,7 @@ from engine.producers import Producers
 from engine.query import Query, QueryStatus, streams_read, streams_written
 from engine.schema import BEGINNING, Schema
 from engine.spark.executor import Executor
-from engine.stream_store import KeptStream, Role, StreamStore, file_name
+from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner
 from overlay.errors import (
     ConflictError,

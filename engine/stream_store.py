@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import trio
-from msgspec import Struct
 
 from engine.config import EngineConfig
-from engine.definitions import LATE, Idle, StreamDefinition, StreamEntry
-from engine.leases import Leases
+from engine.definitions import LATE, Idle, StreamEntry
+from engine.kept import KeptEntry, KeptStream, Role, file_name, late_entry
 from engine.messages import Post, Posted, StreamStatus
-from engine.pacing import Pacer, Rate
-from engine.schema import BEGINNING, END, Schema
+from engine.pacing import Pacer
 from engine.streams.home import Home, open_home
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
 from engine.streams.source import SourceConfig
+from engine.subscriptions import Subscriptions
 from overlay.errors import BusyError, InternalError, MedusaError, StorageFullError
 from overlay.events import Events, wall_clock
 from overlay.files import write_atomically
@@ -38,65 +34,6 @@ HURRY_SHARE: Final = 0.125
 """Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
 
 
-class Role(StrEnum):
-    """Why this peer keeps a stream."""
-
-    SOURCE = "source"
-    LATE = "late"
-    DERIVED = "derived"
-    MIRROR = "mirror"
-
-
-class KeptEntry(Struct, frozen=True):
-    """What a restart needs to open a stream again."""
-
-    entry: StreamEntry
-    role: Role
-
-
-@dataclass(eq=False)
-class KeptStream:
-    """One stream.
-
-    Attributes:
-        home: its ordering and journal, where this peer is its home.
-        rate: rows per second into the log.
-        moved_at: when its boundary last moved, on trio's clock, seconds.
-    """
-
-    entry: StreamEntry
-    role: Role
-    log: StreamLog
-    home: Home | None = None
-    rate: Rate = field(default_factory=Rate)
-    subscribers: int = 0
-    moved_at: float = field(default_factory=trio.current_time)
-    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    at_rest: trio.Event = field(default_factory=trio.Event)
-    hurry: trio.Event = field(default_factory=trio.Event)
-    seen_rows: int = 0
-    seen_boundary: int = BEGINNING
-
-    @property
-    def name(self) -> str:
-        return self.entry.stream.name
-
-
-class Reader:
-    """One subscription's hold on a stream: retention keeps what it has not acknowledged."""
-
-    def __init__(self, take: Callable[[int], None], boundary: int) -> None:
-        self._take = take
-        self.boundary = boundary
-
-    def acknowledge(self, boundary: int) -> None:
-        """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
-        if boundary > self.boundary:
-            self.boundary = boundary
-            self._take(boundary)
-
-
 class StreamStore:
     """
     Args:
@@ -107,13 +44,13 @@ class StreamStore:
     def __init__(
         self,
         folder: Path,
-        leases: Leases,
+        subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
-        self._leases = leases
+        self._subscriptions = subscriptions
         self._config = config
         self._events = events
         self._nursery = nursery
@@ -121,7 +58,6 @@ class StreamStore:
         self._streams: dict[str, KeptStream] = {}
         self._opening = trio.Lock()
         self._room = trio.Event()
-        self._calls = 0
 
     def get(self, name: str) -> KeptStream | None:
         return self._streams.get(name)
@@ -167,11 +103,9 @@ class StreamStore:
         return kept
 
     def _adopt(self, kept: KeptStream) -> None:
-        kept.seen_rows = kept.log.appended_rows
-        kept.seen_boundary = kept.log.boundary
+        kept.measure(trio.current_time())
         self._streams[kept.name] = kept
-        for lease in self._leases.of(kept.name):
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+        self._subscriptions.restore(kept)
 
     async def _open_source(self, entry: StreamEntry, folder: Path) -> KeptStream:
         stream = entry.stream
@@ -227,8 +161,8 @@ class StreamStore:
         late = self._streams.get(f"{name}/{LATE}")
         if late is not None and late.role is Role.LATE:
             del self._streams[late.name]
-        for lease in self._leases.of(name):
-            self._leases.drop(name, lease.subscriber)
+            self._subscriptions.forget(late.name)
+        self._subscriptions.forget(name)
         await trio.to_thread.run_sync(_remove, self._folder / file_name(name))
 
     async def close(self) -> None:
@@ -236,7 +170,7 @@ class StreamStore:
         with trio.CancelScope(shield=True):
             for kept in self._streams.values():
                 await kept.closing.aclose()
-            self._save_leases()
+            await self._subscriptions.save()
 
     async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
@@ -282,31 +216,6 @@ class StreamStore:
         while self.total_bytes > self._config.disk_bytes:
             await self._room.wait()
 
-    @contextmanager
-    def subscription(
-        self, kept: KeptStream, subscriber: str, holder: str, after: int
-    ) -> Iterator[Reader]:
-        """Hold the stream for a reader; a named one's hold outlives the block by its lease."""
-        self._calls += 1
-        consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
-
-        def take(boundary: int) -> None:
-            expires = None
-            if subscriber:
-                now = wall_clock()
-                self._leases.renew(kept.name, consumer, holder, boundary, now)
-                expires = now + self._config.lease_s
-            kept.log.hold(consumer, boundary, expires)
-
-        take(after)
-        kept.subscribers += 1
-        try:
-            yield Reader(take, after)
-        finally:
-            kept.subscribers -= 1
-            if not subscriber:
-                kept.log.release(consumer)
-
     async def _advance(self, kept: KeptStream, home: Home) -> None:
         """Move what is ready into the log, epoch by epoch."""
         pacer = Pacer(self._config.epoch_s)
@@ -340,32 +249,15 @@ class StreamStore:
             await trio.sleep(TEND_S)
             now = wall_clock()
             for kept in list(self._streams.values()):
-                self._measure(kept)
+                kept.measure(trio.current_time())
                 kept.log.retain(now)
             if self.total_bytes <= self._config.disk_bytes:
                 self._room.set()
                 self._room = trio.Event()
-            self._leases.expire(now)
-            await trio.to_thread.run_sync(self._save_leases)
+            await self._subscriptions.tend(now)
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()
-
-    def _save_leases(self) -> None:
-        """Blocking. What cannot be saved now is the next time."""
-        try:
-            self._leases.save()
-        except MedusaError as error:
-            self._events.note("error", f"leases of subscribers are not saved: {error}")
-
-    def _measure(self, kept: KeptStream) -> None:
-        now = trio.current_time()
-        rows = kept.log.appended_rows
-        kept.rate.add(rows - kept.seen_rows, now)
-        kept.seen_rows = rows
-        if kept.log.boundary != kept.seen_boundary:
-            kept.seen_boundary = kept.log.boundary
-            kept.moved_at = now
 
     async def _compact(self) -> None:
         for kept in list(self._streams.values()):
@@ -377,38 +269,10 @@ class StreamStore:
     def status(self) -> tuple[StreamStatus, ...]:
         now = trio.current_time()
         return tuple(
-            StreamStatus(
-                name=kept.name,
-                role=str(kept.role),
-                rate=kept.rate.read(now),
-                boundary=kept.log.boundary,
-                lag_s=0.0 if kept.log.boundary == END else now - kept.moved_at,
-                rows=kept.log.rows,
-                late=kept.home.late_rows if kept.home else 0,
-                bytes=kept.log.bytes,
-                subscribers=kept.subscribers,
-            )
+            kept.status(now)
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
             if kept.role is not Role.LATE or kept.log.rows
         )
-
-
-def late_entry(entry: StreamEntry) -> StreamEntry:
-    """The stream of another's late tuples: the same fields, ordered by their arrival."""
-    name = f"{entry.stream.name}/{LATE}"
-    definition = StreamDefinition(
-        name=name,
-        schema=entry.stream.schema,
-        history_us=entry.stream.history_us,
-        readers=entry.stream.readers,
-        home=entry.stream.home,
-    )
-    return StreamEntry(definition, Schema(entry.schema.name, entry.schema.fields))
-
-
-def file_name(name: str, suffix: str = "") -> str:
-    """An object name as a file's: reversible, since no name has a comma, and no longer."""
-    return name.removeprefix("medusa://").replace("/", ",") + suffix
 
 
 def _remove(folder: Path) -> None:

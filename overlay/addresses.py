@@ -45,6 +45,18 @@ def is_unspecified(host: str) -> bool:
     return _is_ip(host) and ipaddress.ip_address(host).is_unspecified
 
 
+def is_one_machine(host: str) -> bool:
+    """An IP that can be one machine's own: not 0.0.0.0, multicast, broadcast or reserved."""
+    if not _is_ip(host):
+        return False
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        special = address.ipv4_mapped is not None  # the IPv4 address itself says it better
+    else:
+        special = address.is_reserved
+    return not (special or address.is_multicast or address.is_unspecified)
+
+
 def is_ipv6(host: str) -> bool:
     return _is_ip(host) and ipaddress.ip_address(host).version == 6
 

@@ -38,6 +38,11 @@ BACKDATED: Final = timedelta(hours=1)
 MAX_CERTIFICATE: Final = 4096
 """Bytes of a certificate in DER; ours have about 500."""
 
+_ROOT_UNIT: Final = "medusa root"
+_PEER_UNIT: Final = "medusa peer"
+"""Organizational units: they keep issuer and subject apart, so that no peer's certificate looks
+self-issued."""
+
 PEER_ID_BYTES: Final = 20
 """Bytes of a peer id: Kademlia's 160 bits."""
 
@@ -106,7 +111,7 @@ def public_key_of(certificate: x509.Certificate) -> Ed25519PublicKey:
 
 def make_root_certificate(key: Ed25519PrivateKey, participant: str, now: float) -> x509.Certificate:
     """A participant's own certificate, signed with its own key."""
-    name = _subject(participant, "medusa root")
+    name = _subject(participant, _ROOT_UNIT)
     builder = _builder(name, name, key.public_key(), now, ROOT_DAYS, authority=True)
     return builder.sign(key, None)
 
@@ -119,7 +124,7 @@ def make_peer_certificate(
     peer = PeerName(participant, peer_id_of(public))
     builder = (
         _builder(
-            _subject(participant, "medusa peer"),
+            _subject(participant, _PEER_UNIT),
             root.subject,
             public,
             now,
@@ -155,7 +160,7 @@ def check_root(certificate: x509.Certificate) -> str:
         if not constraints.ca or constraints.path_length != 0:
             raise UntrustedError("root certificate: must be a CA with path length 0")
         public_key_of(certificate)
-        return _common_name(certificate)
+        return _check_subject(certificate, _ROOT_UNIT)
 
 
 def check_certificate(
@@ -188,7 +193,7 @@ def check_issued(certificate: x509.Certificate, root: x509.Certificate) -> PeerN
         expected = PeerName(participant, peer_id_of(public_key_of(certificate)))
         if list(names) != [x509.UniformResourceIdentifier(str(expected))]:
             raise UntrustedError(f"certificate: its name is not exactly {expected}")
-        if _common_name(certificate) != participant:
+        if _check_subject(certificate, _PEER_UNIT) != participant:
             raise UntrustedError(f"certificate: its common name is not {participant}")
     return expected
 
@@ -257,13 +262,21 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 
 
 def _subject(participant: str, unit: str) -> x509.Name:
-    # the unit keeps issuer and subject apart, so that no peer's certificate looks self-issued
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit),
             x509.NameAttribute(NameOID.COMMON_NAME, check_participant(participant)),
         ]
     )
+
+
+def _check_subject(certificate: x509.Certificate, unit: str) -> str:
+    """The participant in a subject of exactly our form. There are others that `cryptography` reads
+    and OpenSSL does not, so they would be admitted and then fail every handshake."""
+    participant = _common_name(certificate)
+    if certificate.subject.public_bytes() != _subject(participant, unit).public_bytes():
+        raise UntrustedError(f"certificate: its subject is not that of a {unit}")
+    return participant
 
 
 def _common_name(certificate: x509.Certificate) -> str:

@@ -1,11 +1,12 @@
 """Clients of a participant: a listener that asks for the token, and the client's own end.
 
-The peer shows its certificate, so that a client gives the token to nobody else; the client shows
-the token, once per connection, before any other method is there for it.
+The peer shows its certificate, so that a client proves itself to nobody else; the client shows the
+token's hash, once per connection, and before that nothing of it is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,57 +14,34 @@ from typing import Final
 
 import trio
 from cryptography import x509
-from msgspec import Struct
 
+from overlay.addresses import Address, shown
 from overlay.certificates import PeerName, check_certificate, load_certificate
 from overlay.connection import Connection, KeepAlive, running
-from overlay.errors import DeadlineError, MedusaError, NotAuthorisedError, UntrustedError
+from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
 from overlay.events import Events, wall_clock
+from overlay.greeting import (
+    Answer,
+    Verdict,
+    receive_hello,
+    receive_verdict,
+    send_hello,
+    send_verdict,
+)
 from overlay.identity import Identity
 from overlay.listening import (
     HANDSHAKE_S,
-    Address,
     ConnectionLimits,
     Listening,
     bound_address,
     dial_tcp,
     listen_tcp,
 )
+from overlay.memory import Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands
 
-PROVE: Final = "overlay.prove"
-
-
-class Token(Struct, frozen=True):
-    token: bytes
-
-
-class Welcome(Struct, frozen=True):
-    """The client may go on."""
-
-    participant: str
-
-
-class _Gate(Service):
-    """All that a client finds before it has shown the token."""
-
-    def __init__(self, token: bytes, participant: str) -> None:
-        super().__init__()
-        self.on_open: Callable[[], None] = lambda: None
-        self._token = token
-        self._participant = participant
-        self.unary(PROVE, Token, self._prove, clients=True, peers=False)
-
-    async def _prove(self, caller: Caller, request: Token, body: bytes) -> Welcome:
-        await trio.lowlevel.checkpoint()
-        if not hmac.compare_digest(request.token, self._token):
-            raise NotAuthorisedError("wrong token: use the client.token of this peer's home")
-        self.on_open()
-        return Welcome(self._participant)
-
-    def missing(self, method: str) -> MedusaError:
-        return NotAuthorisedError("show the client token first")
+PROOF_BYTES: Final = hashlib.sha256().digest_size
 
 
 @asynccontextmanager
@@ -87,35 +65,33 @@ async def open_client_listener(
     assert token
     events = events or Events()
     context = listener_context(identity)
-    remote = PeerName(identity.participant, b"")
 
-    async def welcome(stream: trio.SocketStream) -> None:
-        gate = _Gate(token, identity.participant)
-        with trio.CancelScope() as scope:
-            scope.deadline = trio.current_time() + handshake_s
-            tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)
-            connection = Connection(
-                tls,
-                remote,
-                dialled=False,
-                service=gate,
-                caller=Caller(identity.participant, None),
-                events=events,
-                keep_alive=keep_alive,
-            )
+    memory = Memory()
 
-            def let_in() -> None:
-                connection.admit(service)
-                scope.deadline = float("inf")
-
-            gate.on_open = let_in
-            await connection.run()
-        if scope.cancelled_caught:
-            raise NotAuthorisedError(f"no token was shown within {handshake_s:g} s")
+    async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
+        tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)
+        shown = await receive_hello(tls, PROOF_BYTES)
+        if not hmac.compare_digest(shown, _proof(token)):
+            await send_verdict(tls, Verdict(Answer.WRONG_TOKEN))
+            raise NotAuthorisedError("a client showed a wrong token")
+        await send_verdict(tls, Verdict(Answer.ACCEPTED))
+        proven()
+        connection = Connection(
+            tls,
+            PeerName(identity.participant, b""),
+            dialled=False,
+            service=service,
+            caller=Caller(identity.participant, None),
+            events=events,
+            keep_alive=keep_alive,
+            memory=memory,
+        )
+        await connection.run()
 
     listener = await listen_tcp(listen)
+    listening = Listening(welcome, limits or ConnectionLimits(), events, handshake_s)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Listening(welcome, limits or ConnectionLimits(), events).serve, listener)
+        nursery.start_soon(listening.serve, listener)
         yield bound_address(listener)
         nursery.cancel_scope.cancel()
 
@@ -140,7 +116,7 @@ async def open_client(
         UntrustedError: whoever answers is no peer of that participant.
         NotAuthorisedError: the token is wrong.
     """
-    where = f"{address[0]}:{address[1]}"
+    where = shown(address)
     connection: Connection | None = None
     with trio.move_on_after(handshake_s):
         stream = await dial_tcp(address)
@@ -151,6 +127,9 @@ async def open_client(
             name = check_certificate(load_certificate(tls.certificate), root_certificate, clock())
             if name.participant != participant:
                 raise UntrustedError(f"{where} is a peer of {name.participant}, not {participant}")
+            await send_hello(tls, _proof(token))
+            if (error := (await receive_verdict(tls)).error()) is not None:
+                raise error
             connection = Connection(
                 tls,
                 name,
@@ -166,5 +145,9 @@ async def open_client(
     if connection is None:
         raise DeadlineError(f"{where} did not complete the handshake within {handshake_s:g} s")
     async with running(connection):
-        await connection.call(PROVE, Token(token), Welcome, timeout_s=handshake_s)
         yield connection
+
+
+def _proof(token: bytes) -> bytes:
+    """What a client shows: of one size, and not the token itself."""
+    return hashlib.sha256(token).digest()

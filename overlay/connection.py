@@ -19,6 +19,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import PeerName
+from overlay.memory import Memory
 from overlay.multiplex import Multiplexer
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.streams import Buffer, Opened, Stream
@@ -76,6 +77,7 @@ class Connection:
         caller: Caller,
         events: Events,
         keep_alive: KeepAlive | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.remote = remote
         self.caller = caller
@@ -84,7 +86,7 @@ class Connection:
         self._service = service
         self._events = events
         self._keep_alive = keep_alive or KeepAlive()
-        self._multiplexer = Multiplexer(dialled=dialled)
+        self._multiplexer = Multiplexer(dialled=dialled, memory=memory)
         self._calls: dict[Stream, Duplex] = {}
         self._handling = 0
         self._writer = trio.lowlevel.ParkingLot()
@@ -165,10 +167,6 @@ class Connection:
         finally:
             duplex.close()
             self._forget_over(duplex)
-
-    def admit(self, service: Service) -> None:
-        """From the next call on the remote reaches these methods instead."""
-        self._service = service
 
     def close(self, reason: str = "closed") -> None:
         """Close our side now; calls under way fail with ClosedError."""
@@ -267,6 +265,7 @@ class Connection:
         duplex = self._add(stream)
         if self._handling >= MAX_CALLS:
             duplex.fail(BusyError(f"{MAX_CALLS} calls are at work here"))
+            duplex.abandon()  # its request may be here, and nobody will read it
             self._forget_over(duplex)
             return
         self._handling += 1

@@ -2,6 +2,7 @@
 
 Replay within the time window is possible, and the receiver is not part of what is signed: what
 rides on datagrams must bear repetition (Kademlia's calls carry random ids, gossip incarnations).
+Answers go to the sender's announced address, wherever the question seems to come from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.identity import Identity
-from overlay.peers import PeerTable
+from overlay.peers import PeerRecord, PeerTable
 from overlay.signing import Signed, signed, verify
 
 MAX_PAYLOAD: Final = 8192
@@ -63,7 +64,10 @@ class _Body(Struct, frozen=True, array_like=True):
 
 
 Handler = Callable[[bytes, Address, bytes], None]
-"""Takes the sender's peer id, the address the datagram came from, and the payload."""
+"""Takes the sender's peer id, the address to answer to, and the payload.
+
+The address is one that the sender has signed in its peer record. Where a datagram came from says
+nothing: by a false one, or a datagram sent again, answers could be turned on somebody else."""
 
 
 @dataclass(slots=True)
@@ -116,8 +120,8 @@ class Envelope:
         body = _Body(self._identity.peer_id, int(now * 1e6), channel, payload)
         return encode(signed(self._identity.private_key, self._domain, encode(body)))
 
-    def open(self, data: bytes, now: float) -> tuple[bytes, Channel, bytes]:
-        """(sender's peer id, channel, payload) of a datagram that can be believed.
+    def open(self, data: bytes, now: float) -> tuple[PeerRecord, Channel, bytes]:
+        """(sender, channel, payload) of a datagram that can be believed.
 
         Raises:
             DecodeError: no datagram.
@@ -138,7 +142,7 @@ class Envelope:
             raise UnknownSenderError(f"datagram of {body.sender.hex()}: no peer that we know")
         public = public_key_of(record.certificate)
         verify(public, self._domain, envelope.payload, envelope.signature)
-        return body.sender, Channel(body.channel), body.payload
+        return record, Channel(body.channel), body.payload
 
 
 class Datagrams:
@@ -193,16 +197,17 @@ class Datagrams:
         except UntrustedError:
             self.counters.forged += 1
         else:
-            self._dispatch(sender, channel, source, payload)
+            address = source if source in sender.addresses else sender.addresses[0]
+            self._dispatch(sender.peer_id, channel, address, payload)
 
-    def _dispatch(self, sender: bytes, channel: Channel, source: Address, payload: bytes) -> None:
+    def _dispatch(self, sender: bytes, channel: Channel, address: Address, payload: bytes) -> None:
         handler = self._handlers.get(channel)
         if handler is None:
             self.counters.unhandled += 1
             return
         self.counters.received += 1
         try:
-            handler(sender, source, payload)
+            handler(sender, address, payload)
         except MedusaError as error:
             self.counters.rejected += 1
             self._events.note("warning", f"datagram of {sender.hex()} refused: {error}")

@@ -27,6 +27,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def printable(text: str) -> str:
+    """A stranger's text without the control characters by which it would steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 class MedusaError(Exception):
     """Root of the tree.
 
@@ -46,7 +51,7 @@ class MedusaError(Exception):
     @staticmethod
     def from_wire(code: str, message: str) -> MedusaError:
         """The error that a remote peer sent; an unknown code gives a plain `MedusaError`."""
-        return MedusaError._by_code.get(code, MedusaError)(message)
+        return MedusaError._by_code.get(code, MedusaError)(printable(message))
 
 
 class InvalidInputError(MedusaError, code="invalid_input"):

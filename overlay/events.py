@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from overlay.errors import MedusaError, printable
 
 Level = Literal["info", "warning", "error"]
 
@@ -24,7 +25,7 @@ def wall_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """at: seconds since the epoch, of its latest occurrence. times: occurrences in a row."""
+    """at: seconds since the epoch, of its latest occurrence. times: its occurrences."""
 
     at: float
     level: Level
@@ -32,21 +33,38 @@ class Event:
     times: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What something learned did. error: why it was refused, None if it was taken."""
+
+    text: str
+    error: MedusaError | None = None
+
+    @property
+    def level(self) -> Level:
+        return "warning" if self.error is not None else "info"
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Events:
-    """The recent events of one peer. The same text again in a row is counted, not repeated."""
+    """The recent events of one peer. The same text again is counted, not repeated, so that a
+    stranger who does the same thing again and again does not push out the others."""
 
     def __init__(self, clock: Callable[[], float] = wall_clock) -> None:
         self._clock = clock
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._events: dict[tuple[Level, str], Event] = {}
 
     def note(self, level: Level, text: str) -> None:
         """Add an event of now; control characters of strangers do not reach the terminal."""
-        line = "".join(c if c.isprintable() else "?" for c in text[:MAX_TEXT])
-        times = 1
-        if self._events and (self._events[-1].level, self._events[-1].text) == (level, line):
-            times += self._events.pop().times
-        self._events.append(Event(self._clock(), level, line, times))
+        line = printable(text[:MAX_TEXT])
+        before = self._events.pop((level, line), None)
+        times = 1 if before is None else before.times + 1
+        self._events[level, line] = Event(self._clock(), level, line, times)
+        if len(self._events) > MAX_EVENTS:
+            del self._events[next(iter(self._events))]
 
     def recent(self) -> tuple[Event, ...]:
         """The events kept, oldest first."""
-        return tuple(self._events)
+        return tuple(self._events.values())

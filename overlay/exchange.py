@@ -18,8 +18,8 @@ from msgspec import Struct
 from overlay.addresses import Address, shown
 from overlay.connection import Connection
 from overlay.errors import MedusaError
-from overlay.events import Events, wall_clock
-from overlay.membership import Change, Membership
+from overlay.events import Change, Events, wall_clock
+from overlay.membership import Membership
 from overlay.peers import PeerTable, Stamp
 from overlay.rpc import Caller, Service
 from overlay.streams import Buffer
@@ -27,9 +27,12 @@ from overlay.streams import Buffer
 EXCHANGE: Final = "overlay.exchange"
 PUSH: Final = "overlay.push"
 
-MAX_SENT: Final = 256 * 2**10
-"""Bytes of statements, and again of records, in one message: a message must stay below 1 MiB. What
-does not fit is asked for in the next exchange, which follows at once."""
+MAX_SENT: Final = 192 * 2**10
+"""Bytes of each of the four lists in an answer: a message must stay below 1 MiB. What does not fit
+is part of the next exchange, which follows at once."""
+
+MAX_TOLD: Final = 10
+"""Refused things of one message that a person is told of one by one: a hostile peer sends many."""
 
 EXCHANGE_S: Final = 10.0
 """Seconds one call may take: dialling included, over a slow line."""
@@ -39,7 +42,6 @@ AT_ONCE: Final = 4
 
 SPREAD: Final = 0.2
 """Part of the interval by which rounds are scattered, so that peers do not fall into step."""
-
 
 MIN_GAP_S: Final = 0.05
 """Seconds between the starts of two exchanges of ours: a peer that says something new all the time
@@ -104,11 +106,13 @@ class Exchange:
         return Answer(
             _within(self._membership.missing(offer.statements)),
             _within(self._peers.missing(offer.records)),
-            tuple(digest for digest in offer.statements if digest not in ours),
-            tuple(
-                stamp.peer_id
-                for stamp in offer.records
-                if stamp.peer_id not in stamps or stamps[stamp.peer_id] < stamp
+            _within(tuple(digest for digest in offer.statements if digest not in ours)),
+            _within(
+                tuple(
+                    stamp.peer_id
+                    for stamp in offer.records
+                    if stamp.peer_id not in stamps or stamps[stamp.peer_id] < stamp
+                )
             ),
         )
 
@@ -161,8 +165,11 @@ class Exchanger:
     def take(self, statements: Sequence[bytes], records: Sequence[bytes]) -> list[Change]:
         """Take in, tell a person, and pass on what was new."""
         changes = self._core.take(statements, records, self._clock())
-        for change in changes:
+        refused = [change for change in changes if change.error is not None]
+        for change in [c for c in changes if c.error is None] + refused[:MAX_TOLD]:
             self._events.note(change.level, change.text)
+        if len(refused) > MAX_TOLD:
+            self._events.note("warning", f"and {len(refused) - MAX_TOLD} more were refused with it")
         if any(change.error is None for change in changes):
             self._learned()
             self.hurry()
@@ -176,7 +183,7 @@ class Exchanger:
         """
         offer = self._core.offer()
         answer = await connection.call(EXCHANGE, offer, Answer, timeout_s=EXCHANGE_S)
-        self.take(answer.statements, answer.records)
+        self.take(_within(answer.statements), _within(answer.records))
         push = self._core.push(answer)
         if push is not None:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
@@ -238,12 +245,12 @@ class Exchanger:
         return self._core.answer(offer)
 
     async def _on_push(self, _caller: Caller, push: Push, _body: Buffer) -> Pushed:
-        changes = self.take(push.statements, push.records)
+        changes = self.take(_within(push.statements), _within(push.records))
         return Pushed(sum(1 for change in changes if change.error is None))
 
 
 def _within(items: Sequence[bytes]) -> tuple[bytes, ...]:
-    """As many of the first items as fit into one message."""
+    """As many of the first items as one message takes, or is allowed to bring."""
     taken: list[bytes] = []
     room = MAX_SENT
     for item in items:

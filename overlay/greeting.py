@@ -1,8 +1,9 @@
-"""The first words between two peers after TLS: which of possibly two connections is kept.
+"""The first words after TLS, before the multiplexer speaks: a hello and a `Verdict`.
 
-The dialler says `Hello`, the side that accepted answers with a `Verdict`; then the multiplexer
-speaks. Both carry the start-up number of their peer, so that a restarted peer is told from a second
-dial. Where both dial at once, the dial of the peer with the smaller id is kept.
+Between peers they settle which of possibly two connections is kept. Both carry the start-up number
+of their peer, so that a restarted peer is told from a second dial. Where both dial at once, the
+dial of the peer with the smaller id is kept. A client's hello is the proof that it has the token.
+Both are short and of fixed size: who has proved nothing takes no memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Final
 
 import trio
 
-from overlay.errors import BrokenError, DecodeError, MedusaError, UntrustedError
+from overlay.errors import (
+    BrokenError,
+    DecodeError,
+    MedusaError,
+    NotAuthorisedError,
+    UntrustedError,
+    printable,
+)
 from overlay.tls import failure
 
 INSTANCE_BYTES: Final = 16
@@ -31,12 +39,13 @@ class Answer(IntEnum):
     DUPLICATE = 1
     """Another connection between the two is, or is about to be, there: use that."""
     UNTRUSTED = 2
+    WRONG_TOKEN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     answer: Answer
-    instance: bytes
+    instance: bytes = bytes(INSTANCE_BYTES)
     text: str = ""
 
     def error(self) -> MedusaError | None:
@@ -45,20 +54,22 @@ class Verdict:
             case Answer.ACCEPTED | Answer.DUPLICATE:
                 return None
             case Answer.UNTRUSTED:
-                return UntrustedError(f"it refuses us: {self.text}")
+                return UntrustedError(f"it refuses us: {printable(self.text)}")
+            case Answer.WRONG_TOKEN:
+                return NotAuthorisedError("wrong token: use the client.token of this peer's home")
 
 
-async def send_hello(stream: trio.abc.Stream, instance: bytes) -> None:
-    await _send(stream, instance)
+async def send_hello(stream: trio.abc.Stream, hello: bytes) -> None:
+    await _send(stream, hello)
 
 
-async def receive_hello(stream: trio.abc.Stream) -> bytes:
-    """The dialler's start-up number.
+async def receive_hello(stream: trio.abc.Stream, size: int = INSTANCE_BYTES) -> bytes:
+    """The dialler's start-up number, or a client's proof.
 
     Raises:
         MedusaError: the connection broke.
     """
-    return await _receive(stream, INSTANCE_BYTES)
+    return await _receive(stream, size)
 
 
 async def send_verdict(stream: trio.abc.Stream, verdict: Verdict) -> None:

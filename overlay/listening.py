@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import ipaddress
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from typing import Final, TypeAlias
 
 import trio
 
-from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
+from overlay.addresses import Address, cannot_listen, shown
+from overlay.errors import MedusaError, UnavailableError
 from overlay.events import Events
-
-Address: TypeAlias = tuple[str, int]
 
 HANDSHAKE_S: Final = 10.0
 """Seconds from the TCP connection to the end of the greeting: some slow round trips. Until then
 the other side has proved nothing and holds a task and a socket of ours."""
+
+Handler: TypeAlias = Callable[[trio.SocketStream, Callable[[], None]], Awaitable[None]]
+"""Serves a connection to its end; calls the second argument once the remote has proved itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,14 @@ class ConnectionLimits:
     """Most connections at once, those in their handshake included.
 
     Attributes:
-        per_address: of one IP address; many peers of a test or behind one NAT share it.
+        per_network: of one IPv4 address or one IPv6 /64, which one machine can use all of; many
+            peers of a test or behind one NAT share it.
+        per_participant: accepted from all peers of one; it can make any number of them.
         in_all: each costs a socket, three tasks and some 100 KiB.
     """
 
-    per_address: int = 256
+    per_network: int = 256
+    per_participant: int = 256
     in_all: int = 1024
 
 
@@ -44,11 +49,7 @@ async def listen_tcp(address: Address) -> trio.SocketListener:
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ConflictError(
-                f"{host}:{port} is in use by another process: stop it or listen on another port"
-            ) from None
-        raise InvalidInputError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        raise cannot_listen(address, error) from None
     for spare in listeners[1:]:  # a name with several addresses: the first counts
         await spare.aclose()
     return listeners[0]
@@ -61,46 +62,88 @@ def bound_address(listener: trio.SocketListener) -> Address:
 
 
 class Listening:
-    """Hands each accepted connection to a handler and closes it afterwards."""
+    """Hands each accepted connection to a handler and closes it afterwards.
+
+    One that has not proved itself within `handshake_s` is closed. So is the oldest of these when
+    there is no more room: who proves itself quickly gets in, however many do not even try.
+    """
 
     def __init__(
-        self,
-        handler: Callable[[trio.SocketStream], Awaitable[None]],
-        limits: ConnectionLimits,
-        events: Events,
+        self, handler: Handler, limits: ConnectionLimits, events: Events, handshake_s: float
     ) -> None:
         self._handler = handler
         self._limits = limits
         self._events = events
+        self._handshake_s = handshake_s
         self._held: Counter[str] = Counter()
+        self._unproven: dict[trio.CancelScope, str] = {}
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept for ever. A handler's MedusaError concerns its own connection: it is noted."""
+        """Accept for ever. What a handler raises concerns its own connection: it is noted."""
         async with listener:
             await trio.serve_listeners(self._accept, [listener])
 
     async def _accept(self, stream: trio.SocketStream) -> None:
         try:
-            host = str(stream.socket.getpeername()[0])
-        except OSError:  # gone already
-            host = "unknown"
-        try:
-            if self._full(host):
-                self._events.note("warning", f"{host}: too many connections; one was refused")
+            network = _network(stream)
+            if not self._make_room(network):
+                self._events.note("warning", f"{network}: too many connections; one was refused")
                 return
-            self._held[host] += 1
+            self._held[network] += 1
             try:
-                await self._handler(stream)
+                await self._handle(stream, network)
             except MedusaError as error:
-                self._events.note("warning", f"{host}: connection refused: {error}")
+                self._events.note("warning", f"{network}: connection refused: {error}")
+            except Exception as error:  # noqa: BLE001 - the boundary: a stranger's connection ends
+                self._events.note("error", f"{network}: a fault of ours: {error!r}")
             finally:
-                self._held -= Counter({host: 1})
+                self._held -= Counter({network: 1})
         finally:
             await trio.aclose_forcefully(stream)
 
-    def _full(self, host: str) -> bool:
-        limits = self._limits
-        return self._held[host] >= limits.per_address or self._held.total() >= limits.in_all
+    async def _handle(self, stream: trio.SocketStream, network: str) -> None:
+        with trio.CancelScope(deadline=trio.current_time() + self._handshake_s) as scope:
+
+            def proven() -> None:
+                scope.deadline = float("inf")
+                self._unproven.pop(scope, None)
+
+            self._unproven[scope] = network
+            try:
+                await self._handler(stream, proven)
+            finally:
+                self._unproven.pop(scope, None)
+        if scope.cancelled_caught:
+            late = trio.current_time() >= scope.deadline
+            reason = f"no greeting within {self._handshake_s:g} s" if late else "too many others"
+            raise UnavailableError(reason)
+
+    def _make_room(self, network: str) -> bool:
+        """Whether there is room, at need that of the oldest connection that has proved nothing."""
+        if self._held[network] >= self._limits.per_network:
+            rivals = [scope for scope, other in self._unproven.items() if other == network]
+        elif self._held.total() >= self._limits.in_all:
+            rivals = list(self._unproven)
+        else:
+            return True
+        for scope in rivals[:1]:
+            del self._unproven[scope]
+            scope.cancel()
+        return bool(rivals)
+
+
+def _network(stream: trio.SocketStream) -> str:
+    """Where a connection comes from, as far as one can count: an IPv4 address or an IPv6 /64."""
+    try:
+        host = str(stream.socket.getpeername()[0])
+    except OSError:  # gone already
+        return "unknown"
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address.packed, 64), strict=False))
 
 
 async def dial_tcp(address: Address) -> trio.SocketStream:
@@ -113,4 +156,4 @@ async def dial_tcp(address: Address) -> trio.SocketStream:
         return await trio.open_tcp_stream(host, port)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UnavailableError(f"{host}:{port} cannot be reached: {reason}") from None
+        raise UnavailableError(f"{shown(address)} cannot be reached: {reason}") from None

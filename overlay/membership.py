@@ -13,6 +13,7 @@ The one thing that depends on order is the rule that the first root known for a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -37,10 +38,9 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.events import Level
+from overlay.events import Change
 from overlay.identity import Root
 from overlay.names import MAX_PARTICIPANT
-from overlay.signing import Signed
 from overlay.statements import (
     MAX_KEPT,
     Admission,
@@ -56,29 +56,18 @@ from overlay.statements import (
     verify_statement,
 )
 
-MAX_STATEMENTS: Final = 20_000
-"""Statements of a federation: bounds what hostile members can make every peer store (12 MB)."""
+MAX_KIB: Final = 10_000
+"""KiB of statements of a federation, each rounded up: bounds what hostile members can make every
+peer store. A list of that many digests fits one message of an exchange.
+
+A member and those below it may have said as much as is still free for all others. So one hostile
+member takes half at most, n of them leave 1/(n+1), and there is always room to revoke them."""
 
 MAX_CHAIN: Final = 32
 """Sponsors between a member and the charter: bounds the walk up."""
 
 MAX_REFUSED: Final = 1_000
 """Digests of refused statements remembered, so that they are not sent to us again and again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What one statement did. error: why it was refused, None if it was taken."""
-
-    text: str
-    error: MedusaError | None = None
-
-    @property
-    def level(self) -> Level:
-        return "warning" if self.error is not None else "info"
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +106,7 @@ class Membership:
         founder = _Member(digest_of(charter), body.founder, certificate, None, 0)
         self._members: dict[bytes, _Member] = {founder.digest: founder}
         self._statements: dict[bytes, bytes] = {}
+        self._said: Counter[bytes] = Counter()
         self._refused: dict[bytes, None] = {}
         self._kept: dict[bytes, frozenset[bytes]] = {}
         self._revoked_peers: set[tuple[bytes, bytes]] = set()
@@ -171,28 +161,26 @@ class Membership:
         """Take in what others say; what was new, and what was refused and why. Never raises.
 
         Order does not matter within one call: a statement is tried again once others are in.
-        now: seconds since the epoch; statements are timeless, so it only has to be there.
+        now: not used: statements are timeless.
         """
         del now
         waiting = {digest_of(s): s for s in statements}
-        for digest in [*waiting]:
-            if digest in self._statements or digest in self._refused:
-                del waiting[digest]
         changes: list[Change] = []
-        progress = True
-        while waiting and progress:
-            progress = False
-            for digest, statement in [*waiting.items()]:
+        while waiting:
+            early: dict[bytes, _EarlyError] = {}
+            for digest, statement in waiting.items():
+                if digest in self._statements or digest in self._refused:
+                    continue
                 try:
                     changes.append(Change(self._take(digest, statement)))
-                except _EarlyError:
-                    continue
+                except _EarlyError as error:
+                    early[digest] = error
                 except MedusaError as error:
                     self._refuse(digest)
-                    changes.append(Change(f"membership statement refused: {error}", error))
-                del waiting[digest]
-                progress = True
-        changes.extend(_early(digest) for digest in waiting)
+                    changes.append(_refusal(error))
+            if len(early) == len(waiting):
+                return changes + [_refusal(error) for error in early.values()]
+            waiting = {digest: waiting[digest] for digest in early}
         return changes
 
     def root_of(self, participant: str) -> x509.Certificate | None:
@@ -285,18 +273,31 @@ class Membership:
         body, envelope = open_statement(statement)
         if body.federation != self.federation:
             raise UntrustedError(f"it is of another federation, {body.federation[:32]!a}")
-        if len(self._statements) >= MAX_STATEMENTS:
-            raise BusyError(f"federation {self.name} has {MAX_STATEMENTS} statements, the most")
+        signer = self._member(body.sponsor if isinstance(body, Admission) else body.signer)
+        verify_statement(public_key_of(signer.certificate), envelope)
+        cost = _kib(statement)
+        self._check_room(signer, cost)
         if isinstance(body, Admission):
-            text = self._take_admission(digest, body, envelope)
+            text = self._take_admission(digest, body, signer)
         else:
-            text = self._take_revocation(body, envelope)
+            text = self._take_revocation(body, signer)
         self._statements[digest] = statement
+        self._said.update(dict.fromkeys(self._chain(signer), cost))
         return text
 
-    def _take_admission(self, digest: bytes, body: Admission, envelope: Signed) -> str:
-        sponsor = self._member(body.sponsor)
-        verify_statement(public_key_of(sponsor.certificate), envelope)
+    def _check_room(self, signer: _Member, cost: int) -> None:
+        """
+        Raises:
+            BusyError: the signer, or a member above it, has taken its share: see MAX_KIB.
+        """
+        *chain, charter = self._chain(signer)
+        free = MAX_KIB - self._said[charter]
+        if cost > free or any(self._said[digest] + cost > free for digest in chain):
+            raise BusyError(
+                f"{signer.participant}, or one above it, has said too much: {free=} KiB"
+            )
+
+    def _take_admission(self, digest: bytes, body: Admission, sponsor: _Member) -> str:
         certificate = load_certificate(body.root)
         if check_root(certificate) != body.participant:
             raise UntrustedError(f"the root in the admission is not {body.participant[:64]!a}'s")
@@ -317,18 +318,21 @@ class Membership:
         self._holders[body.participant] = member
         return f"{body.participant} admitted by {sponsor.participant}"
 
-    def _take_revocation(self, body: Revocation, envelope: Signed) -> str:
-        member, signer = self._member(body.member), self._member(body.signer)
-        verify_statement(public_key_of(signer.certificate), envelope)
+    def _take_revocation(self, body: Revocation, signer: _Member) -> str:
+        member = self._member(body.member)
         if signer.digest not in self._chain(member):
             raise UntrustedError(f"{signer.participant} may not revoke {member.participant}")
         if body.peer_id:
             if len(body.peer_id) != PEER_ID_BYTES:
                 raise DecodeError(f"a peer id has {PEER_ID_BYTES} bytes, not {len(body.peer_id)}")
+            if (member.digest, body.peer_id) in self._revoked_peers:
+                raise ConflictError(f"peer {body.peer_id.hex()} was revoked already")
             self._revoked_peers.add((member.digest, body.peer_id))
             return f"peer {body.peer_id.hex()} of {member.participant} revoked"
-        kept = frozenset(body.kept)
-        self._kept[member.digest] = self._kept.get(member.digest, kept) & kept
+        before, kept = self._kept.get(member.digest), frozenset(body.kept)
+        if before is not None and before <= kept:
+            raise ConflictError(f"{member.participant} was revoked already")
+        self._kept[member.digest] = kept if before is None else before & kept
         self._settle()
         self._refused.clear()  # a name may have become free: what was refused deserves another try
         return f"{member.participant} revoked by {signer.participant}"
@@ -363,7 +367,7 @@ class Membership:
     def _member(self, digest: bytes) -> _Member:
         member = self._members.get(digest)
         if member is None:
-            raise _EarlyError("a statement of a member that is not known here")
+            raise _EarlyError("it is by or about a member not known here")
         return member
 
     def _good(self, root: Root) -> _Member:
@@ -384,10 +388,13 @@ class Membership:
             del self._refused[next(iter(self._refused))]
 
 
-class _EarlyError(Exception):
+def _kib(statement: bytes) -> int:
+    return -(-len(statement) // 1024)
+
+
+class _EarlyError(UntrustedError, code="early"):
     """A statement whose member or signer is not known: it may be, later."""
 
 
-def _early(digest: bytes) -> Change:
-    error = UntrustedError(f"statement {digest.hex()[:12]}: by or about a member not known here")
+def _refusal(error: MedusaError) -> Change:
     return Change(f"membership statement refused: {error}", error)

@@ -13,14 +13,15 @@ from msgspec import Struct
 
 from overlay.encoding import decode, encode
 from overlay.errors import ConflictError, DecodeError
+from overlay.events import Change
 from overlay.files import read_public, write_atomically
-from overlay.membership import MAX_STATEMENTS, Change, Membership
+from overlay.membership import MAX_KIB, Membership
 
 FILE: Final = "federation"
 LOCK: Final = "federation.lock"
 
-MAX_FILE: Final = MAX_STATEMENTS * 1024
-"""Bytes: a statement has some 700."""
+MAX_FILE: Final = 2 * MAX_KIB * 1024
+"""Bytes: all statements there can be, and room for others that commands put beside the daemon's."""
 
 
 class _Stored(Struct, frozen=True, array_like=True):

@@ -36,6 +36,7 @@ from overlay.frames import (
     encode,
     encode_header,
 )
+from overlay.memory import Memory
 from overlay.streams import (
     MAX_WEIGHT,
     WINDOW_BYTES,
@@ -54,14 +55,6 @@ MAX_STREAMS: Final = 512
 """Streams the other side may have open at once: a subscription each for a busy pair of peers, and
 room for calls; one more is answered with BusyError."""
 
-MAX_UNREAD_BYTES: Final = 256 * 2**20
-"""Bytes received and not yet read on all streams of a connection together. Only a hostile or
-broken peer fills many windows at once; the stream that passes it is reset with BusyError."""
-
-MAX_QUEUED_BYTES: Final = 256 * 2**20
-"""Bytes waiting to be sent on all streams of a connection together: some dozen large messages to
-readers that stopped. The stream that passes it is reset with BusyError."""
-
 MAX_CONTROL_FRAMES: Final = 4096
 """Control frames waiting to be sent. Their number follows what the other side sends, so more means
 that it sends without reading: the connection is given up."""
@@ -78,9 +71,11 @@ _LAST_LIMIT: Final = 2**63 - 1
 
 
 class Multiplexer:
-    """One side of a connection."""
+    """One side of a connection. memory: the bound it shares with others."""
 
-    def __init__(self, *, dialled: bool, max_streams: int = MAX_STREAMS) -> None:
+    def __init__(
+        self, *, dialled: bool, max_streams: int = MAX_STREAMS, memory: Memory | None = None
+    ) -> None:
         self._decoder = FrameDecoder()
         self._streams: dict[int, Stream] = {}
         self._parity = 1 if dialled else 0
@@ -88,8 +83,8 @@ class Multiplexer:
         self._last_theirs = 0 if dialled else -1
         self._max_streams = max_streams
         self._theirs = 0
-        self._unread = 0
-        self._queued = 0
+        self._memory = memory or Memory()
+        self._held = 0
         self._control: deque[bytes] = deque()
         self._credits: dict[int, Stream] = {}
         self._ready: list[tuple[float, int, Stream]] = []
@@ -139,9 +134,9 @@ class Multiplexer:
             if view.nbytes:
                 stream.outgoing.append(view.cast("B"))
                 stream.queued += view.nbytes
-                self._queued += view.nbytes
-        if self._queued > MAX_QUEUED_BYTES:
-            self.reset(stream, BusyError.code, f"{MAX_QUEUED_BYTES} bytes wait to be sent")
+                self._hold(view.nbytes)
+        if self._full:
+            self.reset(stream, BusyError.code, f"{self._held} bytes wait on this connection")
         self._schedule(stream)
 
     def finish(self, stream: Stream) -> None:
@@ -197,7 +192,7 @@ class Multiplexer:
             buffers.append(encode_header(stream.number, size))
             move(stream.outgoing, size, buffers)
             stream.queued -= size
-            self._queued -= size
+            self._hold(-size)
             stream.sent += size
             stream.tag = self._present + size / stream.weight
         if stream.finishing and not stream.finish_sent and not stream.queued:
@@ -225,7 +220,7 @@ class Multiplexer:
         """The next `size` bytes; `want` said that they are there. The one copy on the way in."""
         assert size <= stream.unread
         stream.unread -= size
-        self._unread -= size
+        self._hold(-size)
         parts: list[Buffer] = []
         move(stream.inbox, size, parts)
         self._grant(stream)
@@ -234,7 +229,7 @@ class Multiplexer:
     def discard(self, stream: Stream) -> None:
         """Nobody reads this stream any more: drop what is unread and what may still come."""
         stream.unheard = True
-        self._unread -= stream.unread
+        self._hold(-stream.unread)
         stream.unread = 0
         stream.inbox.clear()
 
@@ -303,10 +298,10 @@ class Multiplexer:
         if stream.unheard:
             return
         stream.unread += size
-        self._unread += size
+        self._hold(size)
         store(stream.inbox, frame.payload)
-        if self._unread > MAX_UNREAD_BYTES:
-            self.reset(stream, BusyError.code, f"{MAX_UNREAD_BYTES} bytes are unread")
+        if self._full:
+            self.reset(stream, BusyError.code, f"{self._held} bytes wait on this connection")
             self.discard(stream)
             events.append(Changed(stream))
         elif stream.wanted:
@@ -353,7 +348,22 @@ class Multiplexer:
         streams = list(self._streams.values())
         for stream in streams:
             self._fail(stream, Failure(code, message))
+        # what is left is its readers', who are about to go
+        self._memory.held -= self._held
+        self._memory = Memory(held=self._held)
         return streams
+
+    # -- memory
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._memory.held += size
+
+    @property
+    def _full(self) -> bool:
+        return self._held > self._memory.free
+
+    # -- the end of a stream
 
     def _fail(self, stream: Stream, failure: Failure) -> None:
         stream.failure = failure
@@ -363,7 +373,7 @@ class Multiplexer:
     def _forget(self, stream: Stream) -> None:
         stream.over = True
         stream.outgoing.clear()
-        self._queued -= stream.queued
+        self._hold(-stream.queued)
         stream.queued = 0
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:

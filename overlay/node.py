@@ -23,11 +23,11 @@ from overlay.certificates import der
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
 from overlay.errors import ConflictError, InvalidInputError, MedusaError
-from overlay.events import Events, wall_clock
+from overlay.events import Change, Events, wall_clock
 from overlay.exchange import Exchange, Exchanger, Preset
 from overlay.files import write_atomically
 from overlay.identity import Identity
-from overlay.membership import Change, Membership
+from overlay.membership import Membership
 from overlay.membership_file import store_statements
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable

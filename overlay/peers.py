@@ -11,7 +11,7 @@ from typing import Final
 from cryptography import x509
 from msgspec import Struct
 
-from overlay.addresses import Address, is_numeric, is_unspecified
+from overlay.addresses import Address, is_numeric, is_one_machine
 from overlay.certificates import (
     MAX_CERTIFICATE,
     PeerName,
@@ -21,9 +21,10 @@ from overlay.certificates import (
 )
 from overlay.encoding import decode, encode
 from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
+from overlay.events import Change
 from overlay.files import read_public, write_atomically
 from overlay.identity import Identity
-from overlay.membership import Change, Membership
+from overlay.membership import Membership
 from overlay.signing import Signed, signed, verify
 
 MAX_RECORD: Final = MAX_CERTIFICATE + 1024
@@ -42,11 +43,15 @@ MAX_AHEAD_US: Final = 600 * 1_000_000
 """Microseconds that an incarnation may lie ahead of our clock: clocks differ; the last incarnation
 there is (2**63) would let no later record of that peer pass."""
 
+MAX_VERSION: Final = 2**62
+"""Of a record: we must be able to outdo one of our own that another has made with our key."""
+
 DOMAIN: Final = "medusa peer record"
 
 FILE: Final = "peers"
 
-MAX_FILE: Final = MAX_PEERS * MAX_RECORD
+MAX_FILE: Final = MAX_PEERS * (MAX_RECORD + 8)
+"""Bytes: all records there can be, with their lengths."""
 
 
 class _Body(Struct, frozen=True, array_like=True):
@@ -136,7 +141,10 @@ class PeerTable:
         """Take in others' records; what was new, and what was refused and why. Never raises.
 
         An older record than the one held is passed over in silence: that is how gossip works.
+        Records of peers that are revoked or whose certificate has expired go: nobody would take
+        them, and they would fill the table.
         """
+        self._forget_expired(now)
         changes: list[Change] = []
         for data in records:
             try:
@@ -162,11 +170,6 @@ class PeerTable:
         """Where to dial that peer; () if it is unknown."""
         record = self.get(peer_id)
         return record.addresses if record is not None else ()
-
-    def certificate_of(self, peer_id: bytes) -> x509.Certificate | None:
-        """The certificate that a peer's signatures are checked with; None if unknown or revoked."""
-        record = self.get(peer_id)
-        return record.certificate if record is not None else None
 
     def by_address(self, address: Address) -> PeerRecord | None:
         """The peer that last said it is there."""
@@ -234,8 +237,10 @@ class PeerTable:
             raise DecodeError(f"{name}: must have 1 to {MAX_ADDRESSES} addresses")
         if not all(_can_be_announced(address) for address in body.addresses):
             raise DecodeError(f"{name}: an address is not an IP with a port")
-        if not 0 <= body.incarnation <= now * 1e6 + MAX_AHEAD_US or body.version < 0:
+        if not 0 <= body.incarnation <= now * 1e6 + MAX_AHEAD_US:
             raise DecodeError(f"{name}: its incarnation lies in the future; check its clock")
+        if not 0 <= body.version <= MAX_VERSION:
+            raise DecodeError(f"{name}: version {body.version} is not within 0 to {MAX_VERSION}")
         return PeerRecord(name, certificate, body.addresses, body.incarnation, body.version, data)
 
     def _take(self, record: PeerRecord) -> str:
@@ -262,6 +267,13 @@ class PeerTable:
         self._sign(own.addresses, record.incarnation, record.version + 1)
         return "our own record from a faster clock is about; ours was renewed"
 
+    def _forget_expired(self, now: float) -> None:
+        own = self.identity.peer_id
+        for record in [*self._records.values()]:
+            if record.peer_id != own and (now >= record.expires or not self._stands(record)):
+                self._forget_addresses(record)
+                del self._records[record.peer_id]
+
     def _check_room(self, record: PeerRecord) -> None:
         if len(self._records) >= MAX_PEERS:
             raise BusyError(f"the peer table is full: {MAX_PEERS}")
@@ -270,17 +282,21 @@ class PeerTable:
             raise BusyError(f"{record.participant} has {MAX_PEERS_PER_PARTICIPANT} peers, the most")
 
     def _store(self, record: PeerRecord) -> None:
-        old = self._records.get(record.peer_id)
-        for address in old.addresses if old is not None else ():
-            if self._by_address.get(address) == record.peer_id:
-                del self._by_address[address]
+        if (old := self._records.get(record.peer_id)) is not None:
+            self._forget_addresses(old)
         self._records[record.peer_id] = record
         for address in record.addresses:
             self._by_address[address] = record.peer_id
+
+    def _forget_addresses(self, record: PeerRecord) -> None:
+        for address in record.addresses:
+            if self._by_address.get(address) == record.peer_id:
+                del self._by_address[address]
 
     def _stands(self, record: PeerRecord) -> bool:
         return self._membership.stands(record.name)
 
 
 def _can_be_announced(address: Address) -> bool:
-    return is_numeric(address) and not is_unspecified(address[0])
+    """One machine, and not many: what is sent to a broadcast address is answered by all."""
+    return is_numeric(address) and is_one_machine(address[0])

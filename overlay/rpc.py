@@ -280,14 +280,10 @@ class Service:
             duplex.fail(_as_ours(duplex.method, error, events))
         duplex.abandon()
 
-    def missing(self, method: str) -> MedusaError:
-        """What a caller of a method that is not served is told."""
-        return NotFoundError(f"no method {method[:MAX_METHOD]!r} is served here")
-
     async def _dispatch(self, caller: Caller, duplex: Duplex) -> None:
         method = self._methods.get(duplex.method)
         if method is None:
-            raise self.missing(duplex.method)
+            raise NotFoundError(f"no method {duplex.method[:MAX_METHOD]!r} is served here")
         if not (method.clients if caller.peer_id is None else method.peers):
             kind = "clients" if caller.peer_id is None else "peers"
             raise NotAuthorisedError(f"{duplex.method} is not for {kind}")

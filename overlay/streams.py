@@ -18,7 +18,11 @@ MAX_WEIGHT: Final = 256
 """Largest share of a stream relative to one of weight 1."""
 
 _SMALL_BYTES: Final = 4 * 2**10
-"""Fragments below this are copied together: a view of one byte would keep the whole read alive."""
+"""Fragments below this are copied together: a view costs some 200 bytes beside them."""
+
+_KEPT_ALIVE: Final = 4
+"""Times its own size that a fragment may keep alive. It is a view of all that was read with it,
+also of what other streams have used up since: a smaller part of a read is copied out of it."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -119,8 +123,8 @@ def move(
 
 
 def store(inbox: deque[memoryview | bytearray], fragment: Fragment) -> None:
-    """Append; small fragments are copied together, so that each costs its bytes and no more."""
-    if len(fragment) >= _SMALL_BYTES:
+    """Append, copied together where a view would cost much more memory than its bytes."""
+    if len(fragment) >= max(_SMALL_BYTES, memoryview(fragment.obj).nbytes // _KEPT_ALIVE):
         inbox.append(fragment)
     elif inbox and isinstance(tail := inbox[-1], bytearray):
         tail.extend(fragment)

@@ -10,6 +10,7 @@ import secrets
 import ssl
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,8 +49,10 @@ class PeerContexts:
         for root in roots:
             if fingerprint(root) not in self._trusted:
                 self._trusted.add(fingerprint(root))
-                for context in self._contexts.values():
-                    context.load_verify_locations(cadata=der(root))
+                # one that OpenSSL cannot read is its owner's loss and must not stop the others
+                with suppress(ssl.SSLError):
+                    for context in self._contexts.values():
+                        context.load_verify_locations(cadata=der(root))
         return self._contexts[server_side]
 
 

@@ -29,6 +29,7 @@ class TlsStream(trio.abc.Stream):
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self._flushing = trio.Lock()
+        self._fault: ssl.SSLError | None = None
 
     @property
     def protocol(self) -> str | None:
@@ -60,7 +61,10 @@ class TlsStream(trio.abc.Stream):
                 return
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What is there, at most `max_bytes` (default READ_BYTES); b"" at the end.
+        """What is there, at most `max_bytes` (default READ_BYTES); b"" at the end of the transport.
+
+        That end says nothing: whoever is on the way can make it, and we announce none ourselves. So
+        what has an end is for the protocol above to say.
 
         Raises:
             trio.BrokenResourceError: the connection broke, or the bytes are not TLS.
@@ -81,7 +85,7 @@ class TlsStream(trio.abc.Stream):
         """All records that are complete, or None where there is none."""
         parts: list[bytes] = []
         try:
-            while most > 0:
+            while most > 0 and self._fault is None:
                 part = self._tls.read(most)
                 parts.append(part)
                 most -= len(part)
@@ -90,13 +94,14 @@ class TlsStream(trio.abc.Stream):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            if not parts:
-                if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
-                    return b""
-                raise trio.BrokenResourceError from error
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            self._fault = error  # told once what came before it is read; OpenSSL tells it once
+        if parts:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if isinstance(self._fault, ssl.SSLZeroReturnError | ssl.SSLEOFError):
+            return b""
+        if self._fault is not None:
+            raise trio.BrokenResourceError from self._fault
+        return None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt and send. Cancelled, the stream is of no more use.

@@ -14,9 +14,11 @@ from typing import NoReturn
 
 import trio
 
+from overlay.addresses import Address, shown
 from overlay.clients import open_client, open_client_listener
 from overlay.connection import Connection, KeepAlive
 from overlay.errors import (
+    BusyError,
     InvalidInputError,
     MedusaError,
     UnavailableError,
@@ -33,9 +35,9 @@ from overlay.greeting import (
     send_verdict,
 )
 from overlay.identity import Identity, PeerName
+from overlay.links import Link, Links
 from overlay.listening import (
     HANDSHAKE_S,
-    Address,
     ConnectionLimits,
     Listening,
     bound_address,
@@ -43,6 +45,7 @@ from overlay.listening import (
     listen_tcp,
 )
 from overlay.membership import Membership
+from overlay.memory import Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream
@@ -71,35 +74,6 @@ class TransportConfig:
         assert self.handshake_s > 0
 
 
-@dataclass(eq=False, slots=True)
-class _Link:
-    """What is known of the way to one peer.
-
-    Attributes:
-        greeting: held by the dial whose greeting is under way, one at a time.
-        adopted: the connection made last, and the start-up number of the peer then.
-        attempt: set when the reaching under way is over.
-        changed: set, and replaced, when a connection is adopted.
-        retry_at: trio's time before which no new dial is made; reason says why.
-    """
-
-    adopted: Connection | None = None
-    instance: bytes = b""
-    greeting: trio.Lock = field(default_factory=trio.Lock)
-    attempt: trio.Event | None = None
-    changed: trio.Event = field(default_factory=trio.Event)
-    failures: int = 0
-    retry_at: float = 0.0
-    error: MedusaError | None = None
-
-    @property
-    def connection(self) -> Connection | None:
-        """The one that stands: a closed one counts no more, though its tasks may be ending."""
-        if self.adopted is None or self.adopted.closed.is_set():
-            return None
-        return self.adopted
-
-
 class Transport:
     """All connections of one peer."""
 
@@ -124,13 +98,14 @@ class Transport:
         self._clock = clock
         self._nursery = nursery
         self._contexts = PeerContexts(identity)
+        self._memory = Memory()
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
-        self._links: dict[bytes, _Link] = {}
+        self._links = Links()
         self.address: Address = ("", 0)
 
     def connections(self) -> tuple[Connection, ...]:
         """The connections that stand now."""
-        links = self._links.values()
+        links = self._links.all()
         return tuple(link.connection for link in links if link.connection is not None)
 
     async def connection(self, peer_id: bytes) -> Connection:
@@ -141,7 +116,7 @@ class Transport:
             UntrustedError: it or we are refused.
         """
         await trio.lowlevel.checkpoint()
-        link = self._link(peer_id)
+        link = self._links.to(peer_id)
         if link.connection is not None:
             return link.connection
         if link.attempt is None:
@@ -176,12 +151,12 @@ class Transport:
 
     # -- dialling
 
-    def _reached(self, peer_id: bytes, link: _Link) -> Connection:
+    def _reached(self, peer_id: bytes, link: Link) -> Connection:
         if link.connection is None:
             _again(link.error or UnavailableError(f"peer {peer_id.hex()} closed the connection"))
         return link.connection
 
-    async def _reach(self, peer_id: bytes, link: _Link) -> None:
+    async def _reach(self, peer_id: bytes, link: Link) -> None:
         """Try the peer's addresses in turn; records the outcome in its link."""
         error: MedusaError = UnavailableError(f"no address of peer {peer_id.hex()} is known")
         try:
@@ -205,7 +180,7 @@ class Transport:
             link.attempt = None
 
     async def _dial(self, address: Address, expected: bytes | None) -> Connection:
-        where = f"{address[0]}:{address[1]}"
+        where = shown(address)
         with trio.move_on_after(self._config.handshake_s):
             stream = await dial_tcp(address)
             connection = None
@@ -229,7 +204,7 @@ class Transport:
             raise InvalidInputError("this is our own address")
         if expected is not None and name.peer_id != expected:
             raise UntrustedError(f"{name} answers there, not peer {expected.hex()}")
-        link = self._link(name.peer_id)
+        link = self._links.to(name.peer_id)
         async with link.greeting:
             if link.connection is None:
                 await send_hello(tls, self._instance)
@@ -243,7 +218,7 @@ class Transport:
         await trio.aclose_forcefully(stream)
         return await self._standing(link)
 
-    async def _standing(self, link: _Link) -> Connection:
+    async def _standing(self, link: Link) -> Connection:
         """The connection that the other side says there is: it may be on its way here.
 
         If it never comes, the other side holds a dead one, which it now probes.
@@ -256,18 +231,15 @@ class Transport:
 
     # -- accepting
 
-    async def welcome(self, stream: trio.SocketStream) -> None:
-        """Serve an accepted connection to its end.
+    async def welcome(self, stream: trio.SocketStream, proven: Callable[[], None]) -> None:
+        """Serve an accepted connection to its end; `proven` is called once it stands.
 
         Raises:
             MedusaError: it never came to be one.
         """
-        connection = None
-        with trio.move_on_after(self._config.handshake_s) as scope:
-            connection = await self._admit(stream)
-        if scope.cancelled_caught:
-            raise UnavailableError(f"no greeting within {self._config.handshake_s:g} s")
+        connection = await self._admit(stream)
         if connection is not None:
+            proven()
             await self._drive(connection)
 
     async def _admit(self, stream: trio.SocketStream) -> Connection | None:
@@ -279,7 +251,8 @@ class Transport:
         except UntrustedError as error:
             await send_verdict(tls, Verdict(Answer.UNTRUSTED, self._instance, str(error)))
             raise
-        link = self._link(name.peer_id)
+        self._check_share(name.participant)
+        link = self._links.to(name.peer_id)
         if self._is_duplicate(link, name, hello):
             await send_verdict(tls, Verdict(Answer.DUPLICATE, self._instance))
             return None
@@ -291,7 +264,16 @@ class Transport:
             raise
         return connection
 
-    def _is_duplicate(self, link: _Link, name: PeerName, instance: bytes) -> bool:
+    def _check_share(self, participant: str) -> None:
+        """
+        Raises:
+            BusyError: it has as many connections as one participant may.
+        """
+        held = sum(1 for c in self.connections() if c.remote.participant == participant)
+        if held >= self._config.limits.per_participant:
+            raise BusyError(f"{participant} has {held} connections, the most")
+
+    def _is_duplicate(self, link: Link, name: PeerName, instance: bytes) -> bool:
         if link.connection is not None and link.instance == instance:
             link.connection.probe()  # the dialler may know already that it is dead
             return True
@@ -316,8 +298,9 @@ class Transport:
             caller=Caller(name.participant, name.peer_id),
             events=self._events,
             keep_alive=self._config.keep_alive,
+            memory=self._memory,
         )
-        link = self._link(name.peer_id)
+        link = self._links.to(name.peer_id)
         if link.connection is not None:
             link.connection.close("replaced by a newer one")
         link.adopted, link.instance = connection, instance
@@ -333,12 +316,9 @@ class Transport:
             self._disown(connection)
 
     def _disown(self, connection: Connection) -> None:
-        link = self._link(connection.remote.peer_id)
+        link = self._links.to(connection.remote.peer_id)
         if link.adopted is connection:
             link.adopted = None
-
-    def _link(self, peer_id: bytes) -> _Link:
-        return self._links.setdefault(peer_id, _Link())
 
 
 def _again(error: MedusaError, more: str = "") -> NoReturn:
@@ -382,7 +362,7 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
             nursery=nursery,
         )
         transport.address = bound_address(listener)
-        listening = Listening(transport.welcome, config.limits, events)
+        listening = Listening(transport.welcome, config.limits, events, config.handshake_s)
         nursery.start_soon(listening.serve, listener)
         yield transport
         nursery.cancel_scope.cancel()

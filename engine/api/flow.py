@@ -15,12 +15,13 @@ import trio
 
 from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
+from engine.kept import Role
 from engine.kinds import STREAM, lookup
 from engine.messages import Acknowledge, Post, PostEvent, Subscribe
 from engine.schema import BEGINNING, END
-from engine.stream_store import Reader, Role
 from engine.streams.feed import serve
 from engine.streams.log import StreamLog
+from engine.subscriptions import Reader
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -78,11 +79,12 @@ class FlowCalls:
             return
         # The beginning means the oldest that is kept; any other boundary is taken literally.
         after = kept.log.start if request.after == BEGINNING else request.after
-        holding = self._engine.store.subscription(
+        holding = self._engine.subscriptions.hold(
             kept, request.subscriber, caller.participant, after
         )
-        with holding as reader, _over_for_now(kept.name):
-            await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
+        async with holding as reader:
+            with _over_for_now(kept.name):
+                await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
 
     async def _relay(
         self, caller: Caller, method: str, request: PostEvent | Subscribe, near: Duplex

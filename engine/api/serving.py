@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import UnavailableError
 from overlay.events import Events
 from overlay.rpc import Caller, Duplex, Service
 
@@ -42,10 +42,10 @@ class PeerService(Service):
                     self._left = trio.Event()
                     await self._left.wait()
 
-    def missing(self, method: str) -> MedusaError:
-        return super().missing(method) if self._ready else UnavailableError("the peer is starting")
-
     async def serve(self, caller: Caller, duplex: Duplex, events: Events) -> None:
+        if not self._ready and duplex.method not in self._methods:
+            _refuse(duplex, "starting")
+            return
         with trio.CancelScope() as scope:
             if self._stopping:
                 scope.cancel()
@@ -57,5 +57,9 @@ class PeerService(Service):
                 self._under_way.discard(scope)
                 self._left.set()
         if scope.cancelled_caught:
-            duplex.fail(UnavailableError("the peer is stopping"))
-            duplex.abandon()
+            _refuse(duplex, "stopping")
+
+
+def _refuse(duplex: Duplex, state: str) -> None:
+    duplex.fail(UnavailableError(f"the peer is {state}"))
+    duplex.abandon()

@@ -2,15 +2,21 @@
 
 Planning happens in the JVM thread that stands for the calling Python thread; its clock is read
 there. Executors report theirs to Spark's status store, a little after the job has ended: so what
-a job's executors took is counted with the task's next one.
+a job's executors took is counted with the task's next one, and where epochs follow each other more
+quickly than `LOOK_S`, some stand for their neighbours.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+
+LOOK_S: Final = 0.5
+"""How often the status store is asked at most, seconds: it takes ten calls into the JVM, 3 ms."""
 
 _NS: Final = 1e-9
 
@@ -28,7 +34,8 @@ class CpuMeter:
         self._store = self._context._jsc.sc().statusStore()
         self._tracker = self._context._jsc.sc().statusTracker()
         self._group = f"medusa-{next(_numbers)}"
-        self._last_job = -1
+        self._looked = -math.inf
+        self._latest_ns = 0
         self._started_ns = 0
 
     def start(self) -> None:
@@ -40,25 +47,27 @@ class CpuMeter:
         frame._jdf.queryExecution().executedPlan()
 
     def read(self) -> float:
-        """Seconds since `start` in this thread, and of the executors of jobs not counted yet."""
+        """Seconds since `start` in this thread, and of the latest finished job's executors."""
         planning_ns = int(self._threads.getCurrentThreadCpuTime()) - self._started_ns
         return (planning_ns + self._executors_ns()) * _NS
 
     def _executors_ns(self) -> int:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            self._latest_ns = self._look()
+        return self._latest_ns
+
+    def _look(self) -> int:
+        """What the latest job took that the store knows to be complete."""
         listed = self._arrays.toString(self._tracker.getJobIdsForGroup(self._group))
         jobs = sorted(int(number) for number in listed.strip("[]").split(",") if number.strip())
-        total = 0
-        for job in jobs:
-            if job <= self._last_job:
-                continue
+        for job in reversed(jobs[-2:]):
             data = self._store.job(job)
-            if data.completionTime().isEmpty():
-                break
-            total += sum(
-                self._stage_ns(stage) for stage in data.stageIds().mkString(",").split(",")
-            )
-            self._last_job = job
-        return total
+            if data.completionTime().isDefined():
+                stages = data.stageIds().mkString(",").split(",")
+                return sum(self._stage_ns(stage) for stage in stages)
+        return self._latest_ns
 
     def _stage_ns(self, stage: str) -> int:
         data = self._store.lastStageAttempt(int(stage))

@@ -10,6 +10,7 @@ import ast
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -137,7 +138,6 @@ async def test_an_unhashable_value_crashes_the_bare_get_and_is_no_value_for_ours
             await aio(reader.get, "name")
 
     async with open_network() as network, open_members(network, 2) as (ours, liar_):
-        ours.node._bridge._protocol._calls.clear()
         liar_.shelf.values[KEY] = [[1, 2]]  # type: ignore[list-item]
         with pytest.raises(UnavailableError):
             await ours.node.get(KEY)
@@ -234,7 +234,8 @@ async def bare_get(server: Server, key: str) -> object:
 
 
 async def our_set(node: OurNode, key: str, value: str) -> None:
-    await node.put(digest(key), value.encode())
+    with suppress(UnavailableError):  # then it is not found, which is what is counted
+        await node.put(digest(key), value.encode())
 
 
 async def our_get(node: OurNode, key: str) -> object:
@@ -469,3 +470,63 @@ def test_the_bare_protocol_makes_calls_of_misspelt_attributes_and_ours_does_not(
     )
     with pytest.raises(AttributeError):
         _ = ours.rooter
+
+
+async def test_three_tries_find_what_one_try_misses(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    found = {}
+    for attempts in (1, 3):
+        config = DhtConfig(attempts=attempts)
+        async with (
+            open_network(11, 0.4) as network,
+            open_members(network, 30, config) as members,
+        ):
+            nodes = [member.node for member in members]
+            found[attempts] = await found_of(40, network.rng, nodes, our_set, our_get)
+    assert found[3] >= 39
+    assert found[1] < 35
+
+
+async def test_a_bare_node_sends_wherever_an_answer_points_and_ours_only_to_known_peers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    victim = address_of(200)
+    received: list[bytes] = []
+
+    async with open_network() as network, open_bare(network, 2) as (reader, liar):
+        network.attach(victim, lambda _peer, _source, data: received.append(data))
+        liar.protocol.router.find_neighbors = lambda *_args, **_more: [Node(KEY, *victim)]
+        await aio(reader.get, "name")
+        assert received
+
+    received.clear()
+    async with open_network() as network, open_members(network, 2) as (ours, liar_):
+        network.attach(victim, lambda _peer, _source, data: received.append(data))
+        liar_.node._bridge._protocol._nearest = lambda _key, _asker: [KEY]
+        assert await ours.node.get(KEY) == []
+        assert not received
+
+
+async def test_dead_nodes_stop_the_bare_lookup_in_each_round_and_ours_not(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def slowest(nodes: list[N], get: Callable[[N, str], Awaitable[object]]) -> float:
+        start = trio.current_time()
+        for node in nodes:
+            assert await get(node, "name") == "value"
+        return trio.current_time() - start
+
+    async with open_network() as network, open_bare(network, 30) as servers:
+        await bare_set(servers[0], "name", "value")
+        near = sorted(servers, key=lambda s: s.node.long_id ^ int.from_bytes(digest("name")))
+        network.down.update(server.address for server in near[:3])
+        assert await slowest(near[-3:], bare_get) >= 5.0
+
+    async with open_network() as network, open_members(network, 30) as members:
+        await our_set(members[0].node, "name", "value")
+        ranked = sorted(
+            members, key=lambda m: int.from_bytes(m.peer_id) ^ int.from_bytes(digest("name"))
+        )
+        network.down.update(member.address for member in ranked[:3])
+        assert await slowest([m.node for m in ranked[-3:]], our_get) < 1.0

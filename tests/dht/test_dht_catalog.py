@@ -165,8 +165,7 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
             with pytest.raises(UntrustedError):
                 await utah.catalog._directory.put(key, data)
             # a node that serves it nevertheless
-            for attacker in (utah,):
-                attacker.catalog._store.held = lambda _key, data=data: [data]
+            utah.catalog._store.held = lambda _key, data=data: [data]
             assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
             assert (await mit.catalog.lookup(THING, NAME)).value == Thing("true")
         assert any("disbelieved" in event.text for event in cmu.events.recent())
@@ -386,7 +385,7 @@ async def test_a_peer_not_known_yet_is_believed_once_it_is(
         world.revoked.add(mit.peer_id)
         mit.catalog._store._publisher_of = lambda peer: mit_publisher(world, peer)
         await mit.catalog.publish(THING, NAME, Thing("a"))
-        assert any("not told yet" in event.text for event in mit.events.recent()) or True
+        assert any("not told yet" in event.text for event in mit.events.recent())
         world.revoked.clear()
         await settle(30)
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")

@@ -13,8 +13,8 @@ import trio
 
 from engine.config import EngineConfig
 from engine.definitions import StreamDefinition
+from engine.kept import KeptStream
 from engine.schema import END, Field, FieldType, Schema
-from engine.stream_store import KeptStream
 from overlay.exchange import Preset
 from tools.addresses import Address
 from tools.admission import invite, join
@@ -137,7 +137,7 @@ class Town:
         self._folder = folder
         self._engine = engine
         self._first: Place | None = None
-        self._running: dict[str, tuple[trio.CancelScope, trio.Event]] = {}
+        self._running: dict[str, tuple[trio.Event, trio.Event]] = {}
         self.nursery: trio.Nursery
 
     async def settle(self, participant: str, *, sibling: bool = False) -> Place:
@@ -169,25 +169,25 @@ class Town:
 
     async def start(self, place: Place) -> None:
         """Run the peer of a place, at the port it had before if it had one."""
-        scope, over = trio.CancelScope(), trio.Event()
+        told, over = trio.Event(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[Peer]) -> None:
             try:
-                with scope:
-                    async with open_peer(place.home, place.config) as peer:
-                        task_status.started(peer)
-                        await trio.sleep_forever()
+                async with open_peer(place.home, place.config) as peer:
+                    task_status.started(peer)
+                    await told.wait()
             finally:
                 over.set()
 
         with trio.fail_after(DEADLINE_S):
             place.peer = await self.nursery.start(run)
         place.listen = place.up.running.overlay
-        self._running[str(place.home.folder)] = scope, over
+        self._running[str(place.home.folder)] = told, over
 
     async def stop(self, place: Place) -> None:
-        scope, over = self._running.pop(str(place.home.folder))
-        scope.cancel()
+        """In order, as on SIGTERM."""
+        told, over = self._running.pop(str(place.home.folder))
+        told.set()
         with trio.fail_after(DEADLINE_S):
             await over.wait()
         place.peer = None

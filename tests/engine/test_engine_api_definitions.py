@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, make_stream, open_town, rows, schema_of
+from engine_peers import Place, make_stream, open_town, rows, schema_of, until
 
 from engine.definitions import StreamDefinition
 from engine.kinds import QUERY, STREAM
@@ -311,7 +311,19 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> N
             with pytest.raises(ConflictError, match=r"out is read by medusa://utah\.edu/reading"):
                 await other.delete_query(query.name)
             await other.delete_query(reading.name)
-            await other.delete_query(query.name)
+            told: list[MedusaError] = []
+
+            async def read(reader: AsyncMedusaClient) -> None:
+                with pytest.raises(NotFoundError, match=r"utah\.edu/out") as caught:
+                    await anext(reader.subscribe(utah.name("out")))
+                told.append(caught.value)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read, client)
+                nursery.start_soon(read, other)
+                await until(lambda: utah.kept("out").subscribers == 2)
+                await other.delete_query(query.name)
+            assert len(told) == 2, "those that read it are told that it is gone"
             assert (await known(other), files(utah)) == before
             with pytest.raises(NotFoundError):
                 await other.delete_query(query.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import trio
 from engine_peers import (
     make_stream,
     open_town,
@@ -16,7 +17,9 @@ from engine_peers import (
 )
 
 from engine.messages import Acknowledge, Subscribe, Tuples
+from engine.query import Filter, Query
 from engine.schema import BEGINNING, END
+from engine.stream_store import StreamStore
 from overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
@@ -195,6 +198,88 @@ async def test_a_lease_runs_out(tmp_path: Path) -> None:
                 await client.flush()
                 await until(lambda b=stime: mit.kept("s").log.boundary == b)
             await until(lambda: mit.kept("s").log.start >= 20)
+
+
+async def test_a_peer_that_is_starting_or_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its overlay answers already, or still; what it says is that it is not available now."""
+    opened, closed = trio.Event(), trio.Event()
+    load, close = StreamStore.load, StreamStore.close
+
+    async def slow_load(store: StreamStore) -> None:
+        await opened.wait()
+        await load(store)
+
+    async def slow_close(store: StreamStore) -> None:
+        with trio.move_on_after(15):
+            await closed.wait()
+        await close(store)
+
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        there = bytes.fromhex(mit.id)
+
+        async def answer() -> str:
+            connection = await utah.up.engine.overlay.connect(there)
+            try:
+                async with connection.open("subscribe", Subscribe(stream)) as duplex:
+                    await duplex.receive(Tuples)
+            except UnavailableError as error:
+                return str(error)
+            return "served"
+
+        async def answered(text: str) -> None:
+            with trio.fail_after(10):
+                while True:
+                    try:
+                        if text in await answer():
+                            return
+                    except UnavailableError:
+                        pass  # not even its overlay
+                    await trio.sleep(0.01)
+
+        async with mit.client(producer="p") as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            reader = other.subscribe(stream)
+            assert await received(reader, 1) == [(10, 1)]
+            monkeypatch.setattr(StreamStore, "load", slow_load)
+            monkeypatch.setattr(StreamStore, "close", slow_close)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(town.restart, mit)
+                await answered("the peer is stopping")
+                closed.set()
+                await answered("the peer is starting")
+                opened.set()
+            await client.post_event(stream, rows([(20, 2)]), boundary=20)
+            assert await received(reader, 1) == [(20, 2)]
+
+
+async def test_a_producer_that_hangs_up_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the call at once, against all custom: the mirror lives, and so does its peer."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            calls = 0
+
+            async def hang_up(*_: object, **__: object) -> None:
+                nonlocal calls
+                calls += 1
+
+            with monkeypatch.context() as patch:
+                patch.setattr("engine.api.flow._send", hang_up)
+                box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
+                await other.create_query(Query(utah.name("q"), (box,)))
+                await until(lambda: calls >= 3)
+            await until(lambda: utah.kept(stream).log.boundary == 10)
+            assert utah.kept(stream).log.rows == 1
 
 
 async def test_hostile_acknowledgements(tmp_path: Path) -> None:

@@ -30,9 +30,7 @@ def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
     assert [lease.subscriber for lease in kept.of(STREAM)] == ["b"]
 
 
-def test_no_participant_takes_all_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "MAX_LEASES_PER_HOLDER", 2)
     kept = Leases(tmp_path / "leases.json", 60.0)
     for name in ("a", "b"):

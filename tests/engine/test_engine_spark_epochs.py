@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import os
 import signal
 import tempfile
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 
 from engine.check import check_query
 from engine.plan import Task, plan
-from engine.query import Filter, Query
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.schema import BEGINNING, END
 from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
@@ -158,3 +160,29 @@ def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> No
         spark.run(lambda session: program.run(session, *run))
     spark.restart()
     assert spark.run(lambda session: program.run(session, *run)).table.equals(before.table)
+
+
+def test_sums_of_floats_do_not_depend_on_the_order_of_reading(spark: Spark, tmp_path: Path) -> None:
+    functions = (
+        AggregateFunction(Function.SUM, "x", "total"),
+        AggregateFunction(Function.AVG, "x", "mean"),
+    )
+    query = Query("q", (Aggregate("a", "s0", "t", 100, 100, (), functions),))
+    (task,) = plan(query, check_query(query, SOURCES))
+    values = [1e16, 1.0, -1e16, 0.1, 0.2, 0.3]
+    rows = [{"stime": n, "seq": n, "b": 0, "x": x, "y": 0.0} for n, x in enumerate(values)]
+    table = pa.Table.from_pylist(rows, schema=SOURCES["s0"].source)
+    numbers = list(range(len(values)))
+    program, found = Program(task), set()
+    for shuffled in (
+        numbers,
+        numbers[::-1],
+        numbers[3:] + numbers[:3],
+        numbers[::2] + numbers[1::2],
+    ):
+        (path,) = write(table.take(shuffled), tmp_path, "s0", [END])
+        run = ({"s0": [path]}, 0, 99, Interval(-1, 99))
+        made = spark.run(lambda session, run=run: program.run(session, *run)).table
+        found.add((made["total"][0].as_py(), made["mean"][0].as_py()))
+    expected = functools.reduce(operator.add, sorted(values))
+    assert found == {(expected, expected / len(values))}

@@ -72,6 +72,13 @@ def test_a_good_datagram_arrives() -> None:
     assert receiver.counted() == {"received": 1}
 
 
+def test_answers_go_where_the_sender_has_signed_to_be() -> None:
+    receiver = Receiver()
+    victim = ("10.9.9.9", 53)
+    receiver.receive(seal(), victim)  # sent again by a third party, or with a false source
+    assert receiver.got == [(ONE.peer_id, SOURCE, b"hello")]
+
+
 @pytest.mark.parametrize(("seconds", "kind"), [(-61, "stale"), (61, "stale"), (-59, "received")])
 def test_a_replayed_datagram_is_too_old(seconds: float, kind: str) -> None:
     receiver = Receiver()
@@ -191,10 +198,13 @@ async def test_over_sockets_with_noise() -> None:
         got.set()
 
     localhost = ("127.0.0.1", 0)
+    from_, to = tables()
     async with (
-        open_datagrams(ONE, FROM, localhost, Events(), lambda: NOW) as one,
-        open_datagrams(TWO, TO, localhost, Events(), lambda: NOW) as two,
+        open_datagrams(ONE, from_, localhost, Events(), lambda: NOW) as one,
+        open_datagrams(TWO, to, localhost, Events(), lambda: NOW) as two,
     ):
+        to.merge([from_.announce([one.address], NOW).data], NOW)
+        from_.merge([to.announce([two.address], NOW).data], NOW)
         one.on(Channel.DHT, on_answer)
         two.on(Channel.DHT, on_question)
         with trio.socket.socket(type=trio.socket.SOCK_DGRAM) as noise:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from overlay.certificates import der
 from overlay.encoding import encode
-from overlay.errors import ConflictError, DecodeError, NotFoundError, UntrustedError
+from overlay.errors import BusyError, ConflictError, DecodeError, NotFoundError, UntrustedError
 from overlay.identity import Identity, Root
 from overlay.membership import MAX_CHAIN, MAX_REFUSED, Membership
 from overlay.membership_file import load_membership, save_membership, store_statements
@@ -287,6 +287,45 @@ def test_chains_have_an_end() -> None:
         sponsor = child
     with pytest.raises(Exception, match="sponsors deep"):
         membership.admit(sponsor, EVIL.certificate, NOW)
+
+
+def test_a_hostile_member_cannot_prevent_its_revocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It admits and revokes as much as it can, itself and through members of its own making."""
+    monkeypatch.setattr("overlay.membership.MAX_KIB", 60)
+    monkeypatch.setattr("overlay.membership_file.MAX_FILE", 2 * 60 * 1024)
+    membership = chain()
+    made = [Root.create(f"evil{n}.org", NOW) for n in range(5)]
+    own = digest_of(membership.chain_of("utah.edu")[-1])
+    flood, federation = [], membership.federation
+    for number, root in enumerate(made):
+        body = Admission(federation, root.participant, der(root.certificate), own, NOW)
+        flood.append(seal_statement(UTAH.private_key, body))
+        for copy in range(40):
+            sub = digest_of(flood[number * 41])
+            text = Revocation(federation, sub, copy.to_bytes(20), sub, (), NOW)
+            flood.append(seal_statement(root.private_key, text))
+    large = Revocation(federation, own, b"x" * 20, own, (bytes(32),) * 400, NOW)
+    flood.append(seal_statement(UTAH.private_key, large))
+    changes = membership.merge(flood, NOW)
+    assert BusyError in {type(change.error) for change in changes}
+    save_membership(tmp_path, membership, NOW)
+    assert load_membership(tmp_path).statements() == membership.statements()
+    membership.admit(MIT, OREGON.certificate, NOW)  # others go on
+    membership.revoke(MIT, "utah.edu", now=NOW)
+    assert not believes(membership, UTAH_PEER)
+    assert believes(membership, OREGON_PEER)
+
+
+def test_a_revocation_that_says_nothing_new_is_not_kept() -> None:
+    membership = chain()
+    membership.revoke(MIT, "utah.edu", UTAH_PEER.peer_id, now=NOW)
+    with pytest.raises(ConflictError, match="already"):
+        membership.revoke(MIT, "utah.edu", UTAH_PEER.peer_id, now=NOW + 1)
+    membership.revoke(MIT, "utah.edu", now=NOW)
+    with pytest.raises(ConflictError, match="already"):
+        membership.revoke(MIT, "utah.edu", now=NOW + 1)
 
 
 def test_refusals_remembered_are_bounded() -> None:

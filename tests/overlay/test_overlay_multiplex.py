@@ -7,12 +7,19 @@ from hypothesis import strategies as st
 from overlay.encoding import encode as pack
 from overlay.errors import BusyError, DecodeError
 from overlay.frames import HEADER, LIMIT, MAX_FRAME_BYTES, FrameDecoder, Kind, encode, encode_header
-from overlay.multiplex import MAX_CONTROL_FRAMES, Multiplexer
+from overlay.memory import Memory
+from overlay.multiplex import MAX_CONTROL_FRAMES, MAX_STREAMS, Multiplexer
 from overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Stream
 
 
-def pair(**options: int) -> tuple[Multiplexer, Multiplexer]:
-    return Multiplexer(dialled=True, **options), Multiplexer(dialled=False, **options)
+def pair(
+    max_streams: int = MAX_STREAMS, memory: Memory | None = None
+) -> tuple[Multiplexer, Multiplexer]:
+    """memory: that of the second."""
+    return (
+        Multiplexer(dialled=True, max_streams=max_streams),
+        Multiplexer(dialled=False, max_streams=max_streams, memory=memory),
+    )
 
 
 def carry(source: Multiplexer, target: Multiplexer, budget: int = 2**18) -> list:
@@ -274,23 +281,39 @@ def test_tiny_frames_cost_their_bytes_only() -> None:
     assert right.take(theirs, 400) == b"x" * 400
 
 
-def test_unread_bytes_of_all_streams_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overlay.multiplex.MAX_UNREAD_BYTES", 2 * WINDOW_BYTES)
-    left, right = pair()
-    streams = [opened(left, right) for _ in range(3)]
-    for ours, _ in streams:
-        left.send(ours, bytes(WINDOW_BYTES))
-        while left.pending:
-            carry(left, right)
+def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Stream:
+    """Send bytes that nobody reads; the sender's stream."""
+    ours, _ = opened(left, right)
+    left.send(ours, bytes(size))
+    while left.pending:
+        carry(left, right)
     carry(right, left)
-    failures = [ours.failure for ours, _ in streams if ours.failure]
-    assert [failure.code for failure in failures] == [BusyError.code]
-    assert sum(theirs.unread for _, theirs in streams) <= 2 * WINDOW_BYTES
+    return ours
 
 
-def test_queued_bytes_of_all_streams_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overlay.multiplex.MAX_QUEUED_BYTES", 1000)
-    left, right = pair()
+def test_unread_bytes_of_all_streams_together_are_limited() -> None:
+    memory = Memory(limit=4 * WINDOW_BYTES)  # of which one connection may hold half
+    left, right = pair(memory=memory)
+    failures = [f.code for _ in range(3) if (f := fill(left, right).failure) is not None]
+    assert failures == [BusyError.code]
+    assert sum(theirs.unread for theirs in right.streams) == memory.held == 2 * WINDOW_BYTES
+
+
+def test_connections_share_one_memory_and_leave_room_for_another() -> None:
+    memory = Memory(limit=9 * WINDOW_BYTES)
+    for connection in range(4):
+        left, right = pair(memory=memory)
+        streams = [fill(left, right) for _ in range(5)]
+        held = [4, 2, 1, 1][connection]
+        assert [s.failure is None for s in streams] == [True] * held + [False] * (5 - held)
+        assert memory.held < memory.limit
+    held_here = sum(s.unread for s in right.streams)
+    right.break_all("gone", closed_here=True)
+    assert memory.held == 8 * WINDOW_BYTES - held_here
+
+
+def test_queued_bytes_of_all_streams_together_are_limited() -> None:
+    left, right = Multiplexer(dialled=True, memory=Memory(limit=2000)), pair()[1]
     streams = [opened(left, right)[0] for _ in range(3)]
     for stream in streams:
         left.send(stream, bytes(400))
@@ -302,6 +325,21 @@ def test_queued_bytes_of_all_streams_together_are_limited(monkeypatch: pytest.Mo
     assert not streams[0].over
 
 
+def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
+    left, right = pair()
+    kept = [opened(left, right)[1] for _ in range(2)]
+    right.discard(kept[1])
+    frame = encode_header(kept[0].number, 8 * 2**10) + bytes(8 * 2**10)
+    noise = encode_header(kept[1].number, 200 * 2**10) + bytes(200 * 2**10)
+    right.receive(frame + noise)
+    alive = {
+        id(part.obj): memoryview(part.obj).nbytes
+        for part in kept[0].inbox
+        if isinstance(part, memoryview)
+    }
+    assert sum(alive.values()) <= 4 * kept[0].unread
+
+
 def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:
     left, right = pair()
     ours, theirs = opened(left, right)
@@ -309,5 +347,5 @@ def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> 
     left.send(ours, bytes(2 * WINDOW_BYTES))
     while left.pending:
         carry(left, right)
-    assert theirs.unread == right._unread == 0
+    assert theirs.unread == right._held == 0
     assert not right.pending  # no credit for what nobody reads

@@ -55,13 +55,11 @@ def test_a_peer_makes_itself_known() -> None:
     assert record is not None
     assert (record.name, record.participant, record.addresses) == (TWO.name, "utah.edu", (THERE,))
     assert record.expires == NOW + 365 * 86400
-    assert peers.certificate_of(TWO.peer_id) == TWO.certificate
     assert peers.addresses_of(TWO.peer_id) == (THERE,)
     assert peers.by_address(THERE) == record
     assert peers.all() == (own, record)
     assert peers.get(b"unknown") is None
     assert peers.addresses_of(b"unknown") == ()
-    assert peers.certificate_of(b"unknown") is None
 
 
 def test_the_newer_incarnation_counts_whatever_the_order() -> None:
@@ -154,8 +152,17 @@ def test_revocation_removes_a_peer_from_sight() -> None:
     assert peers.by_address(THERE) is None
     assert peers.all() == ()
     assert peers.missing(()) == ()
-    # it need not be sent to us again
-    assert [stamp.peer_id for stamp in peers.have()] == [TWO.peer_id]
+    peers.merge([], NOW)  # it takes no room any more either
+    assert peers.have() == ()
+    assert peers.by_address(THERE) is None
+
+
+def test_expired_peers_are_forgotten_and_not_offered() -> None:
+    peers = table()
+    peers.announce([HERE], NOW)
+    peers.merge([record_of(TWO).data], NOW)
+    peers.merge([], NOW + 366 * 86400)
+    assert [stamp.peer_id for stamp in peers.have()] == [ONE.peer_id]
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +175,19 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(refused(peers, record_of(Identity.issue(MIT, NOW)).data), BusyError)
 
 
-@pytest.mark.parametrize("at", [("peer.mit.edu", 1), ("0.0.0.0", 1), ("::", 1), ("10.0.0.1", 0)])
+@pytest.mark.parametrize(
+    "at",
+    [
+        ("peer.mit.edu", 1),
+        ("0.0.0.0", 1),
+        ("::", 1),
+        ("10.0.0.1", 0),
+        ("224.0.0.1", 1),
+        ("255.255.255.255", 1),
+        ("ff02::1", 1),
+        ("::ffff:224.0.0.1", 1),
+    ],
+)
 def test_what_cannot_be_announced(at: tuple[str, int]) -> None:
     with pytest.raises(InvalidInputError, match="cannot announce"):
         table().announce([at], NOW)

@@ -3,16 +3,20 @@
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
+from overlay.connection import Connection, running
 from overlay.errors import UnavailableError, UntrustedError
-from overlay.identity import Identity, Root
+from overlay.events import Events
+from overlay.identity import Identity, PeerName, Root
+from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.tls import (
     CLIENT_PROTOCOL,
     PEER_PROTOCOL,
@@ -125,3 +129,88 @@ async def test_another_protocol_is_refused() -> None:
 
 def test_a_break_without_tls_reason_is_unavailable() -> None:
     assert type(failure(trio.BrokenResourceError())) is UnavailableError
+
+
+class Word(Struct):
+    text: str
+
+
+async def test_a_connection_cut_anywhere_is_broken_and_never_the_end_of_a_call() -> None:
+    """A man in the middle ends the TCP connection, politely, after any number of bytes."""
+    total = await _called_through_a_cut(10**9)
+    assert total > 2000
+    for cut in [*range(0, total - 1, 97), total - 1]:
+        assert await _called_through_a_cut(cut) == cut
+
+
+async def _called_through_a_cut(most: int) -> int:
+    """Bytes that passed from the side that answers. Less than all: no message but the first ones,
+    and no end."""
+    left, left_far = trio.testing.memory_stream_pair()
+    right, right_far = trio.testing.memory_stream_pair()
+    service = Service()
+
+    async def three(caller: Caller, request: Word, duplex: Duplex) -> None:
+        for text in ("one", "two", "three"):
+            await duplex.send(Word(text), bytes(500))
+
+    service.streaming("three", Word, three)
+    passed = 0
+
+    async def forward() -> None:
+        nonlocal passed
+        async for data in right_far:
+            part = data[: most - passed]
+            passed += len(part)
+            await left_far.send_all(part)
+            if passed == most:
+                await left_far.send_eof()
+                return
+
+    async def back() -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in left_far:
+                await right_far.send_all(data)
+
+    async def serve() -> None:
+        with suppress(UnavailableError):
+            tls = await shake_hands(right, SERVER, CLIENT_PROTOCOL, server_side=True)
+            await connection(tls, dialled=False).run()
+
+    def connection(tls: TlsStream, *, dialled: bool) -> Connection:
+        return Connection(
+            tls,
+            PeerName("mit.edu", b"p" * 20),
+            dialled=dialled,
+            service=service,
+            caller=Caller("mit.edu", b"p" * 20),
+            events=Events(),
+        )
+
+    async with trio.open_nursery() as nursery:
+        for task in (forward, back, serve):
+            nursery.start_soon(task)
+        got: list[str] = []
+        try:
+            tls = await shake_hands(left, CLIENT, CLIENT_PROTOCOL, server_side=False)
+            caller = connection(tls, dialled=True)
+            async with running(caller), caller.open("three", Word("")) as duplex:
+                while True:
+                    got.append((await duplex.receive(Word))[0].text)
+        except EndOfCall:
+            assert got == ["one", "two", "three"]
+        except UnavailableError:  # BrokenError, or the handshake's
+            assert most < 10**9
+        assert got == ["one", "two", "three"][: len(got)]
+        nursery.cancel_scope.cancel()
+    return passed
+
+
+async def test_a_broken_stream_stays_broken() -> None:
+    async with encrypted() as (here, there):
+        await here.send_all(b"good")
+        await here._transport.send_all(b"\x17\x03\x03\x00\x20" + bytes(32))
+        assert await there.receive_some() == b"good"
+        for _ in range(3):
+            with pytest.raises(trio.BrokenResourceError):
+                await there.receive_some()

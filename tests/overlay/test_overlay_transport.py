@@ -9,6 +9,7 @@ import pytest
 import trio
 from msgspec import Struct
 
+from overlay.addresses import Address
 from overlay.connection import Connection, KeepAlive
 from overlay.errors import (
     BrokenError,
@@ -20,7 +21,7 @@ from overlay.errors import (
 from overlay.events import Events
 from overlay.greeting import Answer, receive_verdict, send_hello
 from overlay.identity import Identity, Root
-from overlay.listening import Address, ConnectionLimits
+from overlay.listening import ConnectionLimits
 from overlay.membership import Membership
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, client_context, shake_hands
@@ -173,7 +174,7 @@ async def test_the_smaller_ids_dial_is_kept(federation: Federation) -> None:
     ):
         async with (
             peer(own, federation.copy(), {}) as ours,
-            ours.transport._link(other.peer_id).greeting,
+            ours.transport._links.to(other.peer_id).greeting,
         ):
             stream = await trio.open_tcp_stream(*ours.transport.address)
             tls = await hands(stream, other, federation)
@@ -394,22 +395,61 @@ async def test_a_handshake_that_never_comes_is_given_up(federation: Federation) 
         await silent[0].aclose()
 
 
-async def test_connections_per_address_are_limited(federation: Federation) -> None:
-    config = TransportConfig(limits=ConnectionLimits(per_address=1))
-    async with peer(Identity.issue(federation.mit, NOW), federation.copy(), {}, config) as mit:
-        first = await trio.open_tcp_stream(*mit.transport.address)
-        second = await trio.open_tcp_stream(*mit.transport.address)
-        with suppress(trio.BrokenResourceError):
-            assert await second.receive_some(1) == b""
-        assert "too many connections" in mit.events.recent()[-1].text
-        await first.aclose()
-        await second.aclose()
+async def test_who_proves_nothing_gives_way_when_there_is_no_room(federation: Federation) -> None:
+    config = TransportConfig(limits=ConnectionLimits(per_network=3, in_all=3))
+    book: Book = {}
+    async with (
+        peer(Identity.issue(federation.mit, NOW), federation.copy(), book, config) as mit,
+        peer(Identity.issue(federation.utah, NOW), federation.copy(), book) as utah,
+    ):
+        silent = [await trio.open_tcp_stream(*mit.transport.address) for _ in range(10)]
+        assert "x" in await ask(await utah.transport.connection(mit.id))
+        silent += [await trio.open_tcp_stream(*mit.transport.address) for _ in range(10)]
+        assert await silent[9].receive_some(1) == b""
+        assert "x" in await ask(await utah.transport.connection(mit.id))
+        assert any("too many others" in event.text for event in mit.events.recent())
+        for stream in silent:
+            await trio.aclose_forcefully(stream)
+
+
+async def test_connections_are_limited(federation: Federation) -> None:
+    book: Book = {}
+    for limits, told in (
+        (ConnectionLimits(per_network=1), "too many connections"),
+        (ConnectionLimits(in_all=1), "too many connections"),
+        (ConnectionLimits(per_participant=1), "utah.edu has 1 connections, the most"),
+    ):
+        config = TransportConfig(limits=limits)
+        one, two_ = (Identity.issue(federation.utah, NOW) for _ in range(2))
+        async with (
+            peer(Identity.issue(federation.mit, NOW), federation.copy(), book, config) as mit,
+            peer(one, federation.copy(), book) as first,
+            peer(two_, federation.copy(), book) as second,
+        ):
+            assert "x" in await ask(await first.transport.connection(mit.id))
+            with pytest.raises(UnavailableError):
+                await second.transport.connection(mit.id)
+            assert any(told in event.text for event in mit.events.recent())
+
+
+async def test_peers_that_come_and_go_are_forgotten(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overlay.links.MAX_LINKS", 3)
+    async with two(federation) as (mit, utah):
+        assert "x" in await ask(await utah.transport.connection(mit.id))
+        for number in range(10):
+            with pytest.raises(UnavailableError):
+                await mit.transport.connection(bytes([number]) * 20)
+        assert len(mit.transport._links.all()) <= 3
+        assert "x" in await ask(await mit.transport.connection(utah.id))
+        assert len(mit.transport.connections()) == 1
 
 
 async def test_a_port_in_use_is_named(federation: Federation) -> None:
     async with two(federation) as (mit, _):
         identity = Identity.issue(federation.mit, NOW)
-        with pytest.raises(ConflictError, match=f"{mit.transport.address[1]} is in use"):
+        with pytest.raises(ConflictError, match=f"{mit.transport.address[1]}: the port is in use"):
             async with open_transport(
                 identity,
                 federation.membership,

@@ -1,0 +1,106 @@
+"""One stream that this peer keeps, and what a restart needs to know of it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from engine.definitions import LATE, StreamDefinition, StreamEntry
+from engine.messages import StreamStatus
+from engine.pacing import Rate
+from engine.schema import BEGINNING, END
+from engine.streams.home import Home
+from engine.streams.log import StreamLog
+
+
+class Role(StrEnum):
+    """Why this peer keeps a stream."""
+
+    SOURCE = "source"
+    LATE = "late"
+    DERIVED = "derived"
+    MIRROR = "mirror"
+
+
+class KeptEntry(Struct, frozen=True):
+    """What a restart needs to open a stream again."""
+
+    entry: StreamEntry
+    role: Role
+
+
+@dataclass(eq=False)
+class KeptStream:
+    """One stream.
+
+    Attributes:
+        home: its ordering and journal, where this peer is its home.
+        rate: rows per second into the log.
+        moved_at: when its boundary last moved, on trio's clock, seconds.
+        closing: closes its files.
+        scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
+        hurry: set where the next epoch should not wait for its time.
+    """
+
+    entry: StreamEntry
+    role: Role
+    log: StreamLog
+    home: Home | None = None
+    rate: Rate = field(default_factory=Rate)
+    subscribers: int = 0
+    moved_at: float = field(default_factory=trio.current_time)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    at_rest: trio.Event = field(default_factory=trio.Event)
+    hurry: trio.Event = field(default_factory=trio.Event)
+    _seen_rows: int = 0
+    _seen_boundary: int = BEGINNING
+
+    @property
+    def name(self) -> str:
+        return self.entry.stream.name
+
+    def measure(self, now: float) -> None:
+        """Take note of what has moved. now: on trio's clock, seconds."""
+        rows = self.log.appended_rows
+        self.rate.add(rows - self._seen_rows, now)
+        self._seen_rows = rows
+        if self.log.boundary != self._seen_boundary:
+            self._seen_boundary = self.log.boundary
+            self.moved_at = now
+
+    def status(self, now: float) -> StreamStatus:
+        """As the monitor shows it. now: on trio's clock, seconds."""
+        return StreamStatus(
+            name=self.name,
+            role=str(self.role),
+            rate=self.rate.read(now),
+            boundary=self.log.boundary,
+            lag_s=0.0 if self.log.boundary == END else now - self.moved_at,
+            rows=self.log.rows,
+            late=self.home.late_rows if self.home else 0,
+            bytes=self.log.bytes,
+            subscribers=self.subscribers,
+        )
+
+
+def late_entry(entry: StreamEntry) -> StreamEntry:
+    """The stream of another's late tuples: the same fields, ordered by their arrival."""
+    definition = StreamDefinition(
+        name=f"{entry.stream.name}/{LATE}",
+        schema=entry.stream.schema,
+        history_us=entry.stream.history_us,
+        readers=entry.stream.readers,
+        home=entry.stream.home,
+    )
+    return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None))
+
+
+def file_name(name: str, suffix: str = "") -> str:
+    """An object name as a file's: reversible, since no name has a comma, and no longer."""
+    return name.removeprefix("medusa://").replace("/", ",") + suffix

@@ -1,0 +1,95 @@
+"""Who reads the streams of this peer, and so what their retention waits for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from engine.kept import KeptStream
+from engine.leases import Leases
+from overlay.errors import MedusaError
+from overlay.events import Events, wall_clock
+
+
+class Reader:
+    """One subscription's hold on a stream: retention keeps what it has not acknowledged."""
+
+    def __init__(self, take: Callable[[int], None], boundary: int) -> None:
+        self._take = take
+        self.boundary = boundary
+
+    def acknowledge(self, boundary: int) -> None:
+        """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
+        if boundary > self.boundary:
+            self.boundary = boundary
+            self._take(boundary)
+
+
+class Subscriptions:
+    """
+    Args:
+        lease_s: how long a named subscriber that went away is waited for, seconds.
+    """
+
+    def __init__(self, leases: Leases, lease_s: float, events: Events) -> None:
+        self._leases = leases
+        self._lease_s = lease_s
+        self._events = events
+        self._saving = trio.Lock()
+        self._calls = 0
+
+    @asynccontextmanager
+    async def hold(
+        self, kept: KeptStream, subscriber: str, holder: str, after: int
+    ) -> AsyncIterator[Reader]:
+        """Hold the stream for a reader; a named one's hold outlives the block by its lease.
+
+        Raises:
+            BusyError: too many named subscribers.
+        """
+        self._calls += 1
+        consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
+
+        def take(boundary: int) -> None:
+            expires = None
+            if subscriber:
+                now = wall_clock()
+                self._leases.renew(kept.name, consumer, holder, boundary, now)
+                expires = now + self._lease_s
+            kept.log.hold(consumer, boundary, expires)
+
+        take(after)
+        kept.subscribers += 1
+        try:
+            if subscriber:
+                await self.save()  # from the first tuple on it is waited for, also after a crash
+            yield Reader(take, after)
+        finally:
+            kept.subscribers -= 1
+            if not subscriber:
+                kept.log.release(consumer)
+
+    def restore(self, kept: KeptStream) -> None:
+        """Hold a stream that was opened again for those that were promised it."""
+        for lease in self._leases.of(kept.name):
+            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+
+    def forget(self, stream: str) -> None:
+        """There is no such stream any more."""
+        for lease in self._leases.of(stream):
+            self._leases.drop(stream, lease.subscriber)
+
+    async def tend(self, now: float) -> None:
+        """Drop the leases that ran out, and save what has changed. now: seconds."""
+        self._leases.expire(now)
+        await self.save()
+
+    async def save(self) -> None:
+        """What cannot be saved now, on a full disk, is the next time."""
+        async with self._saving:
+            try:
+                await trio.to_thread.run_sync(self._leases.save)
+            except MedusaError as error:
+                self._events.note("error", f"leases of subscribers are not saved: {error}")

@@ -1,0 +1,86 @@
+"""A whole peer on a full disk: it says so to whoever wants to store, serves on, and recovers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import make_stream, open_town, received, rows, to_the_end, until
+
+from overlay.errors import StorageFullError
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room at all."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(b"x" * 4096)
+            except OSError:
+                break
+    with filler.open("ab", buffering=0) as file:
+        while True:
+            try:
+                file.write(b"x")
+            except OSError:
+                return filler
+
+
+async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    async with open_town(small_disk) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client(producer="p") as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s", writers=("*",))
+            await client.post_event(stream, rows([(1, 1)]), boundary=1)
+            reader = other.subscribe(stream, subscriber="me")
+            assert await received(reader, 1) == [(1, 1)]
+            filler = fill(small_disk)
+            for where in (mit, utah):
+                async with where.client(patience_s=0.2) as impatient:
+                    await impatient.post_event(stream, rows([(n, n) for n in range(2, 5_000)]))
+                    with pytest.raises(StorageFullError):
+                        await impatient.flush()
+            with pytest.raises(StorageFullError):
+                await make_stream(client, mit, "t")
+            await client.post_event(stream, rows([(n, n) for n in range(2, 6_000)]))
+            newcomer = other.subscribe(stream, subscriber="newcomer")
+            assert await received(newcomer, 1) == [(1, 1)]
+            # both live on: they tend their streams, exchange news, renew what they published
+            tended = trio.current_time() + 1.5
+            while trio.current_time() < tended:
+                snapshot = await client.status()
+                assert [peer.state for peer in snapshot.peers] == ["running", "running"]
+                await other.lookup_object(stream)
+                await trio.sleep(0.1)
+            assert mit.kept(stream).log.boundary == 1
+            assert any("not saved" in e.text for e in mit.up.engine.overlay.events.recent())
+            os.unlink(filler)
+            await client.flush()
+            await client.post_event(stream, None, end=True)
+            assert await to_the_end(reader) == [(n, n) for n in range(2, 6_000)]
+            await make_stream(client, mit, "t")
+            leases = mit.home.data / "leases.json"
+            await until(lambda: b"newcomer" in leases.read_bytes())
