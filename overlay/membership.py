@@ -161,7 +161,7 @@ class Membership:
         """Take in what others say; what was new, and what was refused and why. Never raises.
 
         Order does not matter within one call: a statement is tried again once others are in.
-        now: not used: statements are timeless.
+        now is not used: statements are timeless.
         """
         del now
         waiting = {digest_of(s): s for s in statements}
@@ -293,9 +293,7 @@ class Membership:
         *chain, charter = self._chain(signer)
         free = MAX_KIB - self._said[charter]
         if cost > free or any(self._said[digest] + cost > free for digest in chain):
-            raise BusyError(
-                f"{signer.participant}, or one above it, has said too much: {free=} KiB"
-            )
+            raise BusyError(f"{signer.participant}, or one above it, has said too much")
 
     def _take_admission(self, digest: bytes, body: Admission, sponsor: _Member) -> str:
         certificate = load_certificate(body.root)

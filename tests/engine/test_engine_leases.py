@@ -35,7 +35,7 @@ def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.Mon
     kept = Leases(tmp_path / "leases.json", 60.0)
     for name in ("a", "b"):
         kept.renew(STREAM, name, "greedy.org", 0, now=0.0)
-    with pytest.raises(BusyError, match="greedy.org"):
+    with pytest.raises(BusyError, match=r"greedy\.org"):
         kept.renew(STREAM, "c", "greedy.org", 0, now=0.0)
     kept.renew(STREAM, "a", "greedy.org", 5, now=1.0)
     kept.renew(STREAM, "c", "modest.org", 0, now=0.0)
