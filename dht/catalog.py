@@ -7,9 +7,10 @@ so that a partition does not take the catalog away.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random  # noqa: TID251 -- the type only: the generator is passed in
 from typing import Final, Generic, TypeVar
@@ -25,7 +26,7 @@ from dht.finding import Finder
 from dht.node import open_node
 from dht.publishing import Publishing
 from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
-from dht.store import RecordStore
+from dht.store import MAX_PER_PARTICIPANT, RecordStore
 from dht.surroundings import (
     BODY,
     NAMES,
@@ -56,6 +57,9 @@ __all__ = [
 T = TypeVar("T")
 
 DATABASE: Final = "catalog.sqlite"
+
+MAX_NAMES: Final = MAX_PER_PARTICIPANT
+"""Names of one participant in a listing: of more, nobody would keep the records."""
 
 SOURCES: Final = 6
 """Peers asked for a body one after the other before the lookup gives up."""
@@ -191,24 +195,32 @@ class Catalog:
         return [await self._published(kind, r) for r in records if r.body is not None]
 
     async def names(self) -> Listing:
-        """What every peer that can be reached publishes."""
-        found: dict[str, set[str]] = {}
+        """What every peer that can be reached publishes. A peer is believed about the names of its
+        own participant alone."""
+        found: dict[str, set[tuple[str, str]]] = {}
         unreachable: list[str] = []
+
+        def add(participant: str, names: dict[str, tuple[str, ...]]) -> None:
+            some = found.setdefault(participant, set())
+            some.update(islice(_believed(names, participant), MAX_NAMES - len(some)))
 
         async def ask(peer_id: bytes) -> None:
             try:
                 answer = await self._around.fetch_names(peer_id)
+                participant = self._around.publisher_of(peer_id).participant
             except MedusaError:
                 unreachable.append(peer_id.hex())
             else:
-                _add(found, answer.names)
+                add(participant, answer.names)
 
-        _add(found, self.own_names())
+        add(self._around.participant, self.own_names())
         async with trio.open_nursery() as nursery:
             for peer_id in self._around.contacts.known():
                 nursery.start_soon(ask, peer_id)
-        names = {kind: tuple(sorted(names)) for kind, names in sorted(found.items())}
-        return Listing(names, tuple(sorted(unreachable)))
+        names: dict[str, list[str]] = {}
+        for kind, name in sorted(set().union(*found.values())):
+            names.setdefault(kind, []).append(name)
+        return Listing({k: tuple(n) for k, n in names.items()}, tuple(sorted(unreachable)))
 
     # -- what other peers ask -----------------------------------------------------------------
 
@@ -283,7 +295,7 @@ async def open_catalog_in(
     folder = home / DATA
     folder.mkdir(parents=True, exist_ok=True)
     with open_database(folder / DATABASE) as database:
-        store = RecordStore(database, around.publisher_of, around.clock)
+        store = RecordStore(database, around.federation, around.publisher_of, around.clock)
         bodies = Bodies(database, around.fetch_body, around.events, around.clock)
         async with (
             open_node(
@@ -323,6 +335,10 @@ def _serve(service: Service, catalog: Catalog) -> None:
     service.unary(NAMES, NamesRequest, names, clients=False, peers=True)
 
 
-def _add(found: dict[str, set[str]], names: dict[str, tuple[str, ...]]) -> None:
+def _believed(names: dict[str, tuple[str, ...]], participant: str) -> Iterator[tuple[str, str]]:
+    """(kind, name) of what is well formed and that participant's."""
     for kind, some in names.items():
-        found.setdefault(kind, set()).update(some)
+        for name in some:
+            with suppress(InvalidInputError):
+                if ObjectName.parse(name).participant == participant:
+                    yield check_kind(kind), name

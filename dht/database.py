@@ -10,12 +10,17 @@ from typing import Final
 
 from overlay.errors import InvalidInputError, StorageFullError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+
+_FORGET: Final = {0: "", 1: "DROP TABLE records;", SCHEMA_VERSION: ""}
+"""What files of older versions lose. Records of version 1 are signed for no federation, so nobody
+believes them; their publishers tell them anew."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
-    key BLOB, publisher BLOB, withdrawn INTEGER, version INTEGER, issued_at INTEGER,
-    expires_at INTEGER, data BLOB NOT NULL, PRIMARY KEY (key, publisher)) WITHOUT ROWID;
+    key BLOB, publisher BLOB, participant TEXT, withdrawn INTEGER, version INTEGER,
+    issued_at INTEGER, expires_at INTEGER, data BLOB NOT NULL,
+    PRIMARY KEY (key, publisher)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS records_expire ON records (expires_at);
 CREATE TABLE IF NOT EXISTS publications (
     kind TEXT, many INTEGER, name TEXT, version INTEGER, body BLOB, until INTEGER,
@@ -68,11 +73,12 @@ def open_database(path: Path) -> Iterator[Database]:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in {0, SCHEMA_VERSION}:
+            if version not in _FORGET:
                 raise InvalidInputError(
                     f"{path}: version {version}, this program reads {SCHEMA_VERSION}"
                 )
-            connection.executescript(f"{_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION};")
+            done = f"PRAGMA user_version = {SCHEMA_VERSION};"
+            connection.executescript(f"BEGIN; {_FORGET[version]} {_SCHEMA} {done} COMMIT;")
         yield Database(connection, path)
     finally:
         connection.close()

@@ -87,7 +87,7 @@ class Replicas(Protocol):
         ...
 
     def everything(self) -> Iterable[tuple[bytes, bytes]]:
-        """All (key, value), for handing over to new nodes."""
+        """All (key, value), for handing over to new nodes; read as far as it is iterated."""
         ...
 
 
@@ -100,6 +100,10 @@ class Contacts(Protocol):
         ...
 
     def address_of(self, peer_id: bytes) -> Address | None: ...
+
+    def are_expected(self) -> bool:
+        """Whether there are other peers, as far as one can tell before they are known."""
+        ...
 
 
 Handler = Callable[[bytes, Address, bytes], None]

@@ -73,12 +73,16 @@ class Finder:
         self, subject: Subject, values: Iterable[bytes], *, expired_ok: bool
     ) -> list[Record]:
         records: list[Record] = []
-        publisher_of, now = self._around.publisher_of, self._around.clock()
+        around, now = self._around, self._around.clock()
         for value in values:
             try:
-                record = verify_record(value, publisher_of, now, expired_ok=expired_ok)
+                record = verify_record(
+                    value, around.federation, around.publisher_of, now, expired_ok=expired_ok
+                )
             except MedusaError as error:
-                self._around.events.note("warning", f"catalog: disbelieved a {error}")
+                # no word of the record itself: who makes them up shall not fill the list of events
+                reason = f"catalog: disbelieved a record that was found ({error.code})"
+                around.events.note("warning", reason)
                 continue
             if record.subject == subject:
                 records.append(record)

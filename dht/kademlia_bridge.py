@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from heapq import nsmallest
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
@@ -24,16 +25,16 @@ from kademlia.protocol import KademliaProtocol
 from kademlia.routing import RoutingTable
 
 from dht import wire
+from dht.allowance import STORE_BURST, STORES_PER_S, Allowances
 from dht.config import DhtConfig
 from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
-from overlay.errors import ClosedError, DecodeError, MedusaError
+from overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
 from overlay.events import Events
 
 T = TypeVar("T")
 
 MAX_HAND_OVER: Final = 1000
 """Records looked at for one new node; the rest reaches it with the next renewals."""
-
 
 Ask = Callable[[Node], Awaitable[wire.Reply | None]]
 
@@ -124,6 +125,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         self._contacts = contacts
         self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply]]] = {}
         self._shunned: dict[bytes, float] = {}
+        self._stores = Allowances(STORES_PER_S, STORE_BURST)
         self._tasks: set[asyncio.Task[None]] = set()
 
     if not TYPE_CHECKING:
@@ -161,12 +163,18 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             case wire.Ping():
                 return wire.Pong()
             case wire.Store(key, value):
-                return self._keep(key, value)
+                return self._take_in(peer_id, key, value)
             case wire.FindNode(key):
                 return wire.Found(self._nearest(key, peer_id))
             case wire.FindValue(key):
                 values = self.storage.held(key)[: wire.MAX_VALUES]
                 return wire.Found(self._nearest(key, peer_id), values)
+
+    def _take_in(self, peer_id: bytes, key: bytes, value: bytes) -> wire.Stored:
+        if self._stores.take(peer_id, self._loop.time()):
+            return self._keep(key, value)
+        self.counts["too many stores"] += 1
+        return wire.Stored(BusyError.code, "too many records from this peer; try again later")
 
     def _keep(self, key: bytes, value: bytes) -> wire.Stored:
         try:
@@ -269,10 +277,16 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     async def _hand_over(self, newcomer: Node, others: list[Node]) -> None:
         """Give a new node what it should hold, if this node is the nearest that can."""
-        for number, (key, value) in enumerate(self.storage.everything()):
-            if number == MAX_HAND_OVER:
-                break
-            if self._falls_to(newcomer, Node(key), others):
+        own = self.source_node.long_id
+        # With the highest bit in which a node differs from us, a key is nearer to us than to that
+        # node if and only if it has that bit as we have it. So one look tells for all the nodes.
+        decisive = 0
+        for other in others:
+            decisive |= 1 << (own ^ other.long_id).bit_length() >> 1
+        for key, value in islice(self.storage.everything(), MAX_HAND_OVER):
+            target = Node(key)
+            mine = not (target.long_id ^ own) & decisive
+            if mine and self._falls_to(newcomer, target, others):
                 if await self.ask(newcomer, wire.Store(key, value)) is None:
                     break
                 self.counts["handed over"] += 1
@@ -281,10 +295,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     def _falls_to(self, newcomer: Node, target: Node, others: list[Node]) -> bool:
         distance = target.distance_to
-        holders = nsmallest(self.config.copies, [self.source_node, *others], key=distance)
-        if holders[0] is not self.source_node:
-            return False
-        return len(holders) < self.config.copies or distance(newcomer) < distance(holders[-1])
+        nearer = [n for n in (self.source_node, *others) if distance(n) < distance(newcomer)]
+        return len(nearer) < self.config.copies
 
 
 class Bridge:

@@ -55,7 +55,7 @@ class Node:
                 raise refusal
         # where others should hold it too, this node's own copy alone is not enough
         lonely = not any(not answer.code for answer in placed.others)
-        if lonely and (placed.asked or (not self.neighbours() and self._has_others())):
+        if lonely and (placed.asked or (not self.neighbours() and self._contacts.are_expected())):
             alone = UnavailableError(f"no other peer answers; {key.hex()} is stored here alone")
             raise refusals[0] if refusals else alone
         if len(refusals) == len(answers):
@@ -68,7 +68,7 @@ class Node:
         values = found.values | frozenset(self._replicas.held(key))
         # this node counts as asked and answering: with its own, the answers must be a majority
         certain = 2 * (found.answered + 1) > found.asked + 1 and found.asked > 0
-        if not values and self._has_others() and not certain:
+        if not values and self._contacts.are_expected() and not certain:
             raise UnavailableError(
                 f"{found.answered} of the {found.asked} peers asked for {key.hex()} answered"
             )
@@ -115,9 +115,6 @@ class Node:
             config = self._config
             with trio.move_on_after(config.meet_s + config.attempts * config.attempt_s):
                 await self._bridge.met()
-
-    def _has_others(self) -> bool:
-        return any(True for _ in self._contacts.known())
 
 
 @asynccontextmanager

@@ -137,7 +137,7 @@ class Publishing:
             now_us + self._lifetime_us(),
             body,
         )
-        return seal(record, self._around.private_key)
+        return seal(record, self._around.federation, self._around.private_key)
 
     async def _renew(self, subject: Subject) -> None:
         publication = self._store.publication(subject)

@@ -40,7 +40,10 @@ KEY_BYTES: Final = 20
 PEER_ID_BYTES: Final = 20
 DIGEST_BYTES: Final = 32
 
-_DOMAIN: Final = "catalog record"
+DOMAIN: Final = "catalog record of "
+"""And the federation's id: what is signed for one federation says nothing in another, also where a
+participant is a member of both."""
+
 _KIND = re.compile(r"[a-z][a-z0-9_-]*")
 _MAX_LIFETIME_US: Final = int(MAX_LIFETIME_S * 1e6)
 
@@ -130,14 +133,14 @@ def check_kind(label: str) -> str:
     return label
 
 
-def seal(record: Record, key: Ed25519PrivateKey) -> bytes:
-    """The signed record.
+def seal(record: Record, federation: str, key: Ed25519PrivateKey) -> bytes:
+    """The record, signed for that federation (its id).
 
     Raises:
         InvalidInputError: it is larger than MAX_RECORD_BYTES.
     """
     payload = encode(record)
-    data = encode(Signed(payload, sign(key, _DOMAIN, payload)))
+    data = encode(Signed(payload, sign(key, DOMAIN + federation, payload)))
     if len(data) > MAX_RECORD_BYTES:
         raise InvalidInputError(
             f"record of {record.name}: {len(data)} bytes, at most {MAX_RECORD_BYTES} allowed"
@@ -166,18 +169,24 @@ def read_record(data: bytes) -> tuple[Record, Signed]:
 
 
 def verify_record(
-    data: bytes, publisher_of: PublisherOf, now: float, *, expired_ok: bool = False
+    data: bytes,
+    federation: str,
+    publisher_of: PublisherOf,
+    now: float,
+    *,
+    expired_ok: bool = False,
 ) -> Record:
-    """The record in these bytes, if it may be believed now (seconds since the epoch).
+    """The record in these bytes, if it may be believed in that federation (its id) now (seconds
+    since the epoch).
 
     Raises:
         DecodeError: see `read_record`.
-        UntrustedError: signed by someone else or by no member, of another participant's name, from
-            the future, or expired (unless expired_ok).
+        UntrustedError: signed by someone else, by no member or for another federation, of another
+            participant's name, from the future, or expired (unless expired_ok).
     """
     record, signed = read_record(data)
     publisher = publisher_of(record.publisher)
-    verify(publisher.public_key, _DOMAIN, signed.payload, signed.signature)
+    verify(publisher.public_key, DOMAIN + federation, signed.payload, signed.signature)
     owner = ObjectName.parse(record.name).participant
     if publisher.participant != owner:
         raise UntrustedError(

@@ -18,6 +18,7 @@ from dht.database import Database
 from dht.records import PublisherOf, Record, Subject, newer, read_record, verify_record
 from dht.wire import MAX_VALUES
 from overlay.errors import BusyError, ConflictError, UntrustedError
+from overlay.names import ObjectName
 
 MAX_PER_KEY: Final = MAX_VALUES
 """Publishers under one key of a `many` kind: their records fit one answer."""
@@ -25,10 +26,13 @@ MAX_PER_KEY: Final = MAX_VALUES
 MAX_RECORDS: Final = 200_000
 """Records in all, of 1 KiB: 200 MB of disk."""
 
-MAX_PER_PUBLISHER: Final = 20_000
-"""Records of one publisher: ten of them are needed to fill a peer's share."""
+MAX_PER_PARTICIPANT: Final = 20_000
+"""Records of one participant, all its peers together: it takes ten to fill a peer's share."""
 
-_INSERT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
+PAGE: Final = 100
+"""Records read at a time where all are gone through: 100 KB."""
+
+_INSERT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +55,54 @@ class RecordStore:
     """Implements `dht.directory.Replicas`. clock: seconds since the epoch."""
 
     def __init__(
-        self, database: Database, publisher_of: PublisherOf, clock: Callable[[], float]
+        self,
+        database: Database,
+        federation: str,
+        publisher_of: PublisherOf,
+        clock: Callable[[], float],
     ) -> None:
         self._database = database
+        self._federation = federation
         self._publisher_of = publisher_of
         self._clock = clock
-        rows = database.rows("SELECT publisher, count(*) FROM records GROUP BY publisher")
-        self._per_publisher: Counter[bytes] = Counter(
-            {cast("bytes", publisher): cast("int", count) for publisher, count in rows}
+        rows = database.rows("SELECT participant, count(*) FROM records GROUP BY participant")
+        self._per_participant: Counter[str] = Counter(
+            {str(participant): cast("int", count) for participant, count in rows}
         )
 
     def accept(self, key: bytes, value: bytes) -> None:
         """Verify a record and keep it by the merge rules.
 
+        What costs most comes last: what is no news here is not even verified.
+
         Raises:
             DecodeError, UntrustedError: it may not be believed, or does not belong under this key.
             ConflictError: a newer version is held.
-            BusyError: the limit of this publisher, or of all, is reached.
+            BusyError: the limit of this participant, or of all, is reached.
         """
-        rows = self._database.rows("SELECT data FROM records WHERE key = ?", key)
-        held = [cast("bytes", data) for (data,) in rows]
-        now = self._clock()
-        # also for a record that is held already: it may have expired, or its publisher be revoked
-        record = verify_record(value, self._publisher_of, now)
+        record, _ = read_record(value)
         if record.subject.key != key:
             raise UntrustedError(f"record of {record.name}: stored under a key that is not its own")
-        self._merge(record, value, [read_record(data)[0] for data in held])
-
-    def _merge(self, record: Record, data: bytes, held: list[Record]) -> None:
+        rows = self._database.rows("SELECT data FROM records WHERE key = ?", key)
+        held = [read_record(cast("bytes", data))[0] for (data,) in rows]
         rivals = [h for h in held if not record.many or h.publisher == record.publisher]
+        if self._is_news(record, rivals):
+            verify_record(value, self._federation, self._publisher_of, self._clock())
+            self._replace(rivals + self._surplus(record, held), record, value)
+
+    def _is_news(self, record: Record, rivals: list[Record]) -> bool:
         for rival in rivals:
             if rival.version > record.version:
                 raise ConflictError(
                     f"{record.name}: version {record.version} is older than {rival.version}"
                 )
-            if not newer(record, rival):
-                return
-        losers = rivals + self._surplus(record, held)
-        self._make_room(record, losers)
+        return all(newer(record, rival) for rival in rivals)
+
+    def _replace(self, losers: list[Record], record: Record, data: bytes) -> None:
+        # what is under one key is under one name: all of it is this participant's
+        participant = ObjectName.parse(record.name).participant
+        if not losers:
+            self._check_room(participant)
         deletions = [
             (
                 "DELETE FROM records WHERE key = ? AND publisher = ?",
@@ -96,9 +110,8 @@ class RecordStore:
             )
             for loser in losers
         ]
-        self._database.change(*deletions, (_INSERT, _row(record, data)))
-        self._per_publisher.subtract(loser.publisher for loser in losers)
-        self._per_publisher[record.publisher] += 1
+        self._database.change(*deletions, (_INSERT, _row(record, participant, data)))
+        self._per_participant[participant] += 1 - len(losers)
 
     def _surplus(self, record: Record, held: list[Record]) -> list[Record]:
         """Who must go so that at most MAX_PER_KEY publishers remain: withdrawn first."""
@@ -106,11 +119,10 @@ class RecordStore:
         others.sort(key=lambda h: (h.body is not None, h.issued_at))
         return others[: max(0, len(others) + 1 - MAX_PER_KEY)]
 
-    def _make_room(self, record: Record, losers: list[Record]) -> None:
-        grows = all(loser.publisher != record.publisher for loser in losers)
-        if grows and self._per_publisher[record.publisher] >= MAX_PER_PUBLISHER:
-            raise BusyError(f"{record.publisher.hex()}: already {MAX_PER_PUBLISHER} records here")
-        if not losers and self._per_publisher.total() >= MAX_RECORDS:
+    def _check_room(self, participant: str) -> None:
+        if self._per_participant[participant] >= MAX_PER_PARTICIPANT:
+            raise BusyError(f"{participant}: already {MAX_PER_PARTICIPANT} records here")
+        if self._per_participant.total() >= MAX_RECORDS:
             raise BusyError(f"already {MAX_RECORDS} records here")
 
     def held(self, key: bytes) -> list[bytes]:
@@ -122,17 +134,23 @@ class RecordStore:
         return self._data("key = ?", key)
 
     def everything(self) -> Iterator[tuple[bytes, bytes]]:
-        """(key, record) of all that is not expired, as of now."""
-        sql = "SELECT key, data FROM records WHERE expires_at > ?"
-        for key, data in self._database.rows(sql, self._now_us()):
-            yield cast("bytes", key), cast("bytes", data)
+        """(key, record) of all that is not expired, read a page at a time."""
+        sql = (
+            "SELECT key, publisher, data FROM records WHERE (key, publisher) > (?, ?) "
+            "AND expires_at > ? ORDER BY key, publisher LIMIT ?"
+        )
+        last: tuple[object, object] = b"", b""
+        while rows := self._database.rows(sql, *last, self._now_us(), PAGE):
+            for key, publisher, data in rows:
+                yield cast("bytes", key), cast("bytes", data)
+                last = key, publisher
 
     def purge(self, kept_s: float) -> None:
         """Forget records that expired more than kept_s seconds ago."""
         limit = self._now_us() - int(kept_s * 1e6)
-        rows = self._database.rows("SELECT publisher FROM records WHERE expires_at < ?", limit)
+        rows = self._database.rows("SELECT participant FROM records WHERE expires_at < ?", limit)
         self._database.change(("DELETE FROM records WHERE expires_at < ?", (limit,)))
-        self._per_publisher.subtract(cast("bytes", publisher) for (publisher,) in rows)
+        self._per_participant.subtract(str(participant) for (participant,) in rows)
 
     def publish(self, publication: Publication) -> None:
         """Keep a publication of our own; it is on disk on return."""
@@ -180,10 +198,11 @@ def _columns(subject: Subject) -> tuple[object, ...]:
     return subject.kind, subject.many, subject.name
 
 
-def _row(record: Record, data: bytes) -> tuple[object, ...]:
+def _row(record: Record, participant: str, data: bytes) -> tuple[object, ...]:
     return (
         record.subject.key,
         record.publisher,
+        participant,
         record.body is None,
         record.version,
         record.issued_at,

@@ -50,6 +50,7 @@ class Names(Struct, frozen=True):
 class Surroundings:
     """
     Attributes:
+        federation: its id.
         participant, peer_id, private_key: who this peer is.
         wire: the overlay's datagrams for the DHT.
         contacts: the peer table.
@@ -59,6 +60,7 @@ class Surroundings:
         rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
     """
 
+    federation: str
     participant: str
     peer_id: bytes
     private_key: Ed25519PrivateKey
@@ -95,6 +97,11 @@ class _PeerContacts:
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None
 
+    def are_expected(self) -> bool:
+        # who was admitted by another knows that there is one, before it has met anybody
+        participant = self.overlay.identity.participant
+        return any(self.known()) or bool(self.overlay.membership.chain_of(participant))
+
 
 def surroundings_of(
     overlay: Overlay, clock: Callable[[], float] = wall_clock, rng: Random | None = None
@@ -120,6 +127,7 @@ def surroundings_of(
 
     own = overlay.identity
     return Surroundings(
+        federation=overlay.membership.federation,
         participant=own.participant,
         peer_id=own.peer_id,
         private_key=own.private_key,

@@ -25,7 +25,7 @@ class EngineConfig:
 
     epoch_s: float = 1.0
     epoch_rows: int = 1_000_000
-    recent_bytes: int = 16 * 2**20
+    recent_bytes: int = 24 * 2**20
     pending_bytes: int = 32 * 2**20
     disk_bytes: int = 64 * 2**30
     lease_s: float = 86_400.0

@@ -123,6 +123,7 @@ class StreamStore:
                 entry.schema,
                 config,
                 history_us=stream.history_us,
+                recent_bytes=self._config.recent_bytes,
                 shared=self._shared,
                 now=wall_clock(),
             )

@@ -35,12 +35,18 @@ from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
 from overlay.clients import open_client
 from overlay.connection import Connection
-from overlay.errors import DecodeError, InvalidInputError, MedusaError, NotFoundError
+from overlay.errors import (
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.files import read_secret
 from overlay.identity import read_certificate
 from tools.addresses import Address
 from tools.home import Home
-from tools.link import Dial, Link, call, open_background
+from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, Admit, Admitted
 from tools.posting import Poster
 from tools.subscription import Epoch, Subscription
@@ -101,7 +107,6 @@ class AsyncMedusaClient:
         self._nursery = nursery
         self._patience_s = patience_s
         self._posters: dict[str, Poster] = {}
-        self._entries: dict[str, StreamEntry] = {}
 
     async def create_schema(self, schema: Schema) -> None:
         await self._define("create_schema", CreateSchema(schema), Created)
@@ -149,14 +154,18 @@ class AsyncMedusaClient:
         return (await self._ask(ADMIT, Admit(statements), Admitted)).news
 
     async def stream_entry(self, name: str) -> StreamEntry:
-        """A stream's definition and schema; remembered, since they do not change.
+        """A stream's definition and schema now; an output that was deleted may come again with
+        another schema. A peer that knows nobody yet who could tell is asked again for a while.
 
         Raises:
             NotFoundError: there is no such stream.
         """
-        if name not in self._entries:
-            self._entries[name] = _stream_entry(await self.lookup_object(name))
-        return self._entries[name]
+        patience = Patience(self._patience_s)
+        while True:
+            try:
+                return _stream_entry(await self.lookup_object(name))
+            except UnavailableError as error:
+                await patience.bear(error)
 
     async def post_event(
         self,
@@ -189,10 +198,18 @@ class AsyncMedusaClient:
         for poster in tuple(self._posters.values()):
             await poster.flush()
 
+    async def finish(self) -> None:
+        """`flush`, of those streams whose posting has not failed to our caller's knowledge."""
+        for poster in tuple(self._posters.values()):
+            if not poster.failure_told:
+                await poster.flush()
+
     async def poster(self, stream: str) -> Poster:
         """What posts to that stream: for its counts, and to flush it alone."""
+        if stream in self._posters:
+            return self._posters[stream]
         entry = await self.stream_entry(stream)
-        if stream not in self._posters:
+        if stream not in self._posters:  # by another task, meanwhile
             poster = Poster(self._link, stream, entry.schema, self.producer, self._patience_s)
             self._posters[stream] = poster
             self._nursery.start_soon(poster.run)
@@ -245,6 +262,8 @@ async def open_medusa(
 ) -> AsyncIterator[AsyncMedusaClient]:
     """A client of the peer in `home` ($MEDUSA_HOME, ~/.medusa), or of the peer at `endpoint`.
 
+    Leaving the block without an error waits until everything posted is stored.
+
     Args:
         producer: who numbers the posts. A client that posts the same things in the same pieces
             again under the same name, after a crash, posts only what is missing. Random by default.
@@ -254,13 +273,18 @@ async def open_medusa(
         UnavailableError: the peer does not run.
         MedusaError: it does not let us in.
     """
+    dial = dial_to(home, endpoint)
+    async with open_client_over(dial, producer=producer, patience_s=patience_s) as client:
+        yield client
+        await client.finish()
+
+
+def dial_to(home: Path | str | None, endpoint: Endpoint | None) -> Dial:
+    """Dials the peer of a home, wherever it answers by then, or of an endpoint."""
     where: Callable[[], Endpoint] = (
         partial(Endpoint.of, Home.locate(home)) if endpoint is None else lambda: endpoint
     )
-    async with open_client_over(
-        partial(_dial, where), producer=producer, patience_s=patience_s
-    ) as client:
-        yield client
+    return partial(_dial, where)
 
 
 @asynccontextmanager

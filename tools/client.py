@@ -22,6 +22,7 @@ from tools.async_client import (
     Endpoint,
     Epoch,
     Subscription,
+    dial_to,
     open_client_over,
     open_medusa,
 )
@@ -41,7 +42,8 @@ T = TypeVar("T")
 
 
 class MedusaClient:
-    """A client of the peer in `home`; use it in a `with` block. Its calls are those of
+    """A client of the peer in `home`; use it in a `with` block, which when left without an error
+    waits until everything posted is stored. Its calls are those of
     `AsyncMedusaClient`, and may come from any thread; its event loop runs in a thread of its own.
     """
 
@@ -60,12 +62,9 @@ class MedusaClient:
             UnavailableError: the peer does not run.
             MedusaError: it does not let us in.
         """
-        if dial is None:
-            self._opening = open_medusa(
-                home, endpoint=endpoint, producer=producer, patience_s=patience_s
-            )
-        else:
-            self._opening = open_client_over(dial, producer=producer, patience_s=patience_s)
+        self._opening = open_client_over(
+            dial or dial_to(home, endpoint), producer=producer, patience_s=patience_s
+        )
         self._ready = threading.Event()
         self._failure: MedusaError | None = None
         self._client: AsyncMedusaClient
@@ -86,7 +85,11 @@ class MedusaClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            if kind is None and not self._closed:
+                self._run(self._client.finish)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Hang up; posts that were not flushed may be lost. Closing twice does nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -41,6 +42,10 @@ async def run_peer(home: Home, config: Config, on_ready: Callable[[Running], Non
     """
     async with open_peer(home, config) as peer:
         on_ready(peer.running)
+        # What was loaded by now stays: the collector need not look through it for every few
+        # thousand messages that pass. Measured: a fifth of the CPU of a peer that streams.
+        gc.collect()
+        gc.freeze()
         await _until_told_to_stop()
 
 

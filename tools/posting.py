@@ -94,6 +94,7 @@ class Poster:
         rows, late: tuples accepted in order, and late, as the peer answered so far.
         duplicates: posts that the stream had already: of an earlier run with the same producer.
         boundary: the stream's boundary at the last answer, microseconds.
+        failure_told: posting has failed for good, and who posts knows.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Poster:
         self._producer = producer
         self._patience = Patience(patience_s)
         self._outbox = Outbox()
+        self.failure_told = False
         self._failure: MedusaError | None = None
         self._changed = trio.Event()
         self._order = trio.Lock()
@@ -164,8 +166,7 @@ class Poster:
 
     async def _put(self, body: Buffer, boundary: int | None, *, end: bool) -> None:
         await self._until(lambda: self._outbox.has_room(len(body)))
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         self._outbox.put(body, boundary, end=end)
         self._notify()
 
@@ -203,10 +204,14 @@ class Poster:
             self.boundary = posted.boundary
             self._notify()
 
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            self.failure_told = True
+            raise self._failure
+
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            if self._failure is not None:
-                raise self._failure
+            self._raise_failure()
             await self._changed.wait()
 
     def _notify(self) -> None:

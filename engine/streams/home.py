@@ -16,7 +16,7 @@ from engine.messages import Posted
 from engine.schema import Schema
 from engine.streams.journal import Bytes
 from engine.streams.log import StreamLog
-from engine.streams.recent import SharedMemory
+from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.source import Source, SourceConfig
 
 _INLINE_BYTES: Final = 16 * 2**10
@@ -137,6 +137,7 @@ async def open_home(
     config: SourceConfig,
     *,
     history_us: int,
+    recent_bytes: int = RECENT_BYTES,
     shared: SharedMemory | None = None,
     now: float,
 ) -> AsyncIterator[Home]:
@@ -157,6 +158,7 @@ async def open_home(
             folder / "log",
             schema.source,
             history_us=history_us,
+            recent_bytes=recent_bytes,
             shared=shared,
             durable=config.durable,
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.streams.ipc import encode_parts, reopen
 from engine.streams.ordering import between, tidy
 
-RECENT_BYTES: Final = 16 * 2**20
+RECENT_BYTES: Final = 24 * 2**20
 """Of one log: what a subscriber may be behind before it is served from disk."""
 SHARED_BYTES: Final = 128 * 2**20
 """Of all logs of a peer: keeps its Python process small whatever the number of streams."""

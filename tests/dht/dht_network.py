@@ -29,6 +29,9 @@ EPOCH = 1_800_000_000.0
 """Seconds: the wall clock when a test's virtual clock is at 0."""
 
 
+FEDERATION = "the federation of these tests"
+
+
 def wall_clock() -> float:
     return EPOCH + trio.current_time()
 
@@ -99,6 +102,9 @@ class FakeContacts:
 
     def address_of(self, peer_id: bytes) -> Address | None:
         return self.table.get(peer_id)
+
+    def are_expected(self) -> bool:
+        return any(self.known())
 
 
 @dataclass
@@ -193,6 +199,7 @@ class Home:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Catalog]:
         around = Surroundings(
+            federation=FEDERATION,
             participant=self.participant,
             peer_id=self.peer_id,
             private_key=self.key,

@@ -20,6 +20,7 @@ import trio
 import trio_asyncio
 from dht_network import (
     EPOCH,
+    FEDERATION,
     World,
     address_of,
     aio,
@@ -80,7 +81,7 @@ async def test_anyone_overwrites_a_value_of_the_bare_package_and_not_ours(
             await catalog.publish(TEXT, NAME, "owner's")
             for publisher in (owner_home.peer_id, attacker_home.peer_id):
                 record = forged(NAME, publisher, b"\xa4mine", world, attacker_home.peer_id)
-                data = seal(record, attacker_home.key)
+                data = seal(record, FEDERATION, attacker_home.key)
                 with pytest.raises(UntrustedError):
                     await other._directory.put(record.subject.key, data)
             for reader in (catalog, other):

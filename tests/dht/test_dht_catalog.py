@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from dht_network import EPOCH, World, open_network, settle
+from dht_network import EPOCH, FEDERATION, World, open_network, settle
 from msgspec import Struct
 from trio.testing import MockClock
 
+from dht import catalog as catalog_module
 from dht.catalog import Kind
 from dht.config import DhtConfig
 from dht.records import MAX_BODY_BYTES, Record, Subject, seal
@@ -145,7 +146,7 @@ def hostile(
         "body": body,
     }
     record = Record(**{**fields, **changes})  # type: ignore[arg-type]
-    return record.subject.key, seal(record, home.key)  # type: ignore[attr-defined]
+    return record.subject.key, seal(record, FEDERATION, home.key)  # type: ignore[attr-defined]
 
 
 async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
@@ -169,6 +170,20 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
             assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
             assert (await mit.catalog.lookup(THING, NAME)).value == Thing("true")
         assert any("disbelieved" in event.text for event in cmu.events.recent())
+
+
+async def test_a_flood_of_lies_is_one_event_and_leaves_the_others_in_the_list(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("true"))
+        cmu.events.note("error", "what matters")
+        for number in range(20):
+            lies = [hostile(utah, n, name=f"medusa://mit.edu/{number}/{n}")[1] for n in range(6)]
+            utah.catalog._store.held = lambda _key, lies=lies: lies
+            assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
+        disbelieved = [event for event in cmu.events.recent() if "disbelieved" in event.text]
+        assert [event.times for event in disbelieved] == [120]
 
 
 async def test_a_replayed_old_version_is_refused_and_loses(
@@ -422,6 +437,29 @@ async def test_names_of_all_that_answer_and_who_does_not(
         world.network.down.clear()
         listing = await utah.catalog.names()
         assert listing.names["thing"] == ("medusa://cmu.edu/c", str(NAME))
+
+
+async def test_a_peer_lists_names_of_its_own_participant_alone_and_not_too_many(
+    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "MAX_NAMES", 3)
+    async with three(world) as (mit, utah, cmu):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        cmu.catalog.own_names = lambda: {
+            "thing": (
+                "medusa://cmu.edu/c",
+                str(NAME.child("lie")),
+                "\x1b[2J",
+                "medusa://cmu.edu/..",
+            ),
+            "\x1b[31m": ("medusa://cmu.edu/c",),
+        }
+        listing = await utah.catalog.names()
+        assert listing.names == {"thing": ("medusa://cmu.edu/c", str(NAME))}
+        cmu.catalog.own_names = lambda: {"thing": tuple(f"medusa://cmu.edu/{n}" for n in range(9))}
+        listing = await utah.catalog.names()
+        assert len(listing.names["thing"]) == 1 + 3
+        assert str(NAME) in listing.names["thing"]
 
 
 async def test_lookups_survive_loss(world: World, autojump_clock: MockClock) -> None:

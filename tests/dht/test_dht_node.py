@@ -10,11 +10,13 @@ import pytest
 import trio
 import trio.testing
 import trio_asyncio
-from dht_network import address_of, open_member, open_members, open_network, settle
+from dht_network import Member, address_of, open_member, open_members, open_network, settle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kademlia.node import Node
 
 from dht import wire
+from dht.allowance import STORE_BURST, STORES_PER_S
 from dht.config import DhtConfig
 from overlay.errors import BusyError, ClosedError, DecodeError, UnavailableError, UntrustedError
 
@@ -136,6 +138,79 @@ async def test_a_flood_of_questions_is_answered_and_leaves_nothing_waiting(
             network.inject(second.peer_id, first.address, ping)
         assert first.node._bridge._loop._q_send.statistics().current_buffer_used == 0
         assert await first.node.put(KEY, b"v") == 2
+
+
+async def test_a_peer_that_stores_too_often_is_refused_and_the_others_are_not(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_network() as network, open_members(network, 3) as (first, hostile, honest):
+
+        def store(member: Member, number: int) -> None:
+            question = wire.Store(KEY, b"%d" % number)
+            network.inject(member.peer_id, first.address, wire.encode_request(KEY, question))
+
+        for number in range(STORE_BURST + 200):
+            store(hostile, number)
+        assert len(first.shelf.held(KEY)) == STORE_BURST
+        assert first.node.counts["too many stores"] == 200
+        store(honest, 5000)
+        assert len(first.shelf.held(KEY)) == STORE_BURST + 1
+        await settle(1.01)
+        for number in range(6000, 6200):
+            store(hostile, number)
+        assert len(first.shelf.held(KEY)) == STORE_BURST + 1 + STORES_PER_S
+        answers: list[object] = []
+        network.attach(
+            ("192.0.2.1", 9), lambda _p, _a, data: answers.append(wire.decode_frame(data).message)
+        )
+        store(hostile, 7000)
+        await settle(1)
+        assert [(a.code, "too many" in a.reason) for a in answers] == [("busy", True)]
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5, 20])
+async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
+    autojump_clock: trio.testing.MockClock, copies: int
+) -> None:
+    rng = Random(copies)
+    ids = [rng.randbytes(20) for _ in range(12)]
+    keys = [rng.randbytes(20) for _ in range(300)]
+
+    def ranked(key: bytes, node_ids: list[bytes]) -> list[bytes]:
+        return sorted(node_ids, key=lambda i: int.from_bytes(i) ^ int.from_bytes(key))
+
+    own, newcomer, others = ids[0], ids[1], ids[2:]
+    wanted = [
+        key
+        for key in keys
+        if ranked(key, [own, *others])[0] == own
+        and newcomer in ranked(key, [own, newcomer, *others])[:copies]
+    ]
+    config = DhtConfig(copies=copies, quorum=copies)
+    compared: list[bytes] = []
+    handed: list[bytes] = []
+    async with (
+        open_network() as network,
+        open_member(network, own, {own: address_of(0)}, config) as member,
+    ):
+        for key in keys:
+            member.shelf.accept(key, b"value")
+        protocol = member.node._bridge._protocol
+        falls_to = protocol._falls_to
+
+        def counted(new: Node, target: Node, rest: list[Node]) -> bool:
+            compared.append(target.id)
+            return falls_to(new, target, rest)
+
+        async def ask(_node: Node, message: wire.Store) -> wire.Stored:
+            handed.append(message.key)
+            return wire.Stored()
+
+        protocol._falls_to, protocol.ask = counted, ask
+        work = protocol._hand_over(Node(newcomer), [Node(other) for other in others])
+        await member.node._bridge._run(work)
+    assert sorted(handed) == sorted(wanted)
+    assert len(compared) < len(keys) / 3  # the others were told from one look
 
 
 async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(

@@ -178,9 +178,48 @@ async def test_hostile_records_are_refused_by_the_others(tmp_path: Path) -> None
             record = Record(
                 "thing", False, str(NAME), publisher, now_us, now_us, now_us + 10**9, lie
             )
+            data = seal(record, utah.membership.federation, key)
             with pytest.raises(UntrustedError):
-                await utah.catalog._directory.put(record.subject.key, seal(record, key))
+                await utah.catalog._directory.put(record.subject.key, data)
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
+
+
+async def test_who_was_admitted_and_has_met_nobody_cannot_say_that_something_is_not_there(
+    tmp_path: Path,
+) -> None:
+    membership = Membership.found(ROOTS[0], NOW, "demo")
+    membership.admit(ROOTS[0], ROOTS[1].certificate, NOW)
+    founder, admitted = (Peer(tmp_path / root.participant, root, membership) for root in ROOTS[:2])
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(founder.run)
+            await nursery.start(admitted.run)
+            with pytest.raises(NotFoundError):
+                await founder.catalog.lookup(THING, NAME)
+            with pytest.raises(UnavailableError):
+                await admitted.catalog.lookup(THING, NAME)
+            with pytest.raises(UnavailableError):
+                await admitted.catalog.lookup_all(MAKER, NAME)
+            own = ObjectName.parse("medusa://utah.edu/thing")
+            assert await admitted.catalog.publish(THING, own, Thing("a")) == 1
+            assert (await admitted.catalog.lookup(THING, own)).value == Thing("a")
+            for peer in (founder, admitted):
+                await peer.stop()
+
+
+async def test_a_record_of_another_federation_of_the_same_members_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (mit, utah, _, _):
+        now_us = int(wall_clock() * 1e6)
+        body, publisher = encode(Thing("elsewhere")), mit.identity.peer_id
+        record = Record("thing", False, str(NAME), publisher, now_us, now_us, now_us + 10**9, body)
+        other = Membership.found(ROOTS[0], NOW, "another").federation
+        data = seal(record, other, mit.identity.private_key)
+        with pytest.raises(UntrustedError, match="bad signature"):
+            await utah.catalog._directory.put(record.subject.key, data)
+        with pytest.raises(NotFoundError):
+            await utah.catalog.lookup(THING, NAME)
 
 
 async def test_revoked_and_no_longer_believed(tmp_path: Path) -> None:

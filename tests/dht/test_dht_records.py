@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dht.records import (
+    DOMAIN,
     MAX_BODY_BYTES,
     MAX_RECORD_BYTES,
     Pointer,
@@ -29,6 +30,7 @@ PEER, OTHER = peer_id_of(KEY.public_key()), peer_id_of(OTHER_KEY.public_key())
 NOW = 1_800_000_000.0
 NOW_US = int(NOW * 1e6)
 HOUR_US = 3_600_000_000
+HERE = "federation"
 
 
 def publisher_of(peer_id: bytes) -> Publisher:
@@ -55,59 +57,66 @@ def record(**changes: object) -> Record:
 
 @pytest.mark.parametrize("body", [b"", b"x" * 500, Pointer(bytes(32), 1), None])
 def test_a_sealed_record_is_believed(body: bytes | Pointer | None) -> None:
-    data = seal(record(body=body), KEY)
-    assert verify_record(data, publisher_of, NOW) == record(body=body)
+    data = seal(record(body=body), HERE, KEY)
+    assert verify_record(data, HERE, publisher_of, NOW) == record(body=body)
 
 
 def test_the_longest_name_and_the_largest_inline_body_fit() -> None:
     name = "medusa://" + "m" * 60 + ".edu/" + "p" * (256 - 9 - 65)
     assert len(name) == 256
-    data = seal(record(name=name, kind="k" * 32, body=b"x" * 512, version=2**62), KEY)
+    data = seal(record(name=name, kind="k" * 32, body=b"x" * 512, version=2**62), HERE, KEY)
     assert len(data) <= MAX_RECORD_BYTES
 
 
 def test_a_record_signed_by_someone_else_is_not_believed() -> None:
     with pytest.raises(UntrustedError, match="bad signature"):
-        verify_record(seal(record(), OTHER_KEY), publisher_of, NOW)
+        verify_record(seal(record(), HERE, OTHER_KEY), HERE, publisher_of, NOW)
+
+
+def test_a_record_of_another_federation_is_not_believed() -> None:
+    data = seal(record(), "another", KEY)
+    assert verify_record(data, "another", publisher_of, NOW) == record()
+    with pytest.raises(UntrustedError, match="bad signature"):
+        verify_record(data, HERE, publisher_of, NOW)
 
 
 def test_a_record_of_another_participants_name_is_not_believed() -> None:
-    data = seal(record(publisher=OTHER), OTHER_KEY)
+    data = seal(record(publisher=OTHER), HERE, OTHER_KEY)
     with pytest.raises(UntrustedError, match=r"only mit\.edu may"):
-        verify_record(data, publisher_of, NOW)
+        verify_record(data, HERE, publisher_of, NOW)
 
 
 def test_a_record_of_no_member_is_not_believed() -> None:
     with pytest.raises(UntrustedError, match="no member"):
-        verify_record(seal(record(publisher=bytes(20)), KEY), publisher_of, NOW)
+        verify_record(seal(record(publisher=bytes(20)), HERE, KEY), HERE, publisher_of, NOW)
 
 
 def test_an_expired_record_is_not_believed_unless_asked_for() -> None:
-    data = seal(record(), KEY)
+    data = seal(record(), HERE, KEY)
     later = NOW + 3600
     with pytest.raises(UntrustedError, match="expired"):
-        verify_record(data, publisher_of, later)
-    assert verify_record(data, publisher_of, later, expired_ok=True) == record()
+        verify_record(data, HERE, publisher_of, later)
+    assert verify_record(data, HERE, publisher_of, later, expired_ok=True) == record()
 
 
 @pytest.mark.parametrize("field", ["version", "issued_at"])
 def test_a_record_from_the_future_is_not_believed(field: str) -> None:
     ahead = NOW_US + 61_000_000
-    data = seal(record(**{field: ahead}), KEY)
+    data = seal(record(**{field: ahead}), HERE, KEY)
     with pytest.raises(UntrustedError, match="future"):
-        verify_record(data, publisher_of, NOW)
+        verify_record(data, HERE, publisher_of, NOW)
 
 
 def test_a_signature_for_another_purpose_is_not_believed() -> None:
     payload = encode(record())
     data = encode(Signed(payload, sign(KEY, "medusa peer record", payload)))
     with pytest.raises(UntrustedError, match="bad signature"):
-        verify_record(data, publisher_of, NOW)
+        verify_record(data, HERE, publisher_of, NOW)
 
 
 def test_too_large_a_record_is_neither_made_nor_read() -> None:
     with pytest.raises(InvalidInputError, match="at most 1024"):
-        seal(record(body=b"x" * 1000), KEY)
+        seal(record(body=b"x" * 1000), HERE, KEY)
     payload = encode(record(body=b"x" * 1000))
     with pytest.raises(DecodeError, match="at most 1024"):
         read_record(encode(Signed(payload, bytes(64))))
@@ -133,15 +142,15 @@ def test_too_large_a_record_is_neither_made_nor_read() -> None:
 )
 def test_impossible_content_is_malformed(changes: dict[str, object]) -> None:
     with pytest.raises(DecodeError):
-        verify_record(seal(record(**changes), KEY), publisher_of, NOW)
+        verify_record(seal(record(**changes), HERE, KEY), HERE, publisher_of, NOW)
 
 
 def test_a_second_encoding_of_the_same_record_is_malformed() -> None:
     payload = encode(record())
     longer = payload.replace(b"\xa4text", b"\xd9\x04text")
-    data = encode(Signed(longer, sign(KEY, "catalog record", longer)))
+    data = encode(Signed(longer, sign(KEY, DOMAIN + HERE, longer)))
     with pytest.raises(DecodeError, match="canonical"):
-        verify_record(data, publisher_of, NOW)
+        verify_record(data, HERE, publisher_of, NOW)
 
 
 def test_keys_differ_by_kind_rule_and_name() -> None:
@@ -164,15 +173,15 @@ def test_a_newer_version_beats_a_later_renewal() -> None:
 @given(st.binary(max_size=1200))
 def test_any_bytes_give_a_documented_error(data: bytes) -> None:
     with pytest.raises(MedusaError) as caught:
-        verify_record(data, publisher_of, NOW)
+        verify_record(data, HERE, publisher_of, NOW)
     assert type(caught.value) in {DecodeError, UntrustedError}
 
 
 @given(st.data())
 def test_no_changed_byte_is_believed(data: st.DataObject) -> None:
-    good = seal(record(), KEY)
+    good = seal(record(), HERE, KEY)
     at = data.draw(st.integers(0, len(good) - 1))
     flip = data.draw(st.integers(1, 255))
     bad = good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :]
     with pytest.raises((DecodeError, UntrustedError)):
-        verify_record(bad, publisher_of, NOW)
+        verify_record(bad, HERE, publisher_of, NOW)

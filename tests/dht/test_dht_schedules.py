@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from dht.allowance import Allowances
 from dht.config import DhtConfig
 from dht.meeting import MAX_AT_ONCE, MAX_WAIT_S, Meeting
 from dht.republish import AT_ONCE, Schedule
@@ -103,3 +104,20 @@ def test_settings_that_contradict_each_other_are_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidInputError, match=named):
         DhtConfig(**changes)  # type: ignore[arg-type]
+
+
+def test_an_allowance_is_a_burst_and_then_a_rate_each_for_itself() -> None:
+    allowances = Allowances(per_s=2.0, burst=3)
+    assert [allowances.take(b"a", 10.0) for _ in range(4)] == [True, True, True, False]
+    assert allowances.take(b"b", 10.0)
+    assert [allowances.take(b"a", 10.5) for _ in range(2)] == [True, False]
+    assert [allowances.take(b"a", 100.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_an_allowance_forgets_who_does_not_ask_any_more() -> None:
+    allowances = Allowances(per_s=2.0, burst=3)
+    for number in range(100):
+        assert allowances.take(bytes([number]), 0.01 * number)
+    assert len(allowances) <= 51
+    assert allowances.take(b"a", 10.0)
+    assert len(allowances) == 1

@@ -29,8 +29,9 @@ from overlay.identity import peer_id_of
 NOW = 1_800_000_000.0
 NOW_US = int(NOW * 1e6)
 HOUR_US = 3_600_000_000
+HERE = "federation"
 KEYS = {peer_id_of(k.public_key()): k for k in (Ed25519PrivateKey.generate() for _ in range(9))}
-PEERS = sorted(KEYS)
+*PEERS, UTAH = sorted(KEYS)
 ONE = Subject("text", False, "medusa://mit.edu/notes")
 MANY = Subject("producer", True, "medusa://mit.edu/notes")
 
@@ -45,7 +46,8 @@ class Clock:
 def publisher_of(peer_id: bytes) -> Publisher:
     if peer_id not in KEYS:
         raise UntrustedError("no member")
-    return Publisher("mit.edu", KEYS[peer_id].public_key())
+    participant = "utah.edu" if peer_id == UTAH else "mit.edu"
+    return Publisher(participant, KEYS[peer_id].public_key())
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def store(database: Database, clock: Clock) -> RecordStore:
-    return RecordStore(database, publisher_of, clock)
+    return RecordStore(database, HERE, publisher_of, clock)
 
 
 def sealed(
@@ -76,7 +78,7 @@ def sealed(
     record = Record(
         subject.kind, subject.many, subject.name, by, NOW_US + version, at, at + HOUR_US, body
     )
-    return seal(record, KEYS[by])
+    return seal(record, HERE, KEYS[by])
 
 
 def test_the_newest_version_stays(store: RecordStore) -> None:
@@ -120,7 +122,7 @@ def test_equal_versions_end_the_same_in_any_order(tmp_path: Path, clock: Clock) 
     ends = []
     for order in (pair, pair[::-1]):
         with open_database(tmp_path / f"{len(ends)}.sqlite") as database:
-            store = RecordStore(database, publisher_of, clock)
+            store = RecordStore(database, HERE, publisher_of, clock)
             for data in order:
                 store.accept(ONE.key, data)
             ends.append(store.held(ONE.key))
@@ -157,17 +159,58 @@ def test_garbage_is_refused(store: RecordStore) -> None:
         store.accept(ONE.key, b"garbage")
 
 
-def test_a_publisher_has_a_limit_that_renewals_do_not_count_against(
+def test_what_is_no_news_is_not_even_verified(store: RecordStore) -> None:
+    store.accept(ONE.key, sealed(ONE, 3, issued=5))
+    for peer in PEERS[:2]:
+        store.accept(MANY.key, sealed(MANY, 3, by=peer))
+
+    def verified(_peer_id: bytes) -> Publisher:
+        raise AssertionError("this costs a signature check")
+
+    store._publisher_of = verified
+    for stale in (sealed(ONE, 3, issued=5), sealed(ONE, 3)):
+        store.accept(ONE.key, stale)
+    store.accept(MANY.key, sealed(MANY, 3, by=PEERS[1]))
+    for subject in (ONE, MANY):
+        with pytest.raises(ConflictError):
+            store.accept(subject.key, sealed(subject, 2))
+    with pytest.raises(UntrustedError, match="not its own"):
+        store.accept(MANY.key, sealed(ONE, 4))
+    with pytest.raises(AssertionError):
+        store.accept(ONE.key, sealed(ONE, 4))
+    assert store.held(ONE.key) == [sealed(ONE, 3, issued=5)]
+
+
+def test_the_peers_of_a_participant_share_a_limit_that_renewals_do_not_count_against(
     store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MAX_PER_PUBLISHER", 2)
+    monkeypatch.setattr(store_module, "MAX_PER_PARTICIPANT", 2)
     subjects = [Subject("text", False, f"medusa://mit.edu/{n}") for n in range(3)]
     for subject in subjects[:2]:
         store.accept(subject.key, sealed(subject, 1))
     store.accept(subjects[0].key, sealed(subjects[0], 2))
     with pytest.raises(BusyError):
         store.accept(subjects[2].key, sealed(subjects[2], 1))
-    store.accept(subjects[2].key, sealed(subjects[2], 1, by=PEERS[1]))
+    with pytest.raises(BusyError, match=r"mit\.edu"):
+        store.accept(subjects[2].key, sealed(subjects[2], 1, by=PEERS[1]))
+    theirs = Subject("text", False, "medusa://utah.edu/0")
+    store.accept(theirs.key, sealed(theirs, 1, by=UTAH))
+    store.accept(subjects[0].key, sealed(subjects[0], 3, by=PEERS[1]))
+
+
+def test_the_limit_of_a_participant_survives_a_restart(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MAX_PER_PARTICIPANT", 2)
+    path = tmp_path / "catalog.sqlite"
+    with open_database(path) as database:
+        store = RecordStore(database, HERE, publisher_of, clock)
+        for peer in PEERS[:2]:
+            store.accept(MANY.key, sealed(MANY, 1, by=peer))
+    with open_database(path) as database:
+        store = RecordStore(database, HERE, publisher_of, clock)
+        with pytest.raises(BusyError):
+            store.accept(ONE.key, sealed(ONE, 1, by=PEERS[2]))
 
 
 def test_all_together_have_a_limit(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +223,7 @@ def test_all_together_have_a_limit(store: RecordStore, monkeypatch: pytest.Monke
 def test_what_expired_long_ago_is_purged_and_counted_off(
     store: RecordStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MAX_PER_PUBLISHER", 1)
+    monkeypatch.setattr(store_module, "MAX_PER_PARTICIPANT", 1)
     store.accept(ONE.key, sealed(ONE, 1))
     clock.now += 3600 + 50
     store.purge(100)
@@ -197,18 +240,54 @@ def test_everything_survives_a_restart(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "catalog.sqlite"
     publications = [Publication(ONE, 5, b"body"), Publication(MANY, 6, None, 7)]
     with open_database(path) as database:
-        store = RecordStore(database, publisher_of, clock)
+        store = RecordStore(database, HERE, publisher_of, clock)
         store.accept(ONE.key, sealed(ONE, 1))
         for publication in publications:
             store.publish(publication)
     with open_database(path) as database:
-        store = RecordStore(database, publisher_of, clock)
+        store = RecordStore(database, HERE, publisher_of, clock)
         assert store.held(ONE.key) == [sealed(ONE, 1)]
         assert store.publications() == sorted(publications, key=lambda p: p.subject.kind)
         assert store.publication(MANY) == publications[1]
         store.forget(publications[1])
         assert store.publication(MANY) is None
     assert [p.name for p in tmp_path.iterdir()] == ["catalog.sqlite"]  # the log is merged
+
+
+def test_everything_comes_in_pages_that_miss_nothing(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PAGE", 2)
+    expected = [(MANY.key, sealed(MANY, 1, by=peer)) for peer in PEERS[:5]]
+    expected.append((ONE.key, sealed(ONE, 1)))
+    for key, data in expected:
+        store.accept(key, data)
+    assert sorted(store.everything()) == sorted(expected)
+
+
+def test_records_signed_for_no_federation_are_dropped_and_publications_kept(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "catalog.sqlite"
+    with open_database(path) as database:
+        RecordStore(database, HERE, publisher_of, clock).publish(Publication(ONE, 5, b"body"))
+        database.rows("DROP TABLE records")
+        database.rows(
+            "CREATE TABLE records (key BLOB, publisher BLOB, withdrawn INTEGER, version INTEGER, "
+            "issued_at INTEGER, expires_at INTEGER, data BLOB NOT NULL, "
+            "PRIMARY KEY (key, publisher)) WITHOUT ROWID"
+        )
+        old = (ONE.key, PEERS[0], 0, 5, 5, NOW_US + HOUR_US, b"data")
+        database.change(("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old))
+        database.rows("PRAGMA user_version = 1")
+    for _ in range(2):
+        with open_database(path) as database:
+            store = RecordStore(database, HERE, publisher_of, clock)
+            assert list(store.everything()) == []
+            assert store.publications() == [Publication(ONE, 5, b"body")]
+            store.accept(ONE.key, sealed(ONE, 1))
+            assert store.held(ONE.key) == [sealed(ONE, 1)]
+            database.change(("DELETE FROM records", ()))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

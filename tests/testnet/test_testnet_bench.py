@@ -69,7 +69,7 @@ def test_workload_is_ascending_and_of_the_size_asked() -> None:
 
 
 async def test_the_plain_connection_moves_all_rows() -> None:
-    assert await measure_plain(2_500_000) > 0
+    assert min(await measure_plain(2_500_000)) > 0
 
 
 def test_meter_counts_whole_segments() -> None:

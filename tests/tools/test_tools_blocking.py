@@ -47,3 +47,17 @@ def test_after_close_calls_say_so(tmp_path: Path) -> None:
         client.close()
         with pytest.raises(ClosedError):
             client.status()
+
+
+def test_leaving_the_block_waits_until_posts_are_stored(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path) as peer:
+        peer.crash_at = [2]
+        with MedusaClient(tmp_path) as client:
+            for number in range(5):
+                client.post_event(STREAM, rows(number, 3))
+        assert peer.stored[client.producer] == [(n, 3) for n in range(1, 6)]
+
+
+def test_an_error_in_the_block_comes_out_and_waits_for_nothing(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path), pytest.raises(ZeroDivisionError), MedusaClient(tmp_path):
+        raise ZeroDivisionError

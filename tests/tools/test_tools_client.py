@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import tools_fake_peer
 import trio
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, make_home, open_fake_peer, rows
 
-from engine.schema import BEGINNING, END
+from engine.definitions import StreamEntry
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from overlay.errors import (
     BusyError,
     ClosedError,
@@ -100,6 +102,14 @@ async def test_a_refused_post_fails_flush_and_what_follows(tmp_path: Path) -> No
             await client.post_event(STREAM, rows(5, 5))
 
 
+async def test_a_failure_nobody_was_told_of_comes_out_at_the_end(tmp_path: Path) -> None:
+    async with open_fake_peer(tmp_path) as peer:
+        peer.refuse = [NotAuthorisedError("not for you")]
+        with pytest.raises(NotAuthorisedError, match="not for you"):
+            async with open_medusa(tmp_path) as client:
+                await client.post_event(STREAM, rows(0, 5))
+
+
 async def test_patience_ends(tmp_path: Path) -> None:
     async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path, patience_s=0.2) as client:
         peer.refuse = [BusyError("full")] * 100
@@ -145,6 +155,22 @@ async def test_a_subscription_survives_crashes_exactly_once(
         assert set(peer.subscribed) <= {BEGINNING, 9, 19, 29}
         assert peer.acknowledged[-1] == END
         assert peer.acknowledged == sorted(set(peer.acknowledged))
+
+
+async def test_an_output_that_comes_again_with_another_schema_is_read_by_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+        peer.epochs = _epochs()
+        assert len([epoch async for epoch in client.subscribe(DERIVED)]) == 4
+        fields = (*SCHEMA.fields, Field("more", FieldType.STRING, size=20))
+        schema = Schema(SCHEMA.name, fields, SCHEMA.time)
+        entry = StreamEntry(tools_fake_peer.ENTRIES[DERIVED].stream, schema)
+        monkeypatch.setitem(tools_fake_peer.ENTRIES, DERIVED, entry)
+        table = derived(0, 4).append_column(schema.derived.field("more"), [["x"] * 4])
+        peer.epochs = [(BEGINNING, END, [table])]
+        received = [epoch.table async for epoch in client.subscribe(DERIVED)]
+        assert [t.column("more").to_pylist() for t in received] == [["x"] * 4]
 
 
 async def test_an_epoch_is_acknowledged_when_the_next_is_asked_for(tmp_path: Path) -> None:
