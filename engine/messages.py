@@ -103,6 +103,19 @@ class Subscribe(Struct, frozen=True):
     subscriber: str = ""
 
 
+class ReceiveEvents(Struct, frozen=True):
+    """Pull the tuples that follow a boundary; answered by one `Tuples`.
+
+    Attributes:
+        after: the boundary the caller has, microseconds.
+        timeout_s: how long to wait where there is nothing yet, seconds; then `upto` is null.
+    """
+
+    stream: str
+    after: int = BEGINNING
+    timeout_s: float = 0.0
+
+
 class Tuples(Struct, frozen=True):
     """A part of an epoch: its rows are the body (may be empty).
 

@@ -68,6 +68,7 @@ class TaskRunner:
         failures = 0
         while self._output.boundary < END:
             await self._wait_for_input()
+            await self._executor.prepare()  # or the first epoch would seem to take as long as that
             await trio.sleep(self._pacer.delay(trio.current_time()))
             self._pacer.started(trio.current_time())
             try:

@@ -27,12 +27,15 @@ from engine.messages import (
     LookupObject,
     ObjectDescription,
     Objects,
+    ReceiveEvents,
     SetQueryStatus,
     Snapshot,
     Status,
+    Tuples,
 )
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
+from engine.streams.feed import Assembler
 from overlay.clients import open_client
 from overlay.connection import Connection
 from overlay.errors import (
@@ -120,7 +123,7 @@ class AsyncMedusaClient:
 
     async def create_query_xml(self, text: str) -> tuple[str, ...]:
         """Everything in a document of either dialect: schemas, streams and queries."""
-        return (await self._define("create_xml", CreateXml(text), Created)).names
+        return (await self._define("create_query_xml", CreateXml(text), Created)).names
 
     async def set_query_status(self, query: str, status: QueryStatus) -> None:
         await self._define("set_query_status", SetQueryStatus(query, status), Done)
@@ -133,6 +136,25 @@ class AsyncMedusaClient:
 
     async def delete_query(self, query: str) -> None:
         await self.set_query_status(query, QueryStatus.DELETED)
+
+    async def receive_events(
+        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
+    ) -> Epoch | None:
+        """Pull what follows a boundary: whole tuples up to a later boundary, or None if none comes.
+
+        Args:
+            after: the boundary reached so far, microseconds; the epoch's `upto` is the next one.
+            timeout_s: how long to wait for tuples, seconds.
+        """
+        schema = await self._arrow_schema(stream)
+        connection = await self._link.connection()
+        message, body = await connection.call_with_body(
+            "receive_events",
+            ReceiveEvents(stream, after, timeout_s),
+            Tuples,
+            timeout_s=timeout_s + CALL_S,
+        )
+        return None if message.upto is None else Assembler(schema, after).add(message, body)
 
     async def lookup_object(self, name: str) -> ObjectDescription:
         """

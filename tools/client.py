@@ -147,6 +147,12 @@ class MedusaClient:
         """See `AsyncMedusaClient.post_event`: pipelined; `flush` waits until all is stored."""
         self._run(lambda: self._client.post_event(stream, table, boundary=boundary, end=end))
 
+    def receive_events(
+        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
+    ) -> Epoch | None:
+        """See `AsyncMedusaClient.receive_events`."""
+        return self._run(self._client.receive_events, stream, after, timeout_s)
+
     def flush(self) -> None:
         self._run(self._client.flush)
 

@@ -55,7 +55,7 @@ class DefinitionCalls:
         service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
         service.unary("create_stream", CreateStream, self.create_stream, clients=True)
         service.unary("create_query", CreateQuery, self.create_query, clients=True)
-        service.unary("create_xml", CreateXml, self.create_xml, clients=True)
+        service.unary("create_query_xml", CreateXml, self.create_query_xml, clients=True)
         service.unary("set_query_status", SetQueryStatus, self.set_query_status, clients=True)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
@@ -108,7 +108,7 @@ class DefinitionCalls:
         entry = await self._engine.queries.create(request.query)
         return Created((str(name), *entry.outputs))
 
-    async def create_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
+    async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
         """Everything in a document, schemas first: what refers to a thing finds it."""
         base = f"medusa://{self._engine.overlay.identity.participant}/"
         document: Document = read_document(request.text, base=base)

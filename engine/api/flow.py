@@ -17,9 +17,9 @@ from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import STREAM, lookup
-from engine.messages import Acknowledge, Post, PostEvent, Subscribe
+from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
-from engine.streams.feed import serve
+from engine.streams.feed import first_part, serve
 from engine.streams.log import StreamLog
 from engine.subscriptions import Reader
 from overlay.concurrency import until_one_ends
@@ -34,6 +34,10 @@ from overlay.errors import (
 )
 from overlay.names import ObjectName
 from overlay.rpc import Caller, Duplex, EndOfCall
+from overlay.streams import Buffer
+
+MAX_PULL_S: Final = 30.0
+"""Longest that a pull waits for tuples, seconds: a call that nobody waits for any more ends."""
 
 MAX_LABEL: Final = 128
 """Characters of a producer's or subscriber's own name."""
@@ -49,6 +53,7 @@ class FlowCalls:
         service = self._engine.overlay.service
         service.streaming("post_event", PostEvent, self.post_event, clients=True)
         service.streaming("subscribe", Subscribe, self.subscribe, clients=True)
+        service.unary("receive_events", ReceiveEvents, self.receive_events, clients=True)
 
     async def post_event(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         _check_label("producer", request.producer)
@@ -86,14 +91,39 @@ class FlowCalls:
             with _over_for_now(kept.name):
                 await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
 
+    async def receive_events(
+        self, caller: Caller, request: ReceiveEvents, _: bytes
+    ) -> tuple[Tuples, Buffer]:
+        """One pull: what follows the caller's boundary, as far as one message holds it."""
+        timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
+        self._check_reader(caller, await self._entry(request.stream))
+        kept = self._engine.store.get(request.stream)
+        if kept is None or kept.role is Role.MIRROR:
+            producer = await self._producer(caller, request.stream)
+            with _over_for_now(request.stream):
+                return await producer.call_with_body(
+                    "receive_events", request, Tuples, timeout_s=timeout_s + MAX_PULL_S
+                )
+        after = kept.log.start if request.after == BEGINNING else request.after
+        with _over_for_now(request.stream):
+            if after < END:
+                with trio.move_on_after(timeout_s):
+                    await kept.log.wait_beyond(after)
+            if kept.log.boundary > after:
+                return await first_part(await kept.log.next(after))
+        return Tuples(after, None, 0), b""
+
     async def _relay(
         self, caller: Caller, method: str, request: PostEvent | Subscribe, near: Duplex
     ) -> None:
-        if caller.peer_id is not None:  # or two records that are out of date would make a circle
-            raise NotFoundError(f"{request.stream} is not produced by this peer any more")
-        connection = await self._engine.producers.connect(request.stream)
+        connection = await self._producer(caller, request.stream)
         with _over_for_now(request.stream):
             await _pass_on(near, connection, method, request)
+
+    async def _producer(self, caller: Caller, stream: str) -> Connection:
+        if caller.peer_id is not None:  # or two records that are out of date would make a circle
+            raise NotFoundError(f"{stream} is not produced by this peer any more")
+        return await self._engine.producers.connect(stream)
 
     async def _entry(self, stream: str) -> StreamEntry:
         kept = self._engine.store.get(stream)

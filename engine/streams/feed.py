@@ -10,11 +10,11 @@ import trio
 
 from engine.messages import Tuples
 from engine.schema import BEGINNING, END, STIME
-from engine.streams.ipc import decode
+from engine.streams.ipc import decode, encode
 from engine.streams.log import READ_ROWS, StreamLog
-from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.ordering import between, bounds, is_ordered, rows_upto
 from engine.streams.recent import Epoch, Parts
-from overlay.errors import DecodeError
+from overlay.errors import DecodeError, InvalidInputError
 
 MAX_EPOCH_BYTES: Final = 512 * 2**20
 """What a receiver gathers of one epoch before it takes the sender for hostile. Ours cut an epoch
@@ -46,6 +46,23 @@ async def serve(
         if not parts:
             yield Tuples(epoch.after, epoch.upto, 0), memoryview(b"")
         after = epoch.upto
+
+
+async def first_part(epoch: Epoch) -> tuple[Tuples, memoryview]:
+    """As much of an epoch as one message holds, up to a boundary of its own.
+
+    Raises:
+        InvalidInputError: more tuples of one stime than that.
+    """
+    parts = await _parts(epoch)
+    if len(parts) < 2:
+        rows, body = parts[0] if parts else (0, memoryview(b""))
+        return Tuples(epoch.after, epoch.upto, rows), body
+    table = epoch.table.slice(0, parts[0][0])
+    upto = table.column(STIME)[-1].as_py() - 1  # its last stime may go on in the next part
+    if not (rows := rows_upto(table, upto)):
+        raise InvalidInputError("more tuples of one stime than one answer holds: subscribe instead")
+    return Tuples(epoch.after, upto, rows), encode(table.slice(0, rows))
 
 
 async def _parts(epoch: Epoch) -> Parts:

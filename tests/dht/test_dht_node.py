@@ -165,7 +165,7 @@ async def test_a_peer_that_stores_too_often_is_refused_and_the_others_are_not(
         )
         store(hostile, 7000)
         await settle(1)
-        assert [(a.code, "too many" in a.reason) for a in answers] == [("busy", True)]
+        assert ("busy", True) in {(a.code, "too many" in a.reason) for a in answers}
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5, 20])

@@ -120,7 +120,7 @@ async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
                 ("create_schema", CreateSchema(schema)),
                 ("create_stream", CreateStream(stream)),
                 ("create_query", CreateQuery(query)),
-                ("create_xml", CreateXml(document)),
+                ("create_query_xml", CreateXml(document)),
             ):
                 with pytest.raises(NotAuthorisedError, match=may_not):
                     await connection.call(method, request, Created)

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_peers import (
+    DEADLINE_S,
     make_stream,
     open_town,
+    pairs_of,
     received,
     rows,
     to_the_end,
@@ -55,6 +57,30 @@ async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
                     await anext(reader.subscribe(mit.name("none")))
                 with pytest.raises(InvalidInputError, match="subscriber"):
                     await anext(reader.subscribe(stream, subscriber="x" * 129))
+
+
+async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s", readers=("utah.edu",))
+            for puller in (client, other):
+                assert await puller.receive_events(stream) is None
+            await client.post_event(stream, rows([(1, 1), (2, 2)]), boundary=5)
+            await client.flush()
+            for puller in (client, other):
+                epoch = await puller.receive_events(stream, timeout_s=DEADLINE_S)
+                assert epoch is not None
+                assert (epoch.upto, pairs_of(epoch.table)) == (5, [(1, 1), (2, 2)])
+                assert await puller.receive_events(stream, after=5) is None
+            await client.post_event(stream, None, end=True)
+            epoch = await other.receive_events(stream, after=5, timeout_s=DEADLINE_S)
+            assert epoch is not None
+            assert (epoch.upto, epoch.table.num_rows) == (END, 0)
+            assert await other.receive_events(stream, after=END) is None
+            with pytest.raises(NotFoundError):
+                await other.receive_events(mit.name("none"))
 
 
 async def test_who_may_read(tmp_path: Path) -> None:

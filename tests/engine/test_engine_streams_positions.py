@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
-from engine_streams_data import SCHEMA, all_rows, logged
-from hypothesis import given
+from engine_streams_data import SCHEMA, all_rows, logged, pairs
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.messages import Tuples
 from engine.schema import BEGINNING
-from engine.streams.feed import Assembler
+from engine.streams.feed import Assembler, first_part
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from overlay.errors import NotRetainedError
+from engine.streams.recent import Epoch
+from overlay.errors import InvalidInputError, NotRetainedError
 
 
 def open_log(folder: Path) -> StreamLog:
@@ -50,6 +52,35 @@ def test_a_subscriber_that_asked_for_everything_is_told_where_that_begins() -> N
     epoch = assembler.add(Tuples(100, 110, 1), encode(logged([(105, 1)])))
     assert epoch is not None
     assert (epoch.after, epoch.upto) == (100, 110)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=60))
+async def test_pulling_gives_every_row_once_however_large_the_epoch(
+    monkeypatch: pytest.MonkeyPatch, gaps: list[int]
+) -> None:
+    rows = [(sum(gaps[: i + 1]) // 2, i) for i in range(len(gaps))]  # some stimes twice
+    monkeypatch.setattr("engine.streams.ipc._PART_TARGET", 400)
+    table, after, end = logged(rows), -1, rows[-1][0] + 1
+    pulled: list[tuple[int, int]] = []
+    assembler = Assembler(SCHEMA.source, after=after)
+    while after < end:
+        rest = table.filter(pc.greater(table.column("stime"), after))
+        message, body = await first_part(Epoch(after, end, rest))
+        epoch = assembler.add(message, body)
+        assert epoch is not None
+        assert epoch.upto > after
+        pulled += pairs(epoch.table)
+        after = epoch.upto
+    assert pulled == rows
+
+
+async def test_more_of_one_stime_than_one_answer_holds_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.streams.ipc._PART_TARGET", 400)
+    with pytest.raises(InvalidInputError, match="subscribe"):
+        await first_part(Epoch(0, 9, logged([(5, i) for i in range(100)])))
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 10), st.data())

@@ -127,7 +127,7 @@ class FakePeer:
     def _service(self) -> Service:
         service = Service()
         unary = [
-            ("create_xml", CreateXml, self._create),
+            ("create_query_xml", CreateXml, self._create),
             ("set_query_status", SetQueryStatus, self._set_status),
             ("lookup_object", LookupObject, self._lookup),
             ("list_objects", ListObjects, self._list),
