@@ -6,8 +6,8 @@ from typing import Final
 
 STORES_PER_S: Final = 50.0
 """Stores taken from one peer, in the long run. Each costs the check of a signature and a commit,
-0.2 ms: so 1 % of a processor a peer. An honest peer with as many records as a participant may have
-(20,000) renews 44 a second."""
+0.1 ms: so half a percent of a processor a peer. An honest peer with as many records as a
+participant may have (20,000) renews 44 a second."""
 
 STORE_BURST: Final = 1000
 """Stores taken from one peer at once: a whole hand-over, or what a peer tells when it starts."""
