@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import operator
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -62,16 +65,31 @@ def _number(value: float | None) -> str:
 
 @click.command()
 @click.argument("modules", nargs=-1, type=click.Choice(MODULES))
-def main(modules: tuple[str, ...]) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True)
+def main(modules: tuple[str, ...], out: Path) -> None:
     """Measure MODULES (all of them by default), each against its reference in this same run."""
     console = Console()
     entries: list[dict[str, Any]] = []
     for name in modules or MODULES:
         console.print(f"measuring {name} ...", style="dim")
-        entries += importlib.import_module(f"testnet.bench.{name}").measure()
-    OUT.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+        entries += _measured_apart(name) if len(modules) != 1 else _measured(name)
+    out.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
     console.print(render(entries))
-    console.print(f"written to {OUT}", style="dim")
+    console.print(f"written to {out}", style="dim")
+
+
+def _measured(name: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = importlib.import_module(f"testnet.bench.{name}").measure()
+    return entries
+
+
+def _measured_apart(name: str) -> list[dict[str, Any]]:
+    """In a process of its own: what one module loads must not weigh on the next one's figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "bench.json"
+        command = [sys.executable, "-m", "testnet.bench", name, "--out", str(out)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return msgspec.json.decode(out.read_bytes(), type=list[dict[str, Any]])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -51,11 +53,25 @@ def test_writes_what_the_modules_measured(tmp_path: Path, monkeypatch: pytest.Mo
         def measure() -> list[dict[str, Any]]:
             return [entry(goal="< 6")]
 
-    monkeypatch.setattr(bench, "OUT", tmp_path / "bench.json")
+    out = tmp_path / "bench.json"
     monkeypatch.setattr(bench.importlib, "import_module", lambda name: Module)
-    result = CliRunner().invoke(bench.main, ["epochs", "path"])
+    result = CliRunner().invoke(bench.main, ["epochs", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "bench.json").read_text().count('"name"') == 2
+    assert out.read_text().count('"name"') == 1
+
+
+def test_several_modules_are_measured_each_in_its_own_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **_: object) -> None:
+        assert command[:3] == [sys.executable, "-m", "testnet.bench"]
+        Path(command[-1]).write_bytes(msgspec.json.encode([entry(name=command[3], goal="< 6")]))
+
+    out = tmp_path / "bench.json"
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    result = CliRunner().invoke(bench.main, ["epochs", "path", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert [e["name"] for e in msgspec.json.decode(out.read_bytes())] == ["epochs", "path"]
 
 
 def test_workload_is_ascending_and_of_the_size_asked() -> None:
