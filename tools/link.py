@@ -11,7 +11,7 @@ import trio
 from msgspec import Struct
 
 from overlay.connection import Connection
-from overlay.errors import BrokenError, BusyError, MedusaError, UnavailableError
+from overlay.errors import BrokenError, BusyError, DeadlineError, MedusaError, UnavailableError
 
 Answer = TypeVar("Answer", bound=Struct)
 Dial = Callable[[], AbstractAsyncContextManager[Connection]]
@@ -20,6 +20,9 @@ FIRST_WAIT_S: Final = 0.05
 """A peer that restarts on this machine is back soon."""
 LONGEST_WAIT_S: Final = 2.0
 """Between tries: a client that waits for a peer should notice its return."""
+SETTLING_S: Final = 5.0
+"""A peer that has just joined, or has just heard of another, knows for a moment whom to ask and
+not yet how; seconds. One that is cut off says so after that."""
 
 
 class Patience:
@@ -119,12 +122,14 @@ async def call(
     timeout_s: float,
     patience_s: float,
 ) -> Answer:
-    """A call that may be made twice, and so is made again when the connection broke under it.
+    """A call that may be made twice, and so is made again when the connection broke under it, and
+    for a while where the peer cannot reach whom it must ask.
 
     Raises:
         MedusaError: what the peer answered, or the last failure to reach it.
     """
     patience = Patience(patience_s)
+    settling = Patience(min(SETTLING_S, patience_s))
     while True:
         try:
             connection = await link.connection()
@@ -135,6 +140,10 @@ async def call(
             return await connection.call(method, request, response, timeout_s=timeout_s)
         except BrokenError as error:
             await patience.bear(error)
+        except DeadlineError:
+            raise
+        except UnavailableError as error:
+            await settling.bear(error)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import trio
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, make_home, open_fake_peer, rows
 
 from engine.definitions import StreamEntry
+from engine.messages import ListObjects, Objects
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from overlay.errors import (
     BusyError,
@@ -24,6 +25,7 @@ from overlay.errors import (
 from overlay.files import write_secret
 from tools.async_client import open_medusa
 from tools.home import Home
+from tools.link import call
 from tools.subscription import Subscription
 
 
@@ -246,3 +248,33 @@ async def test_the_token_is_checked(tmp_path: Path) -> None:
         with pytest.raises(NotAuthorisedError):
             async with open_medusa(tmp_path) as client:
                 await client.status()
+
+
+async def test_a_peer_that_is_settling_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [UnavailableError("0 of the 0 peers asked answered")] * 3
+    asked: list[str] = []
+
+    class Settling:
+        async def call(self, method: str, *_: object, **__: object) -> Objects:
+            asked.append(method)
+            if answers:
+                raise answers.pop()
+            return Objects({})
+
+    class Linked:
+        async def connection(self) -> Settling:
+            return Settling()
+
+    async def ask() -> Objects:
+        return await call(
+            Linked(), "list_objects", ListObjects(), Objects, timeout_s=1.0, patience_s=60.0
+        )
+
+    assert await ask() == Objects({})
+    assert len(asked) == 4
+    monkeypatch.setattr("tools.link.SETTLING_S", 0.1)
+    answers += [UnavailableError("cut off")] * 100
+    with pytest.raises(UnavailableError, match="cut off"):
+        await ask()
