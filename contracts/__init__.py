@@ -1,1 +1,1 @@
-"""Contracts between participants and the load market that they bound."""
+"""Signed pairwise contracts, the load market between their parties, and the ledger."""

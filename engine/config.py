@@ -21,6 +21,8 @@ class EngineConfig:
         lease_s: how long a named subscriber that went away is waited for, seconds.
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: what this peer declares it can spend, in cores.
+        patience_s: how long another peer that runs a task of ours may let its output stand still
+            before the task is taken home, seconds, unless a contract says another time.
     """
 
     epoch_s: float = 1.0
@@ -31,6 +33,7 @@ class EngineConfig:
     lease_s: float = 86_400.0
     fsync: bool = False
     capacity_cores: float = float(os.cpu_count() or 1)
+    patience_s: float = 30.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -41,6 +44,7 @@ class EngineConfig:
             "disk_bytes",
             "lease_s",
             "capacity_cores",
+            "patience_s",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"engine.{name} must be positive: {getattr(self, name)}")

@@ -118,6 +118,11 @@ class QueryEntry(Struct, frozen=True):
 
 
 class Producer(Struct, frozen=True):
-    """One producer of a version of a stream: the peer that published this."""
+    """Who produces a version of a stream: the peer that published this, or one it names.
+
+    Attributes:
+        worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
+    """
 
     stream: str
+    worker: str = ""

@@ -14,6 +14,8 @@ from engine.definitions import StreamEntry
 from engine.kept import Role, late_entry
 from engine.leases import Leases
 from engine.mirror import Mirrors
+from engine.moves.assignments import Assignments
+from engine.moves.mover import Mover
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.spark.executor import Executor, open_executor
@@ -31,7 +33,8 @@ class Engine:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them.
         producers: who produces the others.
-        queries: every query it runs.
+        queries: every query it runs. mover: lets other peers work on their tasks.
+        assignments: the tasks that it runs for other peers.
         executor: its Spark.
         started_at: on trio's clock, seconds.
     """
@@ -62,14 +65,25 @@ class Engine:
         )
         self.queries = QueryHost(
             home / "queries",
-            identity=overlay.identity,
+            overlay=overlay,
             store=self.store,
             catalog=catalog,
             producers=self.producers,
             mirrors=mirrors,
             executor=executor,
             config=config,
-            events=overlay.events,
+            nursery=nursery,
+        )
+        self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
+        self._mirrors = mirrors
+        self.assignments = Assignments(
+            home / "assignments",
+            overlay=overlay,
+            store=self.store,
+            producers=self.producers,
+            mirrors=mirrors,
+            executor=executor,
+            config=config,
             nursery=nursery,
         )
 
@@ -77,6 +91,8 @@ class Engine:
         """Open what the last run kept and go on with it."""
         await self.store.load()
         await self.queries.resume()
+        await self.assignments.resume()
+        await self._mirrors.drop_unused()
 
     async def host_source(self, entry: StreamEntry) -> None:
         """Become the home of a source stream and tell the catalog.
@@ -100,7 +116,7 @@ async def open_engine(
     Args:
         home: the folder of its data; made if it is not there.
     """
-    for folder in ("streams", "queries", "logs"):
+    for folder in ("streams", "queries", "assignments", "logs"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     async with (
         open_executor(spark, home / "logs", overlay.events) as executor,
@@ -118,6 +134,8 @@ async def open_engine(
         closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
         await engine.resume()
         nursery.start_soon(engine.store.tend)
+        nursery.start_soon(engine.mover.tend)
+        nursery.start_soon(engine.assignments.tend)
         try:
             yield engine
         finally:

@@ -25,13 +25,16 @@ class Role(StrEnum):
     LATE = "late"
     DERIVED = "derived"
     MIRROR = "mirror"
+    ASSIGNED = "assigned"
+    """The output of a task that this peer runs for another."""
 
 
 class KeptEntry(Struct, frozen=True):
-    """What a restart needs to open a stream again."""
+    """What a restart needs to open a stream again. variant: see `key_of`."""
 
     entry: StreamEntry
     role: Role
+    variant: str = ""
 
 
 @dataclass(eq=False)
@@ -40,17 +43,20 @@ class KeptStream:
 
     Attributes:
         home: its ordering and journal, where this peer is its home.
+        variant: tells it from other logs of the same stream here; see `key_of`.
         rate: rows per second into the log.
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
         scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
         hurry: set where the next epoch should not wait for its time.
+        moved_away: set where another peer computes the stream from now on, and replaced.
     """
 
     entry: StreamEntry
     role: Role
     log: StreamLog
     home: Home | None = None
+    variant: str = ""
     rate: Rate = field(default_factory=Rate)
     subscribers: int = 0
     moved_at: float = field(default_factory=trio.current_time)
@@ -58,12 +64,22 @@ class KeptStream:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     at_rest: trio.Event = field(default_factory=trio.Event)
     hurry: trio.Event = field(default_factory=trio.Event)
+    moved_away: trio.Event = field(default_factory=trio.Event)
     _seen_rows: int = 0
     _seen_boundary: int = BEGINNING
 
     @property
     def name(self) -> str:
         return self.entry.stream.name
+
+    @property
+    def key(self) -> str:
+        return key_of(self.name, self.variant)
+
+    def send_away(self) -> None:
+        """Let the peers that read it from here find its new worker."""
+        self.moved_away.set()
+        self.moved_away = trio.Event()
 
     def measure(self, now: float) -> None:
         """Take note of what has moved. now: on trio's clock, seconds."""
@@ -99,6 +115,16 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
         home=entry.stream.home,
     )
     return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None))
+
+
+def key_of(stream: str, variant: str = "") -> str:
+    """What a log is known by at this peer, which may have several of one stream: a mirror for its
+    own queries, one that begins elsewhere, the output of a task that it runs for the owner.
+
+    Args:
+        variant: short, without a slash; no object name has an @.
+    """
+    return f"{stream}@{variant}" if variant else stream
 
 
 def file_name(name: str, suffix: str = "") -> str:

@@ -180,7 +180,11 @@ class TaskStatus(Struct, frozen=True):
     """
     Attributes:
         epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
-        state: running, waiting, stopped or failing; reason says why where it fails.
+        rate: output rows per second, smoothed.
+        state: running, waiting, stopped, failing or away; reason says why where it fails.
+        input_rate: rows per second that it reads, smoothed.
+        cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
+        worker: peer id (hex) of the peer that runs it for us. owner: of the one we run it for.
     """
 
     name: str
@@ -193,6 +197,10 @@ class TaskStatus(Struct, frozen=True):
     rate: float
     state: str
     reason: str = ""
+    input_rate: float = 0.0
+    cost_ns: int = 0
+    worker: str = ""
+    owner: str = ""
 
 
 class EventRecord(Struct, frozen=True):

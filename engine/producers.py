@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from dht.catalog import Catalog
+from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
 from engine.kinds import PRODUCER, STREAM
 from overlay.connection import Connection
-from overlay.errors import NotFoundError, UnavailableError
+from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
+from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.node import Overlay
 
@@ -20,11 +21,16 @@ class Producers:
         self._overlay = overlay
         self._catalog = catalog
 
-    async def announce(self, entry: StreamEntry) -> None:
-        """Publish a stream, and that this peer produces it."""
+    async def announce(self, entry: StreamEntry, worker: str = "") -> None:
+        """Publish a stream, and that this peer produces it, or `worker` (hex) for it."""
         name = ObjectName.parse(entry.stream.name)
         await self._catalog.publish(STREAM, name, entry)
-        await self._catalog.publish(PRODUCER, name, Producer(str(name)))
+        await self.name_worker(entry.stream.name, worker)
+
+    async def name_worker(self, stream: str, worker: str) -> None:
+        """Publish who computes a stream of ours now: a peer's id (hex), or "" for this one."""
+        name = ObjectName.parse(stream)
+        await self._catalog.publish(PRODUCER, name, Producer(stream, worker))
 
     async def withdraw(self, stream: str) -> None:
         """Take both back; what is not published here, or no more, is no error."""
@@ -34,16 +40,21 @@ class Producers:
         with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(PRODUCER, name)
 
-    async def connect(self, stream: str) -> Connection:
+    async def connect(self, stream: str, *, oldest: bool = False) -> Connection:
         """A connection to another peer that produces `stream` now.
+
+        Args:
+            oldest: rather to who has most of its past than to who is at work.
 
         Raises:
             NotFoundError: nobody does.
             UnavailableError: nobody who does can be reached.
         """
         producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        peers = _in_order(producers, oldest=oldest)
         own = self._overlay.identity.peer_id
-        peers = [producer.publisher for producer in producers if producer.publisher != own]
+        if own in peers:
+            peers.remove(own)
         if not peers:
             raise NotFoundError(f"nobody produces {stream}")
         failed: list[str] = []
@@ -53,3 +64,16 @@ class Producers:
             except UnavailableError as error:
                 failed.append(str(error))
         raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
+
+
+def _in_order(producers: list[Published[Producer]], *, oldest: bool) -> list[bytes]:
+    """Who to ask first: those at work, then those who publish for them and have their past."""
+    peers: list[bytes] = []
+    for published in producers:
+        with suppress(InvalidInputError):  # a stranger's slip costs only the first choice
+            if published.value.worker:
+                peers.append(parse_peer_id(published.value.worker))
+        peers.append(published.publisher)
+    if oldest:
+        peers.reverse()
+    return list(dict.fromkeys(peers))

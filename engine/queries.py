@@ -8,17 +8,18 @@ from pathlib import Path
 
 import msgspec
 import trio
-from msgspec import Struct
 
 from dht.catalog import Catalog
-from engine.check import check_query
 from engine.config import EngineConfig
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry, check_not_late, may_read
+from engine.definitions import QueryEntry, StreamEntry, check_not_late, may_read
 from engine.kept import KeptStream, Role, file_name
 from engine.kinds import QUERY, STREAM, find
 from engine.messages import TaskStatus
 from engine.mirror import Mirrors
-from engine.plan import Task, plan
+from engine.moves.placed_task import PlacedTask
+from engine.moves.placements import Placement, of, replaced
+from engine.network import Network, StoredQuery, planned
+from engine.plan import Task
 from engine.producers import Producers
 from engine.query import Query, QueryStatus, streams_read, streams_written
 from engine.schema import BEGINNING, Schema
@@ -32,26 +33,17 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from overlay.events import Events
 from overlay.files import write_atomically
-from overlay.identity import Identity
 from overlay.names import ObjectName
-
-
-class StoredQuery(Struct, frozen=True):
-    """What a restart needs: the query and the streams it was checked against."""
-
-    entry: QueryEntry
-    inputs: dict[str, StreamEntry]
-    kept: tuple[str, ...]
+from overlay.node import Overlay
 
 
 class RunningQuery:
     """The tasks of one query, and the scope that stops them."""
 
-    def __init__(self, stored: StoredQuery, runners: list[TaskRunner]) -> None:
+    def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
         self.stored = stored
-        self.runners = runners
+        self.tasks = tasks
         self.scope: trio.CancelScope | None = None
         self.stopped = trio.Event()
         self.stopped.set()
@@ -69,26 +61,26 @@ class QueryHost:
         self,
         folder: Path,
         *,
-        identity: Identity,
+        overlay: Overlay,
         store: StreamStore,
         catalog: Catalog,
         producers: Producers,
         mirrors: Mirrors,
         executor: Executor,
         config: EngineConfig,
-        events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
-        self._participant = identity.participant
-        self._peer = identity.peer_id.hex()
+        self._overlay = overlay
+        self._participant = overlay.identity.participant
+        self._peer = overlay.identity.peer_id.hex()
         self._store = store
         self._catalog = catalog
         self._producers = producers
         self._mirrors = mirrors
         self._executor = executor
         self._config = config
-        self._events = events
+        self._events = overlay.events
         self._nursery = nursery
         self._queries: dict[str, RunningQuery] = {}
         self._changing = trio.Lock()
@@ -111,9 +103,9 @@ class QueryHost:
 
     async def _create(self, query: Query) -> QueryEntry:
         inputs = await self._inputs(query)
-        schemas = _checked(query, inputs)
+        schemas = Network(query, inputs).schemas()
         kept = await self._declared(query, schemas)
-        tasks = _planned(query, schemas, kept, inputs)
+        tasks = planned(query, schemas, kept, inputs)
         outputs = tuple(task.output for task in tasks)
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
         stored = StoredQuery(entry, inputs, tuple(kept))
@@ -179,7 +171,6 @@ class QueryHost:
         for kept in self._store.all():
             if kept.role is Role.DERIVED and kept.entry.stream.query not in self._queries:
                 await self._store.drop(kept.name)
-        await self._mirrors.drop_unused()
         for stream in self._catalog.own(STREAM):
             if stream.value.stream.query and self._store.get(str(stream.name)) is None:
                 await self._producers.withdraw(str(stream.name))
@@ -197,10 +188,43 @@ class QueryHost:
 
     def task_status(self) -> tuple[TaskStatus, ...]:
         return tuple(
-            runner.status(stopped=running.scope is None)
+            task.status(stopped=running.scope is None)
             for running in self._queries.values()
-            for runner in running.runners
+            for task in running.tasks
         )
+
+    def tasks(self) -> list[PlacedTask]:
+        """Every task of the queries that run."""
+        return [
+            task
+            for running in self._queries.values()
+            if running.scope is not None
+            for task in running.tasks
+        ]
+
+    def find(self, task: str) -> tuple[StoredQuery, PlacedTask]:
+        """A task by its name, and the query it is part of.
+
+        Raises:
+            NotFoundError: no query of this peer has it.
+        """
+        for running in self._queries.values():
+            for placed in running.tasks:
+                if placed.name == task:
+                    return running.stored, placed
+        raise NotFoundError(f"{task} is no task of a query of this peer")
+
+    def place(self, placed: PlacedTask, placement: Placement) -> None:
+        """Write down who works on a task from now on; it counts from then. Blocking.
+
+        Raises:
+            StorageFullError: no room; nothing has changed.
+        """
+        running = self._queries[placed.runner.task.query]
+        placements = replaced(placed.placements, placement)
+        stored = running.stored.placed(placed.name, placements)
+        self._save(stored)
+        running.stored, placed.placements = stored, placements
 
     async def _inputs(self, query: Query) -> dict[str, StreamEntry]:
         written = streams_written(query)
@@ -249,34 +273,39 @@ class QueryHost:
     async def _prepare(self, stored: StoredQuery) -> RunningQuery:
         """Open the logs and hold the inputs, so that nothing is lost until the query runs."""
         query = stored.entry.query
-        schemas = _checked(query, stored.inputs)
-        tasks = _planned(query, schemas, frozenset(stored.kept), stored.inputs)
+        tasks = stored.network.tasks()
         logs = {
             name: await self._mirrors.follow(entry, query.name)
             for name, entry in stored.inputs.items()
         }
         for task in tasks:
-            logs[task.output] = await self._keep_output(task)
-        runners = [self._runner(task, logs) for task in tasks]
-        for runner in runners:
-            runner.hold()
-        running = RunningQuery(stored, runners)
+            logs[task.output] = await self._keep_output(stored, task)
+        placed = [self._placed(task, logs, stored) for task in tasks]
+        for each in placed:
+            each.runner.hold()
+        running = RunningQuery(stored, placed)
         self._queries[query.name] = running
         return running
 
-    async def _keep_output(self, task: Task) -> KeptStream:
-        definition = StreamDefinition(
-            name=task.output,
-            schema=task.output_schema.name,
-            query=task.query,
-            home=self._peer,
-        )
-        entry = StreamEntry(definition, task.output_schema)
+    async def _keep_output(self, stored: StoredQuery, task: Task) -> KeptStream:
+        entry = stored.network.entry_of(task.output, task.output_schema, self._peer)
         kept = await self._store.keep(entry, Role.DERIVED)
-        await self._producers.announce(entry)
+        worker = of(stored.placements.get(task.name))[-1].worker
+        await self._producers.announce(entry, worker)
         return kept
 
-    def _runner(self, task: Task, logs: dict[str, KeptStream]) -> TaskRunner:
+    def _placed(
+        self, task: Task, logs: Mapping[str, KeptStream], stored: StoredQuery
+    ) -> PlacedTask:
+        return PlacedTask(
+            self._runner(task, logs),
+            logs[task.output],
+            self._store,
+            self._overlay,
+            of(stored.placements.get(task.name)),
+        )
+
+    def _runner(self, task: Task, logs: Mapping[str, KeptStream]) -> TaskRunner:
         inputs = {name: logs[name].log for name in task.inputs}
         return TaskRunner(
             task,
@@ -299,16 +328,21 @@ class QueryHost:
         try:
             with scope:
                 async with trio.open_nursery() as nursery:
-                    for runner in running.runners:
-                        nursery.start_soon(runner.run)
+                    for task in running.tasks:
+                        nursery.start_soon(task.run)
         finally:
             stopped.set()
 
     async def _stop(self, running: RunningQuery) -> None:
-        if running.scope is not None:
-            running.scope.cancel()
-            await running.stopped.wait()
-            running.scope = None
+        if running.scope is None:
+            return
+        running.scope.cancel()
+        await running.stopped.wait()
+        running.scope = None
+        for task in running.tasks:
+            if task.current.worker:  # a query that does not run has no workers
+                self.place(task, Placement(task.current.fence + 1, since=task.boundary))
+                await self._producers.name_worker(task.name, "")
 
     def _check_unread(self, running: RunningQuery) -> None:
         for output in running.stored.entry.outputs:
@@ -323,8 +357,8 @@ class QueryHost:
             running = self._queries.pop(name, None)
             if running is not None:
                 await self._stop(running)
-                for runner in running.runners:
-                    runner.release()
+                for task in running.tasks:
+                    task.runner.release()
             (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
             for stream in stored.inputs:
                 await self._mirrors.leave(stream, name)
@@ -337,17 +371,3 @@ class QueryHost:
     def _save(self, stored: StoredQuery) -> None:
         path = self._folder / file_name(stored.entry.query.name, ".json")
         write_atomically(path, msgspec.json.encode(stored))
-
-
-def _checked(query: Query, inputs: Mapping[str, StreamEntry]) -> dict[str, Schema]:
-    return check_query(query, {name: entry.schema for name, entry in inputs.items()})
-
-
-def _planned(
-    query: Query,
-    schemas: Mapping[str, Schema],
-    kept: frozenset[str],
-    inputs: Mapping[str, StreamEntry],
-) -> tuple[Task, ...]:
-    sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
-    return plan(query, schemas, kept, sources)

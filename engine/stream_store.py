@@ -12,7 +12,7 @@ import trio
 
 from engine.config import EngineConfig
 from engine.definitions import LATE, Idle, StreamEntry
-from engine.kept import KeptEntry, KeptStream, Role, file_name, late_entry
+from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_entry
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer
 from engine.streams.home import Home, open_home
@@ -29,6 +29,9 @@ TEND_S: Final = 1.0
 
 COMPACT_S: Final = 10.0
 """How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
+
+OUTPUT: Final = "out"
+"""The variant under which the output of a task that this peer runs for another is kept."""
 
 HURRY_SHARE: Final = 0.125
 """Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
@@ -59,8 +62,17 @@ class StreamStore:
         self._opening = trio.Lock()
         self._room = trio.Event()
 
-    def get(self, name: str) -> KeptStream | None:
-        return self._streams.get(name)
+    def get(self, key: str) -> KeptStream | None:
+        """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
+        return self._streams.get(key)
+
+    def serving(self, name: str) -> KeptStream | None:
+        """What this peer gives to subscribers of that stream: its own, or what it runs for others.
+
+        A mirror is not passed on: its producer is asked.
+        """
+        kept = self._streams.get(key_of(name, OUTPUT)) or self._streams.get(name)
+        return None if kept is None or kept.role is Role.MIRROR else kept
 
     def all(self) -> tuple[KeptStream, ...]:
         return tuple(self._streams.values())
@@ -79,32 +91,31 @@ class StreamStore:
                 raise InternalError(
                     f"{path} is damaged ({error}); restore it from a copy"
                 ) from None
-            await self.keep(stored.entry, stored.role)
+            await self.keep(stored.entry, stored.role, stored.variant)
 
-    async def keep(self, entry: StreamEntry, role: Role) -> KeptStream:
+    async def keep(self, entry: StreamEntry, role: Role, variant: str = "") -> KeptStream:
         """The stream, opened, or made if it is new here."""
         async with self._opening:
-            kept = self._streams.get(entry.stream.name)
+            kept = self._streams.get(key_of(entry.stream.name, variant))
             if kept is None:
-                kept = await self._open(entry, role)
+                kept = await self._open(entry, role, variant)
             return kept
 
-    async def _open(self, entry: StreamEntry, role: Role) -> KeptStream:
-        name = entry.stream.name
-        folder = self._folder / file_name(name)
+    async def _open(self, entry: StreamEntry, role: Role, variant: str) -> KeptStream:
+        folder = self._folder / file_name(key_of(entry.stream.name, variant))
         folder.mkdir(parents=True, exist_ok=True)
-        stored = msgspec.json.encode(KeptEntry(entry, role))
+        stored = msgspec.json.encode(KeptEntry(entry, role, variant))
         write_atomically(folder / "stream.json", stored)
         if role is Role.SOURCE:
             kept = await self._open_source(entry, folder)
         else:
-            kept = await self._open_log(entry, role, folder)
+            kept = await self._open_log(entry, role, variant, folder)
         self._adopt(kept)
         return kept
 
     def _adopt(self, kept: KeptStream) -> None:
         kept.measure(trio.current_time())
-        self._streams[kept.name] = kept
+        self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
 
     async def _open_source(self, entry: StreamEntry, folder: Path) -> KeptStream:
@@ -133,7 +144,9 @@ class StreamStore:
         self._nursery.start_soon(self._advance, kept, home)
         return kept
 
-    async def _open_log(self, entry: StreamEntry, role: Role, folder: Path) -> KeptStream:
+    async def _open_log(
+        self, entry: StreamEntry, role: Role, variant: str, folder: Path
+    ) -> KeptStream:
         schema = entry.schema.derived if entry.stream.query else entry.schema.source
 
         def open_log() -> StreamLog:
@@ -146,25 +159,27 @@ class StreamStore:
                 durable=self._config.fsync,
             )
 
-        kept = KeptStream(entry, role, await trio.to_thread.run_sync(open_log))
+        log = await trio.to_thread.run_sync(open_log)
+        kept = KeptStream(entry, role, log, variant=variant)
         kept.closing.callback(kept.log.close)
         return kept
 
-    async def drop(self, name: str) -> None:
-        """Close a stream and delete what is kept of it."""
-        kept = self._streams.pop(name, None)
+    async def drop(self, key: str) -> None:
+        """Close a log and delete what is in it. key: as of `get`."""
+        kept = self._streams.pop(key, None)
         if kept is None:
             return
         kept.scope.cancel()
         if kept.home is not None:
             await kept.at_rest.wait()
         await kept.closing.aclose()
-        late = self._streams.get(f"{name}/{LATE}")
-        if late is not None and late.role is Role.LATE:
+        late = self._streams.get(f"{kept.name}/{LATE}")
+        if kept.role is Role.SOURCE and late is not None and late.role is Role.LATE:
             del self._streams[late.name]
             self._subscriptions.forget(late.name)
-        self._subscriptions.forget(name)
-        await trio.to_thread.run_sync(_remove, self._folder / file_name(name))
+        if kept.role is not Role.MIRROR:
+            self._subscriptions.forget(kept.name)
+        await trio.to_thread.run_sync(_remove, self._folder / file_name(key))
 
     async def close(self) -> None:
         """Close all files, once nobody uses them; what is pending stays in the journals."""

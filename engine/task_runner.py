@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from engine.config import EngineConfig
+from engine.load import LoadMeter
 from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
@@ -57,7 +58,7 @@ class TaskRunner:
         self._program = Program(task)
         self._pacer = Pacer(config.epoch_s)
         self._rows = Rate()
-        self._load = Rate()
+        self._load = LoadMeter()
         self._epochs = 0
         self._epoch_s = 0.0
         self._state = "waiting"
@@ -96,8 +97,46 @@ class TaskRunner:
         for log in self._inputs.values():
             log.release(self._consumer)
 
-    def status(self, *, stopped: bool) -> TaskStatus:
+    def input(self, stream: str) -> StreamLog | None:
+        """The log of one of its inputs."""
+        return self._inputs.get(stream)
+
+    @property
+    def input_boundary(self) -> int:
+        """How far all inputs are, microseconds."""
+        return min(log.boundary for log in self._inputs.values())
+
+    @property
+    def input_bytes(self) -> int:
+        """Of the inputs' logs, on disk."""
+        return sum(log.bytes for log in self._inputs.values())
+
+    @property
+    def reason(self) -> str:
+        """Why it does not go on, where it fails."""
+        return self._reason
+
+    def expect(self, load: float, rate: float) -> None:
+        """Take it to need what it needed elsewhere, until it is measured here: cores, rows/s."""
+        if load > 0:
+            self._load.expect(load, rate, trio.current_time())
+
+    def hold_for_bill(self, boundary: int | None) -> None:
+        """Keep the part of the inputs that is still to be counted; None: none."""
+        for log in self._inputs.values():
+            if boundary is None:
+                log.release(f"bill {self.task.name}")
+            else:
+                log.hold(f"bill {self.task.name}", boundary)
+
+    def count(self, after: int, upto: int) -> int:
+        """Input tuples with after < stime <= upto, as far as they are still kept."""
+        return sum(log.count(max(after, log.start), upto) for log in self._inputs.values())
+
+    def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
+        """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
         now = trio.current_time()
+        state = "away" if worker else self._state
         return TaskStatus(
             name=self.task.name,
             query=self.task.query,
@@ -105,10 +144,14 @@ class TaskRunner:
             boundary=self._output.boundary,
             epochs=self._epochs,
             epoch_ms=1000 * self._epoch_s,
-            load=self._load.read(now),
+            load=self._load.load(now),
             rate=self._rows.read(now),
-            state="stopped" if stopped else self._state,
+            state="stopped" if stopped else state,
             reason=self._reason,
+            input_rate=self._load.rate(now),
+            cost_ns=self._load.cost_ns,
+            worker=worker,
+            owner=owner,
         )
 
     @property
@@ -129,10 +172,11 @@ class TaskRunner:
             return
         interval = self._interval(after, upto)
         if interval is None:
-            await self._output.commit(upto, None)
+            cpu_s = await self._output.commit(upto, None)
         else:
             self._state = "running"
-            await self._compute(after, upto, interval)
+            cpu_s = await self._compute(after, upto, interval)
+        self._load.add(self.count(after, upto), cpu_s, trio.current_time())
         self._epochs += 1
         self.hold()
 
@@ -153,7 +197,8 @@ class TaskRunner:
         first = min((stime for stime in known if stime is not None), default=None)
         return None if first is None else needs(self.task, after, upto, first)
 
-    async def _compute(self, after: int, upto: int, interval: Interval) -> None:
+    async def _compute(self, after: int, upto: int, interval: Interval) -> float:
+        """Returns the CPU seconds it took."""
         with ExitStack() as pins:
             files: dict[str, list[Path]] = {
                 name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
@@ -162,10 +207,9 @@ class TaskRunner:
             result = await self._executor.run(
                 lambda session: self._program.run(session, files, after, upto, interval)
             )
-        await self._output.commit(upto, result.table)
-        now = trio.current_time()
-        self._rows.add(result.table.num_rows, now)
-        self._load.add(result.cpu_s, now)
+        commit_s = await self._output.commit(upto, result.table)
+        self._rows.add(result.table.num_rows, trio.current_time())
+        return result.cpu_s + commit_s
 
     def _note_failure(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try

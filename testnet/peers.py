@@ -164,10 +164,15 @@ class Peer:
 
 @dataclass
 class Federation:
-    """A federation of peers, one a participant, the first of which founded it."""
+    """A federation of peers, one a participant, the first of which founded it.
+
+    Attributes:
+        config: medusa.toml of the peers that are made from now on.
+    """
 
     folder: Path
     peers: list[Peer] = field(default_factory=list)
+    config: str = CONFIG
     report: Callable[[str], None] = lambda text: None
 
     async def found(self, participant: str, *, name: str = "testnet") -> Peer:
@@ -197,7 +202,7 @@ class Federation:
         folder = self.folder / participant
         await run_command("init", "--participant", participant, "--home", str(folder), *more)
         peer = Peer(participant, Home(folder), self.folder / f"{participant}.log")
-        peer.home.config.write_text(CONFIG)
+        peer.home.config.write_text(self.config)
         self.peers.append(peer)
         return peer
 

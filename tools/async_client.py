@@ -50,7 +50,7 @@ from overlay.identity import read_certificate
 from tools.addresses import Address
 from tools.home import Home
 from tools.link import Dial, Link, Patience, call, open_background
-from tools.messages import ADMIT, Admit, Admitted
+from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
 from tools.subscription import Epoch, Subscription
 
@@ -170,6 +170,13 @@ class AsyncMedusaClient:
     async def status(self, *, federation: bool = True) -> Snapshot:
         """What the monitor draws. federation: of every peer, not of the one asked alone."""
         return await self._ask("status", Status(federation), Snapshot)
+
+    async def market_status(self) -> MarketStatus | None:
+        """The peer's market, for its own participant alone; None where it has none."""
+        try:
+            return await self._ask(MARKET_STATUS, AskMarket(), MarketStatus)
+        except NotFoundError:
+            return None
 
     async def admit(self, statements: tuple[bytes, ...]) -> tuple[str, ...]:
         """Hand membership statements to the daemon; gives what was new in them."""

@@ -19,6 +19,7 @@ from tools.addresses import Address, format_address, parse_address
 from tools.home import Home
 
 if TYPE_CHECKING:
+    from contracts.config import ContractsConfig
     from dht.config import DhtConfig
     from engine.config import EngineConfig
     from engine.spark.session import SparkConfig
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECTIONS: Final = ("overlay", "dht", "engine", "spark", "client")
+SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client")
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
 """A config is a page; a megabyte is a mistaken file."""
@@ -56,6 +57,7 @@ class Config:
     overlay: OverlayConfig
     dht: DhtConfig
     engine: EngineConfig
+    contracts: ContractsConfig
     spark: SparkConfig
     client: ClientConfig
 
@@ -70,6 +72,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
         InvalidInputError: naming the file, the key and what is wrong.
     """
     # Late: a client reads no config, and Spark's module is slow to import.
+    from contracts.config import ContractsConfig
     from dht.config import DhtConfig
     from engine.config import EngineConfig
     from engine.spark.session import SparkConfig
@@ -86,6 +89,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
         overlay=overlay,
         dht=section("dht", DhtConfig),
         engine=section("engine", EngineConfig),
+        contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig),
         client=section("client", ClientConfig),
     )

@@ -14,6 +14,7 @@ import trio
 from dht.catalog import open_catalog
 from engine.api.definitions import DefinitionCalls
 from engine.api.flow import FlowCalls
+from engine.api.moving import MovingCalls
 from engine.api.serving import PeerService
 from engine.api.status import StatusCalls
 from engine.engine import Engine, open_engine
@@ -28,6 +29,7 @@ from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
 from tools.config import Config
 from tools.home import Home, Running
+from tools.market.opening import open_market
 from tools.messages import ADMIT, Admit, Admitted
 
 
@@ -87,6 +89,7 @@ async def _open(home: Home, config: Config) -> AsyncIterator[Peer]:
     ):
         register_calls(engine)
         async with (
+            open_market(engine, home.folder, config.contracts),
             open_client_listener(identity, token, service, config.client.listen) as client,
             service.answering(),
         ):
@@ -116,6 +119,7 @@ def register_calls(engine: Engine) -> None:
     """Put every call of this peer on its service."""
     DefinitionCalls(engine).register()
     FlowCalls(engine).register()
+    MovingCalls(engine).register()
     StatusCalls(engine).register()
     overlay = engine.overlay
 

@@ -23,3 +23,103 @@ class Admitted(Struct, frozen=True):
     """What was new in them, in words."""
 
     news: tuple[str, ...]
+
+
+MARKET_STATUS: Final = "market_status"
+
+
+class AskMarket(Struct, frozen=True):
+    """What this peer's own clients may see of its market: contracts are private."""
+
+
+class ContractStatus(Struct, frozen=True):
+    """One contract, or (id "") what is shared with a peer of our own participant.
+
+    Attributes:
+        partner: participant. id: the contract's (hex).
+        state: in force, pending, expired, revoked, or unreachable (no peer of the partner answers).
+        min_price, max_price, last_price: micros per unit and second; last: of the latest deal.
+        given, taken: units of load that run there for us, and here for them.
+        balance: micros earned less micros spent.
+    """
+
+    partner: str
+    id: str = ""
+    state: str = "in force"
+    min_price: int = 0
+    max_price: int = 0
+    last_price: int = 0
+    given: float = 0.0
+    taken: float = 0.0
+    balance: int = 0
+
+
+class OfferStatus(Struct, frozen=True):
+    """The offer that waits for its answer.
+
+    Attributes:
+        to: peer id (hex). price: micros per unit and second. load: units, of all its tasks.
+        age_s: since it was made, seconds.
+    """
+
+    to: str
+    contract: str = ""
+    price: int = 0
+    tasks: int = 0
+    load: float = 0.0
+    age_s: float = 0.0
+
+
+class TradedTask(Struct, frozen=True):
+    """A task that runs here for another peer, or there for us.
+
+    Attributes:
+        peer: whom it runs for, or who runs it: id (hex).
+        load: units. price: micros per unit and second; 0 between peers of one participant.
+    """
+
+    task: str
+    peer: str
+    contract: str = ""
+    load: float = 0.0
+    price: int = 0
+
+
+class MoveStatus(Struct, frozen=True):
+    """A move that ended.
+
+    Attributes:
+        at: seconds since the epoch. source, target: peer ids (hex).
+        stall_ms: how much longer than usual its consumers waited. carry_bytes: input taken over.
+    """
+
+    at: float
+    task: str
+    source: str
+    target: str
+    price: int = 0
+    stall_ms: float = 0.0
+    carry_bytes: int = 0
+
+
+class MarketStatus(Struct, frozen=True):
+    """The market as this peer's Brain sees it; loads in units of 1 % of a core.
+
+    Attributes:
+        peer: id (hex). capacity, load: units.
+        marginal_cost: micros per unit and second that one more unit costs here; null: it cannot
+            take more at any price.
+        offer: what is outstanding, if anything is.
+        taken, given: tasks run here for others, and elsewhere for us.
+        moves: the latest, oldest first.
+    """
+
+    peer: str = ""
+    capacity: float = 0.0
+    load: float = 0.0
+    marginal_cost: float | None = 0.0
+    contracts: tuple[ContractStatus, ...] = ()
+    offer: OfferStatus | None = None
+    taken: tuple[TradedTask, ...] = ()
+    given: tuple[TradedTask, ...] = ()
+    moves: tuple[MoveStatus, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -14,22 +15,40 @@ from engine.messages import Snapshot
 from overlay.errors import MedusaError, UnavailableError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.calls import ask
+from tools.messages import MarketStatus
 from tools.render import render
 
 PATIENCE_S: Final = 2.0
 """A screen says soon that its peer is gone, and goes on trying."""
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the peer answered. market: None where it has none."""
+
+    snapshot: Snapshot
+    market: MarketStatus | None
+
+
+async def look(client: AsyncMedusaClient) -> Seen:
+    """Ask the peer for all that a screen shows."""
+    return Seen(await client.status(), await client.market_status())
+
+
 def snapshot_json(home: str | None) -> str:
-    """One snapshot as JSON."""
-    return msgspec.json.encode(ask(home, lambda client: client.status())).decode()
+    """One snapshot as JSON; the peer's market, if it has one, as its field `market`."""
+    seen = ask(home, look)
+    fields = msgspec.structs.asdict(seen.snapshot)
+    if seen.market is not None:
+        fields["market"] = seen.market
+    return msgspec.json.encode(fields).decode()
 
 
 def print_once(home: str | None) -> None:
     """One screen, as long as it takes."""
-    snapshot = ask(home, lambda client: client.status())
+    seen = ask(home, look)
     console = Console()
-    console.print(render(snapshot, console.width))
+    console.print(render(seen.snapshot, console.width, market=seen.market))
 
 
 def watch(home: str | None, interval_s: float) -> None:
@@ -47,11 +66,11 @@ def watch(home: str | None, interval_s: float) -> None:
 
 async def show(client: AsyncMedusaClient, live: Live, console: Console, interval_s: float) -> None:
     """Draw the peer's snapshots; while it does not answer, the last one and why."""
-    last: Snapshot | None = None
+    last: Seen | None = None
     while True:
         failure: MedusaError | None = None
         try:
-            last = await client.status()
+            last = await look(client)
         except UnavailableError as error:
             failure = error
         live.update(screen(last, failure, console.width, console.height), refresh=True)
@@ -59,9 +78,9 @@ async def show(client: AsyncMedusaClient, live: Live, console: Console, interval
 
 
 def screen(
-    snapshot: Snapshot | None, failure: MedusaError | None, width: int, height: int
+    seen: Seen | None, failure: MedusaError | None, width: int, height: int
 ) -> RenderableType:
     """The snapshot, under a line that says why it is old if it is."""
     told = [Text(f" no answer: {failure}", "bold red", no_wrap=True)] if failure else []
-    drawn = [render(snapshot, width, height - len(told))] if snapshot else []
+    drawn = [render(seen.snapshot, width, height - len(told), seen.market)] if seen else []
     return Group(*told, *drawn)

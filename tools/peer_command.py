@@ -9,6 +9,7 @@ import click
 
 from tools import command_line
 from tools.command_line import home_option, json_option, say
+from tools.contract_command import contract
 
 
 def main() -> NoReturn:
@@ -165,3 +166,6 @@ def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+peer.add_command(contract)

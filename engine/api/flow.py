@@ -15,7 +15,7 @@ import trio
 
 from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
-from engine.kept import Role
+from engine.kept import KeptStream, Role
 from engine.kinds import STREAM, lookup
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
@@ -30,6 +30,7 @@ from overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
+    NotRetainedError,
     StoppedError,
 )
 from overlay.names import ObjectName
@@ -60,9 +61,10 @@ class FlowCalls:
         entry = await self._entry(request.stream)
         self._check_writer(caller, entry)
         store = self._engine.store
-        kept = store.get(request.stream)
-        if kept is None or kept.role is Role.MIRROR:
-            await self._relay(caller, "post_event", request, duplex)
+        kept = store.serving(request.stream)
+        if kept is None:
+            producer = await self._producer(caller, request.stream)
+            await _pass_on(duplex, producer, "post_event", request)
             return
         if kept.role is not Role.SOURCE:
             raise InvalidInputError(f"{kept.name} takes no posts: it is a {kept.role} stream")
@@ -78,18 +80,26 @@ class FlowCalls:
             _check_label("subscriber", request.subscriber)
         entry = await self._entry(request.stream)
         self._check_reader(caller, entry)
-        kept = self._engine.store.get(request.stream)
-        if kept is None or kept.role is Role.MIRROR:
-            await self._relay(caller, "subscribe", request, duplex)
+        kept = self._engine.store.serving(request.stream)
+        if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
+            await self._relay(caller, request, duplex)
             return
-        # The beginning means the oldest that is kept; any other boundary is taken literally.
-        after = kept.log.start if request.after == BEGINNING else request.after
+        after = _literal(kept, request.after)
         holding = self._engine.subscriptions.hold(
             kept, request.subscriber, caller.participant, after
         )
+
+        async def send() -> None:
+            await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
+
+        async def until_moved() -> None:
+            await kept.moved_away.wait()
+            raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
+
         async with holding as reader:
             with _over_for_now(kept.name):
-                await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
+                # our own clients read on here, whoever computes it
+                await until_one_ends(send, *([until_moved] if caller.peer_id else []))
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes
@@ -97,14 +107,14 @@ class FlowCalls:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
         timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
         self._check_reader(caller, await self._entry(request.stream))
-        kept = self._engine.store.get(request.stream)
-        if kept is None or kept.role is Role.MIRROR:
-            producer = await self._producer(caller, request.stream)
+        kept = self._engine.store.serving(request.stream)
+        if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
+            producer = await self._producer(caller, request.stream, oldest=True)
             with _over_for_now(request.stream):
                 return await producer.call_with_body(
                     "receive_events", request, Tuples, timeout_s=timeout_s + MAX_PULL_S
                 )
-        after = kept.log.start if request.after == BEGINNING else request.after
+        after = _literal(kept, request.after)
         with _over_for_now(request.stream):
             if after < END:
                 with trio.move_on_after(timeout_s):
@@ -113,20 +123,23 @@ class FlowCalls:
                 return await first_part(await kept.log.next(after))
         return Tuples(after, None, 0), b""
 
-    async def _relay(
-        self, caller: Caller, method: str, request: PostEvent | Subscribe, near: Duplex
-    ) -> None:
-        connection = await self._producer(caller, request.stream)
-        with _over_for_now(request.stream):
-            await _pass_on(near, connection, method, request)
+    async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
+        """From who is at work; what that one has no more, from who has most of the past."""
+        if request.after > BEGINNING:
+            with suppress(NotRetainedError, NotFoundError):
+                connection = await self._producer(caller, request.stream)
+                await _pass_on(near, connection, "subscribe", request)
+                return
+        connection = await self._producer(caller, request.stream, oldest=True)
+        await _pass_on(near, connection, "subscribe", request)
 
-    async def _producer(self, caller: Caller, stream: str) -> Connection:
+    async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
         if caller.peer_id is not None:  # or two records that are out of date would make a circle
             raise NotFoundError(f"{stream} is not produced by this peer any more")
-        return await self._engine.producers.connect(stream)
+        return await self._engine.producers.connect(stream, oldest=oldest)
 
     async def _entry(self, stream: str) -> StreamEntry:
-        kept = self._engine.store.get(stream)
+        kept = self._engine.store.serving(stream) or self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
         return (await lookup(self._engine.catalog, STREAM, ObjectName.parse(stream))).value
@@ -149,6 +162,19 @@ class FlowCalls:
             raise NotAuthorisedError(
                 f"{caller.participant} may not post to {stream.name}; {owner} names its writers"
             )
+
+
+def _begins_later(kept: KeptStream, after: int) -> bool:
+    """Whether the stream's owner has what we, who run its task for a while, never had."""
+    return kept.role is Role.ASSIGNED and after < kept.log.start
+
+
+def _literal(kept: KeptStream, after: int) -> int:
+    """The beginning means the oldest that is kept, where that is the stream's; any other boundary
+    is taken literally."""
+    if after == BEGINNING and kept.role is not Role.ASSIGNED:
+        return kept.log.start
+    return after
 
 
 async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, named: bool) -> None:
@@ -182,16 +208,17 @@ async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, n
 async def _pass_on(
     near: Duplex, connection: Connection, method: str, request: PostEvent | Subscribe
 ) -> None:
-    async with connection.open(method, request) as far:
+    with _over_for_now(request.stream):
+        async with connection.open(method, request) as far:
 
-        async def requests() -> None:
-            await _forward(near, far)
-            await trio.sleep_forever()  # the answers to them still come
+            async def requests() -> None:
+                await _forward(near, far)
+                await trio.sleep_forever()  # the answers to them still come
 
-        async def answers() -> None:
-            await _forward(far, near)
+            async def answers() -> None:
+                await _forward(far, near)
 
-        await until_one_ends(requests, answers)
+            await until_one_ends(requests, answers)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class StatusCalls:
         }
         if STREAM.label in entries:
             producers = await catalog.lookup_all(PRODUCER, name)
-            peers = [producer.publisher.hex() for producer in producers]
+            peers = [each.value.worker or each.publisher.hex() for each in producers]
             entries[PRODUCER.label] = msgspec.json.encode(peers).decode()
         if not entries:
             raise NotFoundError(f"nothing is known under {name}")
@@ -113,7 +113,7 @@ class StatusCalls:
 
     def _own_status(self) -> PeerStatus:
         engine, identity = self._engine, self._overlay.identity
-        tasks = engine.queries.task_status()
+        tasks = engine.queries.task_status() + engine.assignments.task_status()
         host, port = self._overlay.address
         return PeerStatus(
             participant=identity.participant,
@@ -122,7 +122,7 @@ class StatusCalls:
             state="running",
             spark=engine.executor.state,
             uptime_s=trio.current_time() - engine.started_at,
-            load=sum(task.load for task in tasks),
+            load=sum(task.load for task in tasks if not task.worker),
             capacity=engine.config.capacity_cores,
             memory_bytes=resident_bytes(),
             streams=engine.store.status(),

@@ -39,7 +39,7 @@ class Result:
 
     Attributes:
         table: the output's tuples in canonical order, as `output_schema.derived`.
-        cpu_s: CPU seconds it took in the JVM: planning and executors.
+        cpu_s: CPU seconds it took: planning, executors, and the calling Python thread.
     """
 
     table: pa.Table

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,20 @@ class EpochFile:
         if self.low is None or self.high is None:
             return False
         return self.low <= upto and self.high > after
+
+
+@contextmanager
+def pinned(files: Sequence[EpochFile]) -> Iterator[Sequence[EpochFile]]:
+    """The files stay under their paths while the context lasts."""
+    for file in files:
+        file.pins += 1
+    try:
+        yield files
+    finally:
+        for file in files:
+            file.pins -= 1
+            if file.replaced and not file.pins:
+                file.path.unlink(missing_ok=True)
 
 
 def path_of(folder: Path, after: int, upto: int) -> Path:
@@ -172,16 +186,13 @@ def read_groups(file: EpochFile, schema: pa.Schema, after: int, upto: int) -> It
     Raises:
         InternalError: the file is damaged.
     """
-    try:
-        with pq.ParquetFile(file.path) as parquet:
-            for group in range(parquet.num_row_groups):
-                ends = parquet.metadata.row_group(group).column(0).statistics
-                if ends.max <= after or ends.min > upto:
-                    continue
-                rows = parquet.read_row_group(group, use_threads=False)
-                yield between(_with_schema(rows, schema), after, upto)
-    except (pa.ArrowException, OSError) as error:
-        raise InternalError(f"{file.path} is damaged: restore it from a copy ({error})") from error
+    with _reading(file) as parquet:
+        for group in range(parquet.num_row_groups):
+            ends = parquet.metadata.row_group(group).column(0).statistics
+            if ends.max <= after or ends.min > upto:
+                continue
+            rows = parquet.read_row_group(group, use_threads=False)
+            yield between(_with_schema(rows, schema), after, upto)
 
 
 def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_rows: int) -> Epoch:
@@ -205,6 +216,40 @@ def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_r
         if count >= limit_rows:
             break
     return Epoch(after, upto, tidy(pa.concat_tables(found)))
+
+
+def count_rows(file: EpochFile, after: int, upto: int) -> int:
+    """How many rows have after < stime <= upto. Reads the stimes of row groups that are cut, and
+    nothing where the whole file is inside or outside.
+
+    Raises:
+        InternalError: the file is damaged.
+    """
+    if file.low is None or file.high is None or not file.holds(after, upto):
+        return 0
+    if after < file.low and file.high <= upto:
+        return file.rows
+    count = 0
+    with _reading(file) as parquet:
+        for group in range(parquet.num_row_groups):
+            metadata = parquet.metadata.row_group(group)
+            ends = metadata.column(0).statistics
+            if after < ends.min and ends.max <= upto:
+                count += metadata.num_rows
+            elif ends.max > after and ends.min <= upto:
+                stime = parquet.read_row_group(group, columns=[STIME], use_threads=False)
+                count += between(stime, after, upto).num_rows
+    return count
+
+
+@contextmanager
+def _reading(file: EpochFile) -> Iterator[pq.ParquetFile]:
+    """Raises: InternalError: the file is damaged."""
+    try:
+        with pq.ParquetFile(file.path) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        raise InternalError(f"{file.path} is damaged: restore it from a copy ({error})") from error
 
 
 def _with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -21,8 +21,10 @@ methods do the same in the calling thread; use them where no task waits on this 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,13 +32,16 @@ import pyarrow as pa
 import trio
 
 from engine.definitions import DEFAULT_HISTORY_US
+from engine.load import metered
 from engine.schema import BEGINNING
 from engine.streams import compaction
 from engine.streams.epochs import (
     EpochFile,
     EpochWriter,
     check_rows,
+    count_rows,
     path_of,
+    pinned,
     read_from,
     scan,
 )
@@ -58,6 +63,7 @@ class StreamLog:
     Attributes:
         boundary: every row with stime <= it is in the log; microseconds.
         appended_rows: since it was opened.
+        moved_at: when the boundary last moved, on the monotonic clock, seconds.
         retention: who needs what.
     """
 
@@ -85,6 +91,7 @@ class StreamLog:
         self.retention = retention
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
+        self.moved_at = time.monotonic()
 
     @classmethod
     def open(
@@ -152,6 +159,16 @@ class StreamLog:
             upto = file.upto
         return upto
 
+    def count(self, after: int, upto: int) -> int:
+        """How many rows the log has with after < stime <= upto. Blocking, and cheap: a file is read
+        only where an end of the interval lies within it, and of it the stimes around that end.
+
+        Raises:
+            NotRetainedError: rows after `after` are gone already.
+        """
+        self._check_retained(after)
+        return sum(count_rows(file, after, upto) for file in self._files)
+
     def begin(self, boundary: int) -> None:
         """Let a new log start here: what was before is not known. Blocking.
 
@@ -174,14 +191,14 @@ class StreamLog:
         """
         self._install(upto, table, self._stage(upto, table))
 
-    async def commit(self, upto: int, table: pa.Table | None) -> None:
-        """`append`, with the file written in a worker thread."""
+    async def commit(self, upto: int, table: pa.Table | None) -> float:
+        """`append`, with the file written in a worker thread; the CPU seconds it took."""
         async with self._appending:
             if table is None or not table.num_rows:
-                self.append(upto, table)
-                return
-            writer = await trio.to_thread.run_sync(self._stage, upto, table)
-            self._install(upto, table, writer)
+                return metered(self.append, upto, table)[1]
+            stage = partial(metered, self._stage, upto, table)
+            writer, stage_s = await trio.to_thread.run_sync(stage)
+            return stage_s + metered(self._install, upto, table, writer)[1]
 
     @contextmanager
     def files(self, after: int, upto: int) -> Iterator[list[Path]]:
@@ -193,7 +210,7 @@ class StreamLog:
             NotRetainedError: rows after `after` are gone already.
         """
         self._check_retained(after)
-        with self._pinned([file for file in self._files if file.holds(after, upto)]) as files:
+        with pinned([file for file in self._files if file.holds(after, upto)]) as files:
             yield [file.path for file in files]
 
     def read(self, after: int, limit_rows: int = READ_ROWS) -> Epoch | None:
@@ -207,7 +224,7 @@ class StreamLog:
         if (epoch := self._read_recent(after, limit_rows)) is not None or after >= self.boundary:
             return epoch
         files = self._files_after(after)
-        with self._pinned(files):
+        with pinned(files):
             return read_from(files, self._schema, after, limit_rows)
 
     async def next(self, after: int, limit_rows: int = READ_ROWS) -> Epoch:
@@ -216,7 +233,7 @@ class StreamLog:
         if (epoch := self._read_recent(after, limit_rows)) is not None:
             return epoch
         files = self._files_after(after)
-        with self._pinned(files):
+        with pinned(files):
             return await trio.to_thread.run_sync(read_from, files, self._schema, after, limit_rows)
 
     async def wait_beyond(self, boundary: int) -> None:
@@ -257,7 +274,7 @@ class StreamLog:
             return 0
         self._compacting = True
         try:
-            with self._pinned(run):
+            with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
                 return self._install_merged(run, writer)
         finally:
@@ -310,6 +327,7 @@ class StreamLog:
         self._notify()
 
     def _notify(self) -> None:
+        self.moved_at = time.monotonic()
         self._moved.set()
         self._moved = trio.Event()
 
@@ -363,18 +381,6 @@ class StreamLog:
         file.replaced = True
         if not file.pins:
             file.path.unlink(missing_ok=True)
-
-    @contextmanager
-    def _pinned(self, files: Sequence[EpochFile]) -> Iterator[Sequence[EpochFile]]:
-        for file in files:
-            file.pins += 1
-        try:
-            yield files
-        finally:
-            for file in files:
-                file.pins -= 1
-                if file.replaced and not file.pins:
-                    file.path.unlink(missing_ok=True)
 
     def _check_retained(self, after: int) -> None:
         if after < self.start:

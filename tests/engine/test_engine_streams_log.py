@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,49 @@ def test_files_without_rows_in_the_interval_are_left_out(tmp_path: Path) -> None
         assert paths == []
 
 
+def test_counting_reads_only_where_an_end_lies_within_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = filled(tmp_path, 4, size=5)  # stimes 1..5, 11..15, 21..25, 31..35
+    opened_files: list[str] = []
+    really = epochs.pq.ParquetFile
+
+    def opening(path: Path) -> pq.ParquetFile:
+        opened_files.append(path.name)
+        return really(path)
+
+    monkeypatch.setattr(epochs.pq, "ParquetFile", opening)
+    assert log.count(BEGINNING, END) == 20
+    assert log.count(0, 20) == 10
+    assert log.count(5, 29) == 10, "cut where there are no rows"
+    assert opened_files == []
+    assert log.count(12, 23) == 3 + 3
+    assert opened_files == ["10_20.parquet", "20_30.parquet"]
+    assert log.count(30, 12) == 0
+
+
+def test_what_is_gone_is_not_counted_as_nothing(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 10, history_us=0)
+    log.retain(0.0)
+    assert log.start > 0
+    with pytest.raises(NotRetainedError):
+        log.count(log.start - 1, log.boundary)
+    (tmp_path / f"{log.start}_{log.boundary}.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InternalError, match="damaged"):
+        log.count(log.start, log.boundary - 8)
+
+
+async def test_a_commit_tells_what_it_took(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    rows = [(n + 1, n) for n in range(200_000)]
+    table = logged(rows)
+    before = time.process_time()
+    took = await log.commit(200_000, table)
+    spent = time.process_time() - before
+    assert 0.001 < took <= spent + 0.01
+    assert await log.commit(200_001, None) < 0.1
+
+
 def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
     log.hold("task", 35)
@@ -342,14 +386,26 @@ OPERATION = st.one_of(
 )
 
 
+def check_counts(log: StreamLog, model: list[Row], intervals: list[tuple[int, int]]) -> None:
+    for ends in (*intervals, (log.start, log.boundary), (log.start, END)):
+        after, upto = max(log.start, min(ends)), max(ends)
+        between = [stime for stime, _ in model if after < stime <= upto]
+        assert log.count(after, upto) == len(between)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(OPERATION, max_size=40),
     st.sampled_from([0, 300, 10**6]),
     st.sampled_from([2, 3, 16]),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=4),
 )
 def test_any_history_of_a_log_reads_as_a_list(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], recent: int, run: int
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[Any],
+    recent: int,
+    run: int,
+    counted: list[tuple[int, int]],
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     with pytest.MonkeyPatch.context() as patch:
@@ -399,3 +455,4 @@ def test_any_history_of_a_log_reads_as_a_list(
                 tables = [pq.read_table(path) for path in paths]
             found = pa.concat_tables([SCHEMA.source.empty_table(), *tables])
             assert pairs(found) == kept
+            check_counts(log, model, counted)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
+import msgspec
 import trio
 from rich.console import Console
 from rich.live import Live
+from tools_fake_peer import fake_peer_in_thread
 
 from engine.messages import PeerStatus, Snapshot
 from overlay.errors import UnavailableError
 from tools import monitor
+from tools.messages import ContractStatus, MarketStatus
 
 
 class _Client:
@@ -18,6 +23,7 @@ class _Client:
 
     def __init__(self) -> None:
         self.asked: list[float] = []
+        self.market: MarketStatus | None = None
 
     async def status(self) -> Snapshot:
         self.asked.append(trio.current_time())
@@ -25,6 +31,9 @@ class _Client:
             raise UnavailableError("gone for now")
         peer = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running")
         return Snapshot(float(len(self.asked)), "ab" * 20, "fed", (peer,))
+
+    async def market_status(self) -> MarketStatus | None:
+        return self.market
 
 
 async def test_it_draws_at_every_interval(autojump_clock: trio.testing.MockClock) -> None:
@@ -38,3 +47,30 @@ async def test_it_draws_at_every_interval(autojump_clock: trio.testing.MockClock
     assert "00:00:01 UTC" in drawn
     assert "no answer: gone for now" in drawn
     assert "00:00:03 UTC" in drawn
+
+
+async def test_it_draws_the_market_of_a_peer_that_has_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    client, file = _Client(), io.StringIO()
+    client.market = MarketStatus(contracts=(ContractStatus("utah.edu", "ab" * 16),))
+    console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        with trio.move_on_after(0.5):
+            await monitor.show(client, live, console, 1.0)  # type: ignore[arg-type]
+    assert "utah.edu" in file.getvalue()
+    assert "in force" in file.getvalue()
+
+
+def test_json_has_the_market_where_there_is_one(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path):
+        assert "market" not in json.loads(monitor.snapshot_json(str(tmp_path)))
+
+
+def test_json_of_a_market(tmp_path: Path) -> None:
+    market = MarketStatus(capacity=80.0, marginal_cost=None)
+    with fake_peer_in_thread(tmp_path, market):
+        text = monitor.snapshot_json(str(tmp_path))
+    assert json.loads(text)["federation"] == "fed"
+    assert msgspec.convert(json.loads(text)["market"], MarketStatus) == market
+    assert msgspec.json.decode(text, type=Snapshot).by == "ab" * 20, "still a snapshot"

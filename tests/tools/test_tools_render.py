@@ -13,8 +13,9 @@ from rich.console import Console, RenderableType
 from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
 from engine.schema import BEGINNING, END
 from overlay.errors import UnavailableError
-from tools.monitor import screen
-from tools.render import render, share
+from tools.monitor import Seen, screen
+from tools.render import render
+from tools.tables import SECTION_LINES, share
 from tools.times import show_duration, show_time
 
 NOON = 1521892800_000_000
@@ -83,11 +84,20 @@ def test_what_does_not_fit_is_counted() -> None:
     assert f"Streams +{40 - shown} " in hidden
 
 
-@pytest.mark.parametrize("height", range(3, 50))
-def test_rooms_never_exceed_the_height(height: int) -> None:
-    room = share(height, 10, 10, 3, 50)
-    assert room.peers + room.streams + room.tasks + room.events <= max(0, height - 3 - 8)
-    assert room.tasks <= 3
+@given(st.integers(0, 60), st.lists(st.integers(0, 50), min_size=1, max_size=8))
+def test_rooms_never_exceed_the_height(height: int, wanted: list[int]) -> None:
+    rooms = share(height, wanted)
+    assert all(room <= rows for room, rows in zip(rooms, wanted, strict=False))
+    assert len(rooms) >= 1
+    if height >= SECTION_LINES:
+        assert sum(rooms) + SECTION_LINES * len(rooms) <= height
+    if sum(wanted) + SECTION_LINES * len(wanted) <= height:
+        assert rooms == wanted[: len(rooms)]
+
+
+def test_the_shortest_needs_are_met_first() -> None:
+    assert share(20, [50, 1, 3]) == [10, 1, 3]
+    assert share(7, [9, 9, 9]) == [1, 2]
 
 
 def test_what_needs_a_person_comes_first() -> None:
@@ -119,7 +129,7 @@ def test_markup_of_strangers_is_only_text() -> None:
 
 def test_an_old_screen_says_why() -> None:
     failure = UnavailableError("gone")
-    lines = _lines(screen(_snapshot(), failure, 80, 24), 80)
+    lines = _lines(screen(Seen(_snapshot(), None), failure, 80, 24), 80)
     assert "no answer: gone" in lines[0]
     assert len(lines) <= 24
     assert len(_lines(screen(None, failure, 80, 24), 80)) == 1

@@ -43,7 +43,7 @@ from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.streams import Buffer
 from tools.founding import make_peer
 from tools.home import Home, Running
-from tools.messages import ADMIT, Admit, Admitted
+from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 
 STREAM = "medusa://mit.edu/conns"
 SCHEMA = Schema(
@@ -82,11 +82,13 @@ class FakePeer:
         stored: (sequence, rows) by producer, once each.
         crash_at: sequences after whose storing the peer crashes before it answers.
         refuse: errors to raise at the next post_event calls.
+        market: what market_status answers; None: there is no such call.
         epochs: what `DERIVED` serves: (after, upto, parts).
         crash_after: counts of Tuples messages after which the peer crashes.
     """
 
     home: Home
+    market: MarketStatus | None = None
     stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     crash_at: list[int] = field(default_factory=list)
     refuse: list[MedusaError] = field(default_factory=list)
@@ -136,6 +138,8 @@ class FakePeer:
         ]
         for method, kind, handler in unary:
             service.unary(method, kind, handler, clients=True)  # type: ignore[arg-type]
+        if self.market is not None:
+            service.unary(MARKET_STATUS, AskMarket, self._market, clients=True)
         service.streaming("post_event", PostEvent, self._post, clients=True)
         service.streaming("subscribe", Subscribe, self._subscribe, clients=True)
         return service
@@ -163,6 +167,10 @@ class FakePeer:
     async def _status(self, _c: Caller, _r: Status, _b: Buffer) -> Snapshot:
         peer = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running", capacity=2.0)
         return Snapshot(1.0, "ab" * 20, "fed", (peer,))
+
+    async def _market(self, _c: Caller, _r: AskMarket, _b: Buffer) -> MarketStatus:
+        assert self.market is not None
+        return self.market
 
     async def _admit(self, _c: Caller, request: Admit, _b: Buffer) -> Admitted:
         self.admitted += request.statements
@@ -238,9 +246,9 @@ async def open_fake_peer(folder: Path) -> AsyncIterator[FakePeer]:
 
 
 @contextmanager
-def fake_peer_in_thread(folder: Path) -> Iterator[FakePeer]:
+def fake_peer_in_thread(folder: Path, market: MarketStatus | None = None) -> Iterator[FakePeer]:
     """The same for tests of what runs its own event loop."""
-    peer = FakePeer(make_home(folder))
+    peer = FakePeer(make_home(folder), market)
     up = threading.Event()
     stops: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
 

@@ -1,0 +1,333 @@
+"""Contracts on their way: a peer hands what it holds to the peers of both parties, and to no other.
+
+Whatever is new here, from a command of this home or from another peer, is passed on to every peer
+of our participant and of the counterparty, and again until they say that they hold it. To deliver a
+document twice does no harm, so what was delivered is remembered in memory only.
+"""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - a driver; tests pass a seeded one
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from contracts.book import Book
+from contracts.contract import SHORT_ID, Contract, State
+from contracts.documents import open_document
+from contracts.outbox import Outbox
+from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
+from overlay.events import wall_clock
+from overlay.node import Overlay
+from overlay.peers import PeerRecord
+from overlay.rpc import Caller
+
+DELIVER: Final = "contract.deliver"
+
+MAX_DOCUMENTS: Final = 32
+"""Documents of one call: of the largest, half a message's limit of 1 MiB."""
+
+CALL_S: Final = 10.0
+"""Seconds that one call may take, with a signature or two checked for each document."""
+
+PASS_ON_S: Final = 3.0
+"""Seconds that a command waits for its document to reach the others; the peer goes on trying."""
+
+AT_ONCE: Final = 4
+"""Peers called at a time: a dead one's time-out must not hold up the others."""
+
+MAX_HURRIED: Final = 32
+"""Peers that a command calls at once: those of two participants; further ones follow in turn."""
+
+MAX_REASON: Final = 300
+"""Characters of a stranger's reason that are shown."""
+
+REVIEW_S: Final = 2.0
+"""Seconds between two looks at what is in force and whom to reach, when nothing is told: a member
+may have been revoked, a peer may have come."""
+
+
+class Deliver(Struct, frozen=True):
+    """Documents to keep (contracts/documents.py). Of a client: to be passed on as well."""
+
+    documents: tuple[bytes, ...]
+
+
+class Holder(Struct, frozen=True):
+    """A peer that holds what was delivered. peer: its id (hex)."""
+
+    participant: str
+    peer: str
+
+
+class Delivered(Struct, frozen=True):
+    """
+    Attributes:
+        reasons: for each document, why it is not held; "": it is.
+        news: for clients: what was new, in words.
+        holders: for clients: the other peers that hold them by now.
+        refused: for clients: what other peers refused, and why.
+    """
+
+    reasons: tuple[str, ...]
+    news: tuple[str, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+class Contracts:
+    """The contracts of a running peer.
+
+    Attributes:
+        book: what is held here.
+    """
+
+    def __init__(
+        self, overlay: Overlay, book: Book, clock: Callable[[], float], rng: random.Random
+    ) -> None:
+        self.book = book
+        self._overlay = overlay
+        self._clock = clock
+        self._outbox = Outbox(rng)
+        self._merging = trio.Lock()
+        self._wake = trio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        self._in_force: frozenset[str] | None = None
+        self._damaged: tuple[str, ...] = ()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called whenever a document came, or what is in force changed (time passed
+        or a member left, too)."""
+        self._listeners.append(listener)
+
+    def in_force(self) -> tuple[Contract, ...]:
+        """The contracts that bind now."""
+        return self.book.in_force(self._clock())
+
+    def register(self) -> None:
+        """Serve deliveries to peers and to our own clients."""
+        self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, peers=True)
+
+    async def run(self) -> None:
+        """Pass on what others do not hold yet, and watch what is in force, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wake = trio.Event()
+                self._review()
+                now = trio.current_time()
+                for record in self._outbox.due(self._wanted(), now, AT_ONCE):
+                    nursery.start_soon(self._deliver, record, [])
+                with trio.move_on_after(self._pause(now)):
+                    await self._wake.wait()
+
+    # -- what came --------------------------------------------------------------------------------
+
+    async def _on_deliver(self, caller: Caller, request: Deliver, _: bytes) -> Delivered:
+        if len(request.documents) > MAX_DOCUMENTS:
+            raise DecodeError(
+                f"{DELIVER}: {len(request.documents)} documents, at most {MAX_DOCUMENTS} at once"
+            )
+        own = caller.peer_id is None
+        async with self._merging:
+            if own:  # a command has written to the folder
+                await trio.to_thread.run_sync(self.book.reload)
+            reasons, news = await trio.to_thread.run_sync(
+                self._take, request.documents, caller.participant
+            )
+        for text in news:
+            self._overlay.events.note("info", text)
+        if news or own:
+            self._changed()
+        if own:
+            holders, refused = await self._pass_on(request.documents)
+            return Delivered(reasons, news, holders, refused)
+        self._brought(caller, request.documents)
+        for reason in filter(None, reasons):
+            self._overlay.events.note("warning", f"document of {caller.participant}: {reason}")
+        return Delivered(reasons)
+
+    def _brought(self, caller: Caller, documents: Iterable[bytes]) -> None:
+        """Whoever brings a document holds it: it is not sent back."""
+        record = self._overlay.peers.get(caller.peer_id or b"")
+        brought = set(documents)
+        if record is not None:
+            contracts = self._wanted().get(record, ())
+            self._outbox.holds(record, [c for c in contracts if brought >= set(c.documents)])
+
+    def _take(
+        self, documents: Sequence[bytes], participant: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Merge what that participant may bring: reasons against, and what was new."""
+        reasons: list[str] = []
+        news: list[str] = []
+        now = self._clock()
+        for data in documents:
+            try:
+                self._check_party(data, participant)
+                text = self.book.merge(data, now)
+            except MedusaError as error:
+                reasons.append(str(error))
+            else:
+                reasons.append("")
+                news += [text] if text else []
+        return tuple(reasons), tuple(news)
+
+    def _check_party(self, data: bytes, participant: str) -> None:
+        """
+        Raises:
+            DecodeError: no document.
+            UntrustedError: the caller is not a party: it has no business to know of it.
+        """
+        document = open_document(data)
+        if participant not in self.book.parties_of(document):
+            raise UntrustedError(f"contract {document.contract}: {participant} is no party to it")
+
+    # -- what goes out ----------------------------------------------------------------------------
+
+    async def _pass_on(
+        self, documents: Iterable[bytes]
+    ) -> tuple[tuple[Holder, ...], tuple[str, ...]]:
+        """Deliver these at once, and for a while only; the peers that hold them all by then, and
+        what was refused."""
+        meant = set(documents)
+        wanted: dict[PeerRecord, tuple[Contract, ...]] = {}
+        for record, contracts in self._wanted().items():
+            brought = tuple(c for c in contracts if meant.intersection(c.documents))
+            if brought:
+                wanted[record] = brought
+        now = trio.current_time()
+        refusals: list[str] = []
+        with trio.move_on_after(PASS_ON_S):
+            async with trio.open_nursery() as nursery:
+                for record in self._outbox.due(wanted, now, MAX_HURRIED, hurry=True):
+                    nursery.start_soon(self._deliver, record, refusals)
+        holders = tuple(
+            Holder(record.participant, record.peer_id.hex())
+            for record, contracts in wanted.items()
+            if not self._outbox.missing(record, contracts)
+        )
+        return holders, tuple(refusals)
+
+    def _wanted(self) -> dict[PeerRecord, tuple[Contract, ...]]:
+        """What each other peer ought to hold."""
+        now, own = self._clock(), self._overlay.identity
+        live: dict[str, list[Contract]] = {}
+        for contract in self.book.all():
+            if now < contract.proposal.valid_until:
+                for party in contract.proposal.parties:
+                    live.setdefault(party, []).append(contract)
+        return {
+            record: tuple(live[record.participant])
+            for record in self._overlay.peers.all()
+            if record.participant in live and record.peer_id != own.peer_id
+        }
+
+    async def _deliver(self, record: PeerRecord, refusals: list[str]) -> None:
+        """Give a peer what it does not hold. What failed is due again later.
+
+        Args:
+            refusals: where to say what the peer refused, and why.
+        """
+        complete = False
+        try:
+            connection = await self._overlay.connect(record.peer_id)
+            for batch in _batches(self._outbox.missing(record, self._wanted().get(record, ()))):
+                documents = tuple(data for contract in batch for data in contract.documents)
+                answer = await connection.call(
+                    DELIVER, Deliver(documents), Delivered, timeout_s=CALL_S
+                )
+                held = _held(batch, answer.reasons)
+                self._outbox.holds(record, held)
+                refusals += [
+                    f"{record.name}: {printable(reason[:MAX_REASON])}"
+                    for reason in answer.reasons[: len(documents)]
+                    if reason
+                ]
+            complete = not self._outbox.missing(record, self._wanted().get(record, ()))
+        except MedusaError:
+            pass  # a peer that is away is nothing to report: it is tried again
+        finally:
+            self._outbox.done(record, trio.current_time(), ok=complete)
+            self._wake.set()
+        for text in refusals:
+            self._overlay.events.note("warning", f"not delivered to {text}")
+
+    # -- what is in force -------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+        self._wake.set()
+
+    def _review(self) -> None:
+        """Tell of contracts that have come into force or ended since the last time."""
+        now = self._clock()
+        before, after = self._in_force, frozenset(c.id for c in self.book.in_force(now))
+        for problem in set(self.book.problems) - set(self._damaged):
+            self._overlay.events.note("warning", problem)
+        self._damaged = self.book.problems
+        self._in_force = after
+        if before is None or before == after:
+            return
+        for contract in self.book.all():
+            if contract.id in before ^ after:
+                self._tell(contract, self.book.state(contract, now))
+        for listener in self._listeners:
+            listener()
+
+    def _tell(self, contract: Contract, state: State) -> None:
+        other = contract.counterparty(self.book.participant)
+        text = f"contract {contract.id[:SHORT_ID]} with {other} is {state}"
+        self._overlay.events.note("warning" if state is State.BARRED else "info", text)
+
+    def _pause(self, now: float) -> float:
+        """Seconds to wait if nothing happens."""
+        clock = self._clock()
+        until = self.book.next_change(clock) - clock
+        return max(0.0, min(REVIEW_S, until, self._outbox.wake_at - now))
+
+
+def _batches(contracts: Sequence[Contract]) -> list[list[Contract]]:
+    """As few calls as the limit allows; a contract's documents stay together."""
+    most = MAX_DOCUMENTS // 2
+    return [list(contracts[at : at + most]) for at in range(0, len(contracts), most)]
+
+
+def _held(contracts: Iterable[Contract], reasons: Sequence[str]) -> list[Contract]:
+    """Those of which every document was taken. A peer that says too little holds too little."""
+    held: list[Contract] = []
+    at = 0
+    for contract in contracts:
+        end = at + len(contract.documents)
+        if reasons[at:end] and len(reasons) >= end and not any(reasons[at:end]):
+            held.append(contract)
+        at = end
+    return held
+
+
+@asynccontextmanager
+async def open_contracts(
+    overlay: Overlay,
+    home: Path,
+    *,
+    clock: Callable[[], float] = wall_clock,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Contracts]:
+    """The contracts of the peer in `home`, delivered and watched until the block ends.
+
+    Raises:
+        InvalidInputError: the folder of the contracts cannot be made or read.
+    """
+    book = Book(home, overlay.membership, overlay.identity.participant)
+    contracts = Contracts(overlay, book, clock, rng or random.SystemRandom())
+    contracts.register()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(contracts.run)
+        try:
+            yield contracts
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,267 @@
+"""What the parties of a contract sign: proposal, acceptance, revocation, as signed bytes.
+
+A proposal is signed by its proposer's root; an acceptance holds the signed proposal and is signed
+by the accepter's root: it is the contract (NSDI 2004, section 3: pairwise, private, negotiated
+offline). A revocation, by either root, ends it. Every document has exactly one encoding, and its
+signature is bound to the federation, so that it is worth nothing in another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contracts.terms import MAX_CLAUSE_S, Terms, check_terms
+from overlay.certificates import public_key_of
+from overlay.encoding import decode, encode
+from overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from overlay.identity import Root
+from overlay.membership import Membership
+from overlay.names import check_participant
+from overlay.signing import Signed, signed, verify
+
+MAX_DOCUMENT: Final = 16 * 2**10
+"""Bytes of a document: the longest menus twice over."""
+
+MAX_PROPOSAL: Final = MAX_DOCUMENT - 256
+"""Bytes of a signed proposal: its acceptance, which holds it, must be a document too."""
+
+MAX_VALID_S: Final = MAX_CLAUSE_S
+"""Seconds from valid_from to valid_until: roots last ten years."""
+
+MAX_TIME_S: Final = 2.0**33
+"""Seconds since the epoch in a document: the year 2242; later times are mistakes."""
+
+NONCE_BYTES: Final = 16
+"""Random bytes of a proposal: two with the same terms are two contracts."""
+
+ID_BYTES: Final = 16
+"""Bytes of a contract's id, as of a federation's: nobody finds two proposals with one id."""
+
+DOMAIN: Final = "medusa contract"
+
+
+class Proposal(Struct, frozen=True, array_like=True, tag="proposal"):
+    """One party offers the other these terms.
+
+    Attributes:
+        federation: its id. proposer, accepter: the two participants.
+        valid_from, valid_until: in force from the first to just before the second; like
+            proposed_at seconds since the epoch.
+        nonce: NONCE_BYTES random bytes.
+    """
+
+    federation: str
+    proposer: str
+    accepter: str
+    terms: Terms
+    valid_from: float
+    valid_until: float
+    proposed_at: float
+    nonce: bytes
+
+    @property
+    def parties(self) -> tuple[str, str]:
+        return self.proposer, self.accepter
+
+
+class Acceptance(Struct, frozen=True, array_like=True, tag="acceptance"):
+    """The accepter agrees. proposal: the signed bytes."""
+
+    proposal: bytes
+
+
+class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
+    """A party ends the contract, or withdraws or declines the proposal; it cannot be taken back.
+
+    Attributes:
+        federation: its id. contract: the contract's. by: the party that signs.
+        at: seconds since the epoch, as it says.
+    """
+
+    federation: str
+    contract: str
+    by: str
+    at: float
+
+
+Body = Proposal | Acceptance | Revocation
+
+
+@dataclass(frozen=True)
+class Document:
+    """A well-formed document; whether it is to be believed, `verify_document` says.
+
+    Attributes:
+        data: its bytes. envelope: what is signed. signer: the participant who must have signed.
+        contract: the id of the contract that it is about.
+        proposal: the document that it accepts; None: it is no acceptance. See `proposal_of`.
+    """
+
+    data: bytes
+    envelope: Signed
+    body: Body
+    federation: str
+    signer: str
+    contract: str
+    proposal: Document | None
+
+
+def contract_id(proposal: bytes) -> str:
+    """The id of a contract, from the bytes of its signed proposal."""
+    return hashlib.sha256(proposal).digest()[:ID_BYTES].hex()
+
+
+def propose(root: Root, proposal: Proposal) -> bytes:
+    """The proposal, signed.
+
+    Raises:
+        InvalidInputError: nobody would take it: see `open_document`; or the root is not the
+            proposer's.
+    """
+    if root.participant != proposal.proposer:
+        raise InvalidInputError(
+            f"{proposal.proposer} proposes, but {root.participant}'s root signs"
+        )
+    times = {name: float(getattr(proposal, name)) for name in _TIMES}
+    return _seal(root, proposal.federation, replace(proposal, **times))
+
+
+def accept(root: Root, proposal: bytes) -> bytes:
+    """The contract: the signed proposal, accepted by signing it.
+
+    Raises:
+        DecodeError: these bytes are no proposal.
+        InvalidInputError: it was made to another participant than the root's.
+    """
+    document = open_document(proposal)
+    if not isinstance(document.body, Proposal):
+        raise DecodeError("contract document: this is no proposal")
+    if document.body.accepter != root.participant:
+        raise InvalidInputError(
+            f"contract {document.contract} is proposed to {document.body.accepter}, "
+            f"not to {root.participant}"
+        )
+    return _seal(root, document.federation, Acceptance(proposal))
+
+
+def revoke(root: Root, federation: str, contract: str, now: float) -> bytes:
+    """A signed revocation of that contract. now: seconds since the epoch."""
+    return _seal(root, federation, Revocation(federation, contract, root.participant, float(now)))
+
+
+def open_document(data: bytes) -> Document:
+    """What these bytes say, signatures not yet verified.
+
+    Raises:
+        DecodeError: too long, malformed, not in the one canonical encoding, or saying something
+            that no contract may (terms, names, times).
+    """
+    return _open(data, Body)  # type: ignore[arg-type]  # msgspec takes tagged unions
+
+
+def _open(data: bytes, kind: type[Body]) -> Document:
+    envelope = decode(data, Signed, limit=MAX_DOCUMENT, what="contract document")
+    body = decode(envelope.payload, kind, limit=MAX_DOCUMENT, what="contract document")
+    # the id is a digest of the bytes, so nobody may give the same proposal a second one
+    if encode(envelope) != data or encode(body) != envelope.payload:
+        raise DecodeError("contract document: not in the canonical encoding")
+    match body:
+        case Proposal():
+            _check_proposal(body, data)
+            own = contract_id(data)
+            return Document(data, envelope, body, body.federation, body.proposer, own, None)
+        case Acceptance():
+            inner = _open(body.proposal, Proposal)
+            assert isinstance(inner.body, Proposal)
+            signer = inner.body.accepter
+            return Document(data, envelope, body, inner.federation, signer, inner.contract, inner)
+        case Revocation():
+            _check_revocation(body)
+            return Document(data, envelope, body, body.federation, body.by, body.contract, None)
+
+
+def proposal_of(document: Document) -> Proposal | None:
+    """The proposal that this document is or accepts; None: it is a revocation."""
+    body = document.body if document.proposal is None else document.proposal.body
+    return body if isinstance(body, Proposal) else None
+
+
+def verify_document(document: Document, membership: Membership) -> None:
+    """
+    Raises:
+        UntrustedError: it is of another federation, a party is no member in good standing, or
+            somebody did not sign what he is said to have signed.
+    """
+    if document.federation != membership.federation:
+        raise UntrustedError(
+            f"contract {document.contract} is of another federation, {document.federation[:32]!a}"
+        )
+    if document.proposal is not None:
+        verify_document(document.proposal, membership)
+    root = membership.root_of(document.signer)
+    if root is None:
+        raise UntrustedError(
+            f"contract {document.contract}: {document.signer} is no member in good standing"
+        )
+    domain, envelope = _domain(document.federation), document.envelope
+    verify(public_key_of(root), domain, envelope.payload, envelope.signature)
+
+
+def _seal(root: Root, federation: str, body: Body) -> bytes:
+    data = encode(signed(root.private_key, _domain(federation), encode(body)))
+    try:
+        open_document(data)
+    except DecodeError as error:
+        raise InvalidInputError(str(error)) from None
+    return data
+
+
+def _domain(federation: str) -> str:
+    return f"{DOMAIN} {federation}"
+
+
+def _check_proposal(proposal: Proposal, data: bytes) -> None:
+    if len(data) > MAX_PROPOSAL:
+        raise DecodeError(f"proposal: {len(data)} bytes, at most {MAX_PROPOSAL} are accepted")
+    try:
+        for party in proposal.parties:
+            check_participant(party)
+        check_terms(proposal.terms, *proposal.parties)
+    except InvalidInputError as error:
+        raise DecodeError(f"proposal: {error}") from None
+    if proposal.proposer == proposal.accepter:
+        raise DecodeError(f"proposal: {proposal.proposer} proposes to itself")
+    if len(proposal.nonce) != NONCE_BYTES:
+        raise DecodeError(f"proposal: a nonce has {NONCE_BYTES} bytes, not {len(proposal.nonce)}")
+    _check_time("proposed_at", proposal.proposed_at)
+    _check_time("valid_from", proposal.valid_from)
+    _check_time("valid_until", proposal.valid_until)
+    if not 0 < proposal.valid_until - proposal.valid_from <= MAX_VALID_S:
+        days = MAX_VALID_S // 86_400
+        raise DecodeError(f"proposal: must end after it begins, and within {days} days of that")
+
+
+def _check_revocation(revocation: Revocation) -> None:
+    if len(revocation.contract) != 2 * ID_BYTES or not set(revocation.contract) <= _HEX:
+        raise DecodeError(f"revocation: {revocation.contract[:80]!a} is no contract id")
+    try:
+        check_participant(revocation.by)
+    except InvalidInputError as error:
+        raise DecodeError(f"revocation: {error}") from None
+    _check_time("at", revocation.at)
+
+
+_TIMES: Final = ("valid_from", "valid_until", "proposed_at")
+
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+def _check_time(what: str, seconds: float) -> None:
+    # written so that NaN fails
+    if not 0 <= seconds <= MAX_TIME_S:
+        raise DecodeError(f"contract document: {what} {seconds} is no time of this age")

@@ -1,0 +1,365 @@
+"""The ledger: what a peer earned and spent, entry by entry, in one SQLite file.
+
+Entries are receipts that both sides signed, and disputes. They are only ever appended, each with
+the digest of all before it, so that an altered file shows, and where. What is committed survives
+`kill -9` and a power cut. Beside the chain the file keeps the deals that are not yet paid in full,
+and the public keys by which its signatures are verified (a peer's id is its key's digest).
+
+Who owns the file can cut off its end, digests and all; the other party's copy shows it then.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from contracts.audit import audit, chained, check_follows, open_entry, sums
+from contracts.balances import Balance, Balances
+from contracts.deals import Account, Deal, DealKey, LoadRate
+from contracts.ledger_file import connect, connect_for_reading, translated
+from contracts.receipts import (
+    MAX_RECEIPT,
+    Dispute,
+    Entry,
+    KeyOf,
+    Receipt,
+    Settled,
+    decode_entry,
+    digest_of,
+    read_receipt,
+)
+from overlay.encoding import decode, encode
+from overlay.errors import BusyError, ConflictError, InvalidInputError, UntrustedError
+
+LEDGER_FILE: Final = "ledger.sqlite"
+"""Its name in a home."""
+
+MAX_DEALS: Final = 20_000
+"""Deals kept: what is run now, and what ended lately. Some 10 MB of memory."""
+
+_INSERT: Final = f"INSERT INTO entries VALUES ({', '.join('?' * 15)})"  # noqa: S608 - no values in it
+
+_OF_ACCOUNT: Final = "contract = ? AND payer = ? AND payee = ?"
+
+
+@dataclass(slots=True)
+class Standing:
+    """How far a deal has got.
+
+    Attributes:
+        billed: paid for up to this boundary (microseconds of stime).
+        end: where the placement ended, None while it goes on. ended_at: when, microseconds UTC.
+        tail: (after, rows): the tuples of (after, end], counted while they were still there; those
+            paid since are among them.
+    """
+
+    deal: Deal
+    billed: int
+    end: int | None = None
+    ended_at: int = 0
+    tail: tuple[int, int] | None = None
+
+    @property
+    def paid(self) -> bool:
+        """Whether nothing more is owed."""
+        return self.end is not None and self.billed >= self.end
+
+
+class Ledger:
+    """
+    Attributes:
+        own: id of the peer whose it is. federation: its id.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, own: bytes, federation: str, key_of: KeyOf
+    ) -> None:
+        self.own = own
+        self.federation = federation
+        self._connection = connection
+        self._path = path
+        self._key_of = key_of
+        self._deals: dict[DealKey, Standing] = {}
+        self._of_task: dict[tuple[str, int], list[Standing]] = {}
+        with translated(path):
+            for data, end, ended_at, after, rows in connection.execute(
+                "SELECT data, ending, ended_at, tail_after, tail_rows FROM deals"
+            ):
+                deal = decode(data, Deal, limit=MAX_RECEIPT, what=f"{path}: deal")
+                tail = None if after is None else (after, rows)
+                billed = self.billed(deal.key)
+                start = deal.start if billed is None else billed
+                self._remember(Standing(deal, start, end, ended_at or 0, tail))
+
+    # -- the chain ---------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> Receipt:
+        """Keep it for ever; on return it is on the disk. Returns the receipt it is about.
+
+        Raises:
+            DecodeError, UntrustedError: its signatures do not hold, or we are no party to it.
+            ConflictError: it is not the next of its account, overlaps what is paid, or is there.
+            StorageFullError: the disk is full; nothing was changed.
+        """
+        receipt, columns = open_entry(entry, self.federation, self._key_of)
+        if self.own not in {receipt.payer, receipt.payee}:
+            raise UntrustedError(f"receipt of {receipt.task!a}: this peer is no party to it")
+        check_follows(receipt, self.last(receipt.account), self.billed(receipt.key))
+        if isinstance(receipt.rate, LoadRate) and self._paid_elsewhere(receipt):
+            raise ConflictError(
+                f"receipt of {receipt.task!a}: placement {receipt.fence} is another account's"
+            )
+        self._insert(columns, encode(entry), (receipt.payer, receipt.payee))
+        standing = self._deals.get(receipt.key)
+        if standing is not None and isinstance(entry, Settled):
+            standing.billed = receipt.upto
+        return receipt
+
+    def _insert(
+        self, columns: tuple[object, ...], data: bytes, parties: tuple[bytes, bytes]
+    ) -> None:
+        keys = [(peer, self._key_of(peer).public_bytes_raw()) for peer in parties]
+        with translated(self._path), self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            count, digest = connection.execute("SELECT entries, digest FROM head").fetchone()
+            after = chained(digest, data)
+            try:
+                connection.execute(_INSERT, (count + 1, *columns, data, after))
+            except sqlite3.IntegrityError:
+                raise ConflictError(f"{columns[0]} {columns[4]} of {columns[5]!a}: here") from None
+            connection.execute("UPDATE head SET entries = ?, digest = ?", (count + 1, after))
+            connection.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", keys)
+
+    def verify(self) -> int:
+        """Walk the whole chain; how many entries it has.
+
+        Raises:
+            InvalidInputError: names the first entry that does not hold, and why.
+        """
+        with translated(self._path):
+            return audit(self._connection, self.own, self.federation)
+
+    def last(self, account: Account) -> tuple[int, bytes]:
+        """Number and digest of the account's last receipt; (0, b"") where there is none."""
+        rows = self._rows(
+            f"SELECT number, data FROM entries WHERE {_OF_ACCOUNT} AND kind = 'receipt' "  # noqa: S608
+            "ORDER BY number DESC LIMIT 1",
+            *account,
+        )
+        for number, data in rows:
+            return int(number), digest_of(_settled(data).payload)
+        return 0, b""
+
+    def find(self, account: Account, number: int) -> Settled | None:
+        """That receipt, signed by both."""
+        rows = self._rows(
+            f"SELECT data FROM entries WHERE {_OF_ACCOUNT} AND kind = 'receipt' AND number = ?",  # noqa: S608
+            *account, number,
+        )  # fmt: skip
+        return _settled(rows[0][0]) if rows else None
+
+    def find_dispute(self, key: DealKey, after: int) -> Dispute | None:
+        """What was said when both sides counted differently for what starts at that boundary."""
+        rows = self._of_deal("data", key, "dispute", "AND after = ?", after)
+        entry = decode_entry(rows[0][0]) if rows else None
+        return entry if isinstance(entry, Dispute) else None
+
+    def paid_from(self, key: DealKey, after: int) -> Receipt | None:
+        """The receipt of this deal that starts at that boundary."""
+        rows = self._of_deal("data", key, "receipt", "AND after = ?", after)
+        return read_receipt(_settled(rows[0][0]).payload) if rows else None
+
+    def billed(self, key: DealKey) -> int | None:
+        """The boundary up to which this deal is paid for; None: there is no receipt of it."""
+        upto = self._of_deal("max(upto)", key, "receipt")[0][0]
+        return None if upto is None else int(upto)
+
+    def rows_paid(self, key: DealKey, after: int) -> int:
+        """Tuples of this deal paid for from that boundary on."""
+        rows = self._of_deal("coalesce(sum(rows), 0)", key, "receipt", "AND after >= ?", after)
+        return int(rows[0][0])
+
+    def balance(self, contract: str) -> Balance:
+        """What was earned and spent under that contract."""
+        return self.balances(contract).of(contract)
+
+    def balances(self, contract: str = "", *, check: bool = False) -> Balances:
+        """All balances, or one contract's. check: verify the chain too (0.3 ms an entry)."""
+        with translated(self._path):
+            return _balances(self._connection, self.own, self.federation, contract, check=check)
+
+    def disputes(self) -> tuple[Dispute, ...]:
+        """All there are, oldest first."""
+        found = self._rows("SELECT data FROM entries WHERE kind = 'dispute' ORDER BY position")
+        entries = [decode_entry(data) for (data,) in found]
+        return tuple(entry for entry in entries if isinstance(entry, Dispute))
+
+    # -- deals -------------------------------------------------------------------------------------
+
+    def open_deal(self, deal: Deal) -> Standing:
+        """Keep a deal from now on; the same one again changes nothing.
+
+        Raises:
+            ConflictError: another deal of this placement is kept.
+            BusyError: MAX_DEALS are.
+            UntrustedError: we are no party to it.
+        """
+        known = self._deals.get(deal.key)
+        if known is not None:
+            if (known.deal.rate, known.deal.start) != (deal.rate, deal.start):
+                raise ConflictError(f"{deal.task}: placement {deal.fence} was agreed otherwise")
+            return known
+        if self.own not in {deal.payer, deal.payee} or deal.payer == deal.payee:
+            raise UntrustedError(f"{deal.task}: this peer is no party to that deal")
+        for other in self.deals_of(deal.task, deal.fence):
+            both_load = isinstance(deal.rate, LoadRate) and isinstance(other.deal.rate, LoadRate)
+            if both_load and not _passes_on(deal, other.deal):
+                raise ConflictError(f"{deal.task}: placement {deal.fence} is another account's")
+        if len(self._deals) >= MAX_DEALS:
+            raise BusyError(f"{MAX_DEALS} deals are open or ended lately; no more are taken")
+        billed = self.billed(deal.key)
+        standing = Standing(deal, deal.start if billed is None else billed)
+        self._change(
+            "INSERT INTO deals VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)",
+            *_arguments(deal.key),
+            encode(deal),
+        )
+        self._remember(standing)
+        return standing
+
+    def end_deal(self, standing: Standing, end: int, at: int) -> None:
+        """The placement ended at that boundary, or the earlier one known. at: microseconds UTC."""
+        if standing.end is not None and standing.end <= end:
+            return
+        ended_at = standing.ended_at or at
+        # what was counted up to a later end is not what is owed
+        values = "ending = ?, ended_at = ?, tail_after = NULL, tail_rows = NULL"
+        self._update(standing.deal.key, values, end, ended_at)
+        standing.end, standing.ended_at, standing.tail = end, ended_at, None
+
+    def keep_tail(self, standing: Standing, after: int, rows: int) -> None:
+        """Remember the count of (after, end], for when the tuples are gone."""
+        self._update(standing.deal.key, "tail_after = ?, tail_rows = ?", after, rows)
+        standing.tail = (after, rows)
+
+    def forget_deal(self, standing: Standing) -> None:
+        """It is paid, or nobody has claimed it for long."""
+        key = standing.deal.key
+        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
+        del self._deals[key]
+        self._of_task[key.task, key.fence].remove(standing)
+        if not self._of_task[key.task, key.fence]:
+            del self._of_task[key.task, key.fence]
+
+    def deals(self) -> tuple[Standing, ...]:
+        """All that are kept."""
+        return tuple(self._deals.values())
+
+    def deal(self, key: DealKey) -> Standing | None:
+        return self._deals.get(key)
+
+    def deals_of(self, task: str, fence: int) -> tuple[Standing, ...]:
+        """Those of that placement: one; of a middleman two."""
+        return tuple(self._of_task.get((task, fence), ()))
+
+    # -- SQL ---------------------------------------------------------------------------------------
+
+    def _remember(self, standing: Standing) -> None:
+        key = standing.deal.key
+        self._deals[key] = standing
+        self._of_task.setdefault((key.task, key.fence), []).append(standing)
+
+    def _of_deal(
+        self, what: str, key: DealKey, kind: str, more: str = "", *arguments: int
+    ) -> list[tuple[bytes, ...]]:
+        return self._rows(
+            f"SELECT {what} FROM entries WHERE task = ? AND fence = ? AND kind = ? "  # noqa: S608
+            f"AND {_OF_ACCOUNT} {more}",
+            key.task, key.fence, kind, *key.account, *arguments,
+        )  # fmt: skip
+
+    def _paid_elsewhere(self, receipt: Receipt) -> bool:
+        """Whether another account has a receipt of the same placement on the same side."""
+        side = "payer" if receipt.payer == self.own else "payee"
+        rows = self._rows(
+            "SELECT 1 FROM entries WHERE task = ? AND fence = ? AND kind = 'receipt' "  # noqa: S608
+            f"AND {side} = ? AND NOT ({_OF_ACCOUNT}) LIMIT 1",
+            receipt.task, receipt.fence, self.own, *receipt.account,
+        )  # fmt: skip
+        return bool(rows)
+
+    def _rows(self, sql: str, *arguments: object) -> list[tuple[bytes, ...]]:
+        with translated(self._path):
+            return self._connection.execute(sql, arguments).fetchall()
+
+    def _update(self, key: DealKey, values: str, *arguments: object) -> None:
+        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        sql = f"UPDATE deals SET {values} WHERE {where}"  # noqa: S608
+        self._change(sql, *arguments, *_arguments(key))
+
+    def _change(self, sql: str, *arguments: object) -> None:
+        with translated(self._path), self._connection:
+            self._connection.execute(sql, arguments)
+
+
+def _passes_on(one: Deal, other: Deal) -> bool:
+    """Whether who is paid by one of them pays by the other one: three peers, not two."""
+    ends = {one.payer, one.payee}, {other.payer, other.payee}
+    return len(ends[0] & ends[1]) == 1 and (one.payee == other.payer or one.payer == other.payee)
+
+
+def _arguments(key: DealKey) -> tuple[object, ...]:
+    return *key.account, key.task, key.fence
+
+
+def _settled(data: bytes) -> Settled:
+    entry = decode_entry(data)
+    if not isinstance(entry, Settled):
+        raise InvalidInputError("ledger: a dispute stands where a receipt should")
+    return entry
+
+
+def _balances(
+    connection: sqlite3.Connection, own: bytes, federation: str, contract: str, *, check: bool
+) -> Balances:
+    fault = ""
+    if check:
+        try:
+            audit(connection, own, federation)
+        except InvalidInputError as error:
+            fault = str(error)
+    entries, head = connection.execute("SELECT entries, digest FROM head").fetchone()
+    return Balances(own.hex(), sums(connection, own, contract), entries, head.hex(), fault)
+
+
+@contextmanager
+def open_ledger(path: Path, own: bytes, federation: str, key_of: KeyOf) -> Iterator[Ledger]:
+    """The ledger of that peer in that file, made where there is none.
+
+    Args:
+        own: the peer's id. federation: its id.
+        key_of: public keys of peers by id, raises UntrustedError where one is not known.
+
+    Raises:
+        InvalidInputError: the file is damaged, or of another version.
+        StorageFullError: the disk is full.
+    """
+    with connect(path) as connection:
+        yield Ledger(connection, path, own, federation, key_of)
+
+
+def read_balances(path: Path, own: bytes, federation: str, contract: str = "") -> Balances:
+    """What a ledger's file says, its chain verified, whether or not the peer runs.
+
+    Raises:
+        NotFoundError: there is no ledger: nothing was ever settled.
+        InvalidInputError: the file is damaged, or of another version.
+    """
+    with connect_for_reading(path) as connection, translated(path):
+        connection.execute("BEGIN")  # one state of it, whatever the peer appends meanwhile
+        return _balances(connection, own, federation, contract, check=True)

@@ -1,0 +1,116 @@
+"""The SQLite file of a ledger: its schema, how it is opened, its errors as this project's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from overlay.errors import InvalidInputError, NotFoundError, StorageFullError
+
+SCHEMA_VERSION: Final = 1
+
+BUSY_S: Final = 10.0
+"""Seconds to wait for a reader (`medusa-peer contract balance`) to leave."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS entries (
+    position INTEGER PRIMARY KEY, kind TEXT NOT NULL,
+    contract TEXT NOT NULL, payer BLOB NOT NULL, payee BLOB NOT NULL, number INTEGER NOT NULL,
+    task TEXT NOT NULL, fence INTEGER NOT NULL, after INTEGER NOT NULL, upto INTEGER NOT NULL,
+    rows INTEGER NOT NULL, amount INTEGER NOT NULL, at INTEGER NOT NULL,
+    data BLOB NOT NULL, digest BLOB NOT NULL,
+    UNIQUE (task, fence, kind, contract, payer, payee, after)) STRICT;
+CREATE INDEX IF NOT EXISTS entries_of_accounts ON entries (contract, payer, payee, kind, number);
+CREATE TABLE IF NOT EXISTS head (
+    one INTEGER PRIMARY KEY CHECK (one = 1), entries INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;
+INSERT OR IGNORE INTO head VALUES (1, 0, x'');
+CREATE TABLE IF NOT EXISTS keys (peer BLOB PRIMARY KEY, key BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS deals (
+    contract TEXT, payer BLOB, payee BLOB, task TEXT, fence INTEGER,
+    data BLOB NOT NULL, ending INTEGER, ended_at INTEGER, tail_after INTEGER, tail_rows INTEGER,
+    PRIMARY KEY (contract, payer, payee, task, fence)) STRICT, WITHOUT ROWID;
+"""
+
+
+@contextmanager
+def connect(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open or create it. A commit is on the disk when it returns.
+
+    Raises:
+        InvalidInputError: the file is damaged, or of another version.
+        StorageFullError: the disk is full.
+    """
+    with translated(path):
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level="IMMEDIATE")
+    try:
+        with translated(path):
+            prepare(connection, path)
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open one that exists, whoever else has it open, for looking at one state of it.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: it is damaged, or of another version.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"{path}: no such file")
+    with translated(path):
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+    try:
+        with translated(path):
+            _check_version(connection, path)
+        yield connection
+    finally:
+        connection.close()
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables where they are not there yet.
+
+    Raises:
+        InvalidInputError: the file is of another version.
+    """
+    connection.execute("PRAGMA journal_mode = WAL")
+    # money: a receipt that the other side has our signature on must survive a power cut too
+    connection.execute("PRAGMA synchronous = FULL")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        done = f"PRAGMA user_version = {SCHEMA_VERSION};"
+        connection.executescript(f"BEGIN; {_SCHEMA} {done} COMMIT;")
+    _check_version(connection, path)
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        raise InvalidInputError(f"{path}: version {version}, this program reads {SCHEMA_VERSION}")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours.
+
+    Raises:
+        StorageFullError: the disk is full; nothing was changed.
+        InvalidInputError: any other.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise StorageFullError(f"{path}: the disk is full") from None
+        if isinstance(error, sqlite3.OperationalError):
+            raise InvalidInputError(f"{path}: {error}") from None
+        raise InvalidInputError(
+            f"{path}: damaged ({error}); put a copy in its place: your partners heal its end"
+        ) from None

@@ -1,0 +1,171 @@
+"""The Brain of a peer: it knows its own cost, its own load and its own contracts, and decides what
+to offer and what to take so that the federation converges to an acceptable allocation.
+
+The mechanism is the bounded-price one of Balazinska, Balakrishnan and Stonebraker (NSDI 2004;
+LITERATURE 1.1-1.4): a task moves where the unit marginal cost is above the price at the giver and
+below it at the taker. What is added, and why:
+
+* An answer carries a bid, so the next offer goes to the cheapest at once, at its price.
+* A peer within its capacity passes load on only where somebody pays it more for the room than it
+  pays (a *pressing* offer), or where it is cheaper even at the contract's highest price. So load
+  flows through full peers at falling prices, as far as the range goes, and no further than needed.
+* Whoever was refused is told when there is room, so nobody need ask again and again.
+"""
+
+from __future__ import annotations
+
+from random import Random  # noqa: TID251  # the type; the generator is passed in
+
+from contracts.market.config import MarketConfig
+from contracts.market.cost import Cost
+from contracts.market.events import (
+    Effect,
+    Event,
+    MoveEnded,
+    PartnersChanged,
+    Received,
+    TaskBack,
+    TaskGone,
+    TaskHere,
+    TaskOut,
+    Tick,
+    Unreachable,
+)
+from contracts.market.holdings import Holdings, Key
+from contracts.market.messages import Answer, Offer
+from contracts.market.partners import PartnerState
+from contracts.market.returning import Returner
+from contracts.market.shedding import Outstanding, Shedder
+from contracts.market.taking import Taker, refusal
+
+
+class Brain:
+    """Trades load for one peer.
+
+    Attributes:
+        peer: its id (hex). held: what it runs, what is leaving and coming.
+        partners: what it remembers of each partner.
+    """
+
+    __slots__ = ("_returner", "_shedder", "_taker", "held", "partners", "peer")
+
+    def __init__(
+        self,
+        peer: str,
+        cost: Cost,
+        capacity: float,
+        config: MarketConfig,
+        rng: Random,
+        *,
+        number: int = 0,
+    ) -> None:
+        """
+        Args:
+            capacity: units that it is willing to run, below `cost.total`.
+            number: its offers have higher numbers than this; above any of earlier runs.
+        """
+        self.peer = peer
+        self.held = Holdings(cost, capacity, config)
+        self.partners: dict[Key, PartnerState] = {}
+        self._taker = Taker(peer, self.held, config)
+        self._shedder = Shedder(self.held, self.partners, self._taker, config, rng, number=number)
+        self._returner = Returner(self.held, self.partners, config)
+
+    @property
+    def wake_at(self) -> float:
+        """Seconds by which a Tick is wanted; inf: not before something else happens."""
+        return min(
+            self._shedder.wake_at,
+            self._taker.collect_at,
+            self._returner.wake_at,
+            self.held.lapse_at,
+        )
+
+    @property
+    def offer(self) -> Outstanding | None:
+        """The offer that is out, if one is."""
+        return self._shedder.offer
+
+    @property
+    def number(self) -> int:
+        """Of the latest offer."""
+        return self._shedder.number
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What shall be done about what happened.
+
+        Args:
+            now: seconds, of a clock that never goes back.
+        """
+        effects: list[Effect] = []
+        self.held.advance(now)
+        self.held.lapse(now)
+        self._note(event, now, effects)
+        self._taker.collect(now, effects)
+        self._taker.tell(self.partners, effects)
+        self._shedder.plan(now, effects)
+        self._returner.plan(now, self._shedder.exhausted, effects)
+        return effects
+
+    def _note(self, event: Event, now: float, effects: list[Effect]) -> None:
+        match event:
+            case Tick():
+                pass
+            case PartnersChanged():
+                self._set_partners(event, now, effects)
+            case TaskHere():
+                key = (event.giver, event.contract) if event.giver else None
+                self.held.put(event.item, key, event.price, now)
+                self._returner.arrived(event.item.task, key, now, effects)
+            case TaskOut():
+                key = (event.worker, event.contract)
+                self.held.put_out(event.item, key, event.price, now)
+                self._returner.placed(event.item.task, key, now, effects)
+            case TaskGone():
+                self.held.drop(event.task)
+            case TaskBack():
+                self.held.back(event.task)
+            case Received():
+                self._receive(event, now, effects)
+            case Unreachable():
+                self._shedder.unreachable(event.peer, now)
+            case MoveEnded():
+                # a task that went elsewhere meanwhile is no fault of the partner's
+                failed = not event.ok and self.held.item(event.task) is not None
+                self.held.stay(event.task)
+                self._shedder.ended(event.task, failed, now)
+
+    def _set_partners(self, event: PartnersChanged, now: float, effects: list[Effect]) -> None:
+        """All partners there are: those known keep their state."""
+        known = dict(self.partners)
+        self.partners.clear()
+        for partner in event.partners:
+            key = (partner.peer, partner.contract)
+            state = known.pop(key, None) or PartnerState(partner)
+            state.partner = partner
+            self.partners[key] = state
+        gone = set(known)
+        self._taker.forget(gone)
+        self._shedder.changed(gone)
+        self._returner.drain(now, effects)
+
+    def _receive(self, event: Received, now: float, effects: list[Effect]) -> None:
+        message = event.message
+        if isinstance(message, Offer):
+            state = self.partners.get((event.peer, message.contract))
+            if state is None:
+                why = "there is no such contract in force between us"
+                effects.append(refusal(event.peer, message, why))
+                return
+            self._hear(state)
+            self._taker.receive(state, message, now, effects)
+        elif isinstance(message, Answer):
+            for key, state in self.partners.items():
+                if key[0] == event.peer:
+                    self._hear(state)
+                    self._shedder.answered(key, message, now, effects)
+
+    def _hear(self, state: PartnerState) -> None:
+        """It is alive after all."""
+        if state.broken:
+            state.welcome()

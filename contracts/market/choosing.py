@@ -1,0 +1,123 @@
+"""Which tasks to offer to a partner at a price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from contracts.market.config import MAX_ITEMS, MarketConfig
+from contracts.market.holdings import SLACK, Holdings, Key, Placed
+from contracts.market.messages import Item
+from contracts.market.partners import PartnerState
+
+LOOKED_AT: Final = 2 * MAX_ITEMS
+"""Tasks considered for an offer; the next ones come first the next time. An offer costs the same
+however many tasks a peer has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Why something should go.
+
+    Attributes:
+        units: how much; inf: all that is worth it.
+        gain: the most, micros per unit and second, that being rid of it is worth; None: what it
+            costs to run it here.
+        within: this peer is within its capacity and nobody presses it: it moves only what is
+            cheaper elsewhere even at a contract's highest price, for the range beneath that is
+            there to move what exceeds capacities, and every move disturbs a consumer.
+        for_key: the partner for whom room is made.
+        hops: how far full peers may be asked to make room.
+    """
+
+    units: float
+    gain: float | None = None
+    within: bool = False
+    for_key: Key | None = None
+    hops: int = 0
+
+
+class Chooser:
+    """Chooses tasks."""
+
+    __slots__ = ("_config", "_held", "_partners")
+
+    def __init__(
+        self, held: Holdings, partners: dict[Key, PartnerState], config: MarketConfig
+    ) -> None:
+        self._held = held
+        self._partners = partners
+        self._config = config
+
+    def choose(self, state: PartnerState, need: Need, price: int, now: float) -> tuple[Item, ...]:
+        """The tasks to offer: the largest that fit into the need, then the smallest that covers
+        what is left of it."""
+        held, config = self._held, self._config
+        seen = [*self._own(state), *self._guests(state, now)]
+        seen.sort(key=lambda item: -item.load)
+        limit = min(config.batch, MAX_ITEMS, config.moving - len(held.leaving))
+        free = state.partner.most_given - held.given.get(state.key, 0.0) + SLACK
+        chosen: list[Item] = []
+        units = 0.0
+        covering: Item | None = None
+        for item in seen:
+            if len(chosen) >= limit or need.units - units <= SLACK:
+                break
+            if units + item.load > free or not self._pays(state, need, item, price, units):
+                continue
+            if units + item.load > need.units + SLACK:
+                covering = item
+                continue
+            chosen.append(item)
+            units += item.load
+        lacking = need.units - units > SLACK and len(chosen) < limit
+        if lacking and covering is not None and units + covering.load <= free:
+            chosen.append(covering)
+        return tuple(chosen)
+
+    def _pays(self, state: PartnerState, need: Need, item: Item, price: int, gone: float) -> bool:
+        """Whether it is worth that price to be rid of the task, once `gone` units went besides."""
+        asked: float = max(price, state.most) if need.within else price
+        asked += state.partner.migration_cost / (item.load * self._config.horizon_s)
+        worth = self._held.saved(item.load, gone) if need.gain is None else need.gain
+        return worth >= asked * (1 + self._config.hysteresis)
+
+    def _own(self, state: PartnerState) -> list[Item]:
+        """Own tasks; those that do not come into question go behind the others."""
+        own, leaving, gives = self._held.own, self._held.leaving, state.partner.gives
+        looked = list(islice(own.values(), LOOKED_AT))
+        good = [i for i in looked if i.load > 0 and i.task not in leaving and gives(i)]
+        if len(good) < len(looked):
+            kept = {item.task for item in good}
+            for item in looked:
+                if item.task not in kept:
+                    own[item.task] = own.pop(item.task)
+        return good
+
+    def _guests(self, state: PartnerState, now: float) -> list[Item]:
+        """Guests, where there are few own tasks: to pass one on makes a chain of two contracts."""
+        guests = self._held.guests
+        if len(self._held.own) - len(self._held.leaving) >= LOOKED_AT:
+            return []
+        looked = list(islice(guests.items(), LOOKED_AT))
+        good = [task for task, guest in looked if self._passable(state, guest, now)]
+        if len(good) < len(looked):
+            kept = set(good)
+            for task, _ in looked:
+                if task not in kept:
+                    guests[task] = guests.pop(task)
+        return [guests[task].item for task in good]
+
+    def _passable(self, state: PartnerState, guest: Placed, now: float) -> bool:
+        """Whether a guest may go to that partner: never back to who gave it, or to its owner."""
+        giver = self._partners.get(guest.key)
+        return (
+            giver is not None
+            and (giver.partner.sublet or state.sibling)
+            and state.partner.peer not in (guest.key[0], guest.item.owner)
+            and now >= guest.since + self._config.stay_s
+            and guest.item.task not in self._held.leaving
+            and guest.item.load > 0
+            and state.partner.gives(guest.item)
+        )

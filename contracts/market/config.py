@@ -1,0 +1,53 @@
+"""What may be set of the market; the defaults suit real peers with epochs of a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MAX_ITEMS: Final = 64
+"""Tasks in an offer: its message stays within some tens of KiB, and who is far above capacity
+sends the next offer as soon as this one is answered."""
+
+MAX_HOPS: Final = 6
+"""Full peers in a row that may be asked to make room, one after another: the diameter of some
+100,000 peers with seven contracts each. Nearer ones are asked first: each hop is one move more."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarketConfig:
+    """
+    Attributes:
+        hysteresis: share of a price by which a move must pay, on both sides, or the two would
+            swap tasks for nothing (EPSILON_COST of the shipped system, there 0.002 to 0.8 %).
+        recall: share of the price by which a task must be cheaper at home to be recalled. Above
+            `hysteresis`: a recall stalls a consumer and saves little.
+        settle_s: seconds for which it must have been cheaper at home: room is wanted by others too.
+        horizon_s: seconds over which a move must earn its migration cost.
+        collect_s: seconds during which offers are collected, so that the best paid comes first.
+        offer_s: seconds after which an offer that nobody answered counts as refused.
+        confirm_s: seconds for which a load must last before something is moved for it.
+        reserve_s: seconds for which room is kept for an accepted task that does not arrive.
+        stay_s: seconds that a task that came from a partner stays at least.
+        press_s: seconds that full partners have to make room, for each hop, before the next ones
+            are asked.
+        retry_s, retry_most_s: seconds before a partner that refused is asked again; doubles up to
+            the latter, so that a steady market falls silent.
+        batch: tasks in an offer, at most MAX_ITEMS.
+        moving: tasks that may be leaving at once.
+    """
+
+    hysteresis: float = 0.004
+    recall: float = 0.2
+    settle_s: float = 120.0
+    horizon_s: float = 600.0
+    collect_s: float = 0.5
+    offer_s: float = 10.0
+    confirm_s: float = 5.0
+    reserve_s: float = 120.0
+    stay_s: float = 30.0
+    press_s: float = 3.0
+    retry_s: float = 15.0
+    retry_most_s: float = 3600.0
+    batch: int = MAX_ITEMS
+    moving: int = MAX_ITEMS

@@ -1,0 +1,91 @@
+"""What load costs a peer: the more it has, the dearer the next unit."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Final, Protocol
+
+from overlay.errors import InvalidInputError
+
+UTILISATION_AT_CAPACITY: Final = 0.8
+"""Share of the machine that its declared capacity is: past it queues grow fast, and the mechanism
+needs some room above capacity in which cost still says who is worse off (LITERATURE 1.4)."""
+
+CHECKED_POINTS: Final = 256
+"""Loads at which a plugged cost is checked: it is called twice for each, once at start."""
+
+
+class Cost(Protocol):
+    """Cost by load. Plug in your own; `check_cost` says whether it will do.
+
+    Attributes:
+        total: units of load from which on it is infinite.
+    """
+
+    @property
+    def total(self) -> float: ...
+
+    def level(self, load: float) -> float:
+        """Micros per second that so much load (units, >= 0) costs; inf from `total` on."""
+        ...
+
+
+class QueueingCost:
+    """D(rho) = rho / (1 - rho), the work waiting in an M/M/1 queue, scaled so that a unit costs
+    `price` where the load is `capacity` (Balazinska et al., NSDI 2004, section 3)."""
+
+    __slots__ = ("_scale", "total")
+
+    def __init__(self, capacity: float, price: int) -> None:
+        """
+        Args:
+            capacity: units. price: micros per unit and second.
+
+        Raises:
+            InvalidInputError: one of them is not positive.
+        """
+        if not (0 < capacity < math.inf and price > 0):
+            raise InvalidInputError(
+                f"cost: capacity {capacity} and price {price} must both be positive numbers"
+            )
+        self.total = capacity / UTILISATION_AT_CAPACITY
+        self._scale = price * self.total * (1 - UTILISATION_AT_CAPACITY) ** 2
+
+    def level(self, load: float) -> float:
+        spare = self.total - load
+        return self._scale * load / spare if spare > 0 else math.inf
+
+
+def unit_cost(cost: Cost, load: float, change: float) -> float:
+    """The average cost, per unit, of adding `change` units to a load, or of having the last
+    -`change` units where it is negative: the unit marginal cost of a task.
+
+    Returns:
+        micros per unit and second; inf where either load is past `cost.total` (the more so where
+        it is being left: whatever is offered for the task then, it should go).
+    """
+    before, after = cost.level(load), cost.level(max(load + change, 0.0))
+    if math.isinf(before) or math.isinf(after):
+        return math.inf
+    return (after - before) / change
+
+
+def check_cost(cost: Cost, capacity: float) -> None:
+    """
+    Raises:
+        InvalidInputError: it does not increase, is not convex, or is infinite at the capacity.
+    """
+    top = cost.total
+    if not capacity < top:
+        raise InvalidInputError(f"cost: the capacity {capacity} must be below its total {top}")
+    end = min(top, 4 * capacity)
+    step = end / CHECKED_POINTS
+    levels = [cost.level(step * i) for i in range(CHECKED_POINTS)]
+    slopes = [b - a for a, b in pairwise(levels)]
+    for i, slope in enumerate(slopes):
+        at = step * (i + 1)
+        if not 0 < slope < math.inf:
+            raise InvalidInputError(f"cost: must grow with the load, does not at {at:.6g} units")
+        if i and slope < slopes[i - 1] * (1 - 1e-9):
+            raise InvalidInputError(f"cost: must be convex, is not at {at:.6g} units")

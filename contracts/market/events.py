@@ -1,0 +1,173 @@
+"""What a Brain is told, and what it wants done. Times are seconds of any steady clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from contracts.market.messages import Item, Message
+
+
+def anything(_: Item) -> bool:
+    """A menu with everything on it."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """A peer with which load may be traded now, under one contract.
+
+    Attributes:
+        peer: its id (hex). contract: the contract's id; "" for a peer of our own participant:
+            nobody pays, and tasks go where they cost less.
+        min_price, max_price: micros per unit and second.
+        gives: whether we may give it that task. takes: whether we may run that task for it.
+        most_given, most_taken: units at once in either direction.
+        sublet: whether what we run for it may be passed on.
+        migration_cost: micros per move.
+    """
+
+    peer: str
+    contract: str
+    min_price: int
+    max_price: int
+    gives: Callable[[Item], bool] = anything
+    takes: Callable[[Item], bool] = anything
+    most_given: float = float("inf")
+    most_taken: float = float("inf")
+    sublet: bool = True
+    migration_cost: int = 0
+
+
+# -- events: what happened -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. Wanted no later than `Brain.wake_at`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartnersChanged:
+    """All partners there are now. What was placed under a contract that is no longer among them is
+    recalled, what was taken under it is returned (drain)."""
+
+    partners: tuple[Partner, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHere:
+    """A task runs here (new, arrived, or with a new load).
+
+    Attributes:
+        giver: the peer (hex) that we run it for, under `contract` at `price`; "" for our own.
+    """
+
+    item: Item
+    giver: str = ""
+    contract: str = ""
+    price: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGone:
+    """A task runs here no more: moved on, stopped, or recalled."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOut:
+    """One of our own tasks runs at a partner (after a move, or found so after a restart)."""
+
+    item: Item
+    worker: str
+    contract: str
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBack:
+    """It does so no more: it was recalled, passed on beyond our contracts, or stopped."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message from a peer; hostile until checked."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A message could not be delivered to that peer."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveEnded:
+    """How a `Move` ended. Where it succeeded, TaskGone (and TaskOut, if ours) comes too."""
+
+    task: str
+    ok: bool
+    reason: str = ""
+
+
+Event = (
+    Tick
+    | PartnersChanged
+    | TaskHere
+    | TaskGone
+    | TaskOut
+    | TaskBack
+    | Received
+    | Unreachable
+    | MoveEnded
+)
+
+# -- effects: what shall happen --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move this task, which runs here, to that peer; MoveEnded answers, sooner or later."""
+
+    item: Item
+    to: str
+    contract: str
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take this task of ours home. Answered by TaskHere and TaskBack."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Ask the owner of this task, which runs here, to take it home. Answered by TaskGone."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth a person's notice (events.note). level: info or warning."""
+
+    level: str
+    text: str
+
+
+Effect = Send | Move | Recall | GiveBack | Note

@@ -1,0 +1,98 @@
+"""What a peer remembers of each partner it trades load with."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from contracts.market.config import MarketConfig
+from contracts.market.events import Partner
+from contracts.market.holdings import Key
+from contracts.market.messages import Answer
+from contracts.market.prices import MAX_PRICE
+
+UNKNOWN: Final = -1
+"""No bid of that partner is known: it is asked at the lowest price."""
+
+NONE: Final = 0
+"""The partner takes nothing at any price."""
+
+
+class PartnerState:
+    """A partner and what passed between us.
+
+    Attributes:
+        partner: the terms.
+        bid: the price (micros) at which it takes one more unit, as it last said, or UNKNOWN, NONE.
+        until: seconds before which it is not asked again; delay: of the latest such wait.
+        doubtful: it had no room when it last answered.
+        broken: it did not answer, or did not do what it had accepted.
+        refused: number of our latest offer that it did not take whole.
+        pressed: hops with which it was asked to make room, and has not said that there is some.
+        price: at which it last took something; -1: never.
+        heard: number of its latest offer. answer: what we said to it.
+    """
+
+    __slots__ = (
+        "answer",
+        "bid",
+        "broken",
+        "delay",
+        "doubtful",
+        "heard",
+        "key",
+        "partner",
+        "pressed",
+        "price",
+        "refused",
+        "until",
+    )
+
+    def __init__(self, partner: Partner) -> None:
+        self.partner = partner
+        self.key: Key = (partner.peer, partner.contract)
+        self.bid = UNKNOWN
+        self.until = -math.inf
+        self.delay = 0.0
+        self.doubtful = False
+        self.broken = False
+        self.refused = 0
+        self.pressed = 0
+        self.price = -1
+        self.heard = -1
+        self.answer: Answer | None = None
+
+    @property
+    def sibling(self) -> bool:
+        """A peer of our own participant: nobody pays, costs are compared."""
+        return not self.partner.contract
+
+    @property
+    def least(self) -> int:
+        """The lowest price, micros per unit and second."""
+        return 0 if self.sibling else self.partner.min_price
+
+    @property
+    def most(self) -> int:
+        """The highest."""
+        return MAX_PRICE if self.sibling else self.partner.max_price
+
+    def put_off(self, now: float, config: MarketConfig, spread: float) -> None:
+        """Leave it alone for a while, longer each time. spread: of the wait, around 1."""
+        self.delay = min(max(4 * self.delay, config.retry_s), config.retry_most_s)
+        self.until = now + self.delay * spread
+
+    def welcome(self) -> None:
+        """It may be asked at once."""
+        self.doubtful = False
+        self.until = -math.inf
+        self.broken = False
+        self.pressed = 0
+
+    def expire(self, now: float) -> None:
+        """What it said is old once the wait is over."""
+        if -math.inf < self.until <= now:
+            self.doubtful = self.bid == NONE
+            self.until = -math.inf
+            self.broken = False
+            self.bid = UNKNOWN

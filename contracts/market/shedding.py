@@ -1,0 +1,299 @@
+"""The offering half of the market: one offer at a time, to the cheapest partner first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random  # noqa: TID251  # the type; the generator is passed in
+
+from contracts.market.choosing import Chooser, Need
+from contracts.market.config import MAX_HOPS, MarketConfig
+from contracts.market.events import Effect, Move, Note, Send
+from contracts.market.holdings import SLACK, Holdings, Key
+from contracts.market.messages import Answer, Item, Offer
+from contracts.market.partners import NONE, PartnerState
+from contracts.market.pressing import Pressing
+from contracts.market.prices import MAX_PRICE
+from contracts.market.taking import Taker
+
+
+class Outstanding:
+    """The offer that is out.
+
+    Attributes:
+        state: of the partner. offer: what was sent. until: seconds until which an answer counts.
+    """
+
+    __slots__ = ("items", "offer", "state", "until")
+
+    def __init__(self, state: PartnerState, offer: Offer, until: float) -> None:
+        self.state = state
+        self.offer = offer
+        self.until = until
+        self.items: dict[str, Item] = {item.task: item for item in offer.items}
+
+
+class Shedder:
+    """Offers tasks.
+
+    Attributes:
+        offer: the one that is out. number: of the latest one.
+        wake_at: seconds at which `plan` should run again, whatever happens.
+    """
+
+    __slots__ = (
+        "_cheapest",
+        "_chooser",
+        "_config",
+        "_held",
+        "_moves",
+        "_over",
+        "_partners",
+        "_press",
+        "_rng",
+        "_taker",
+        "exhausted",
+        "number",
+        "offer",
+        "wake_at",
+    )
+
+    def __init__(
+        self,
+        held: Holdings,
+        partners: dict[Key, PartnerState],
+        taker: Taker,
+        config: MarketConfig,
+        rng: Random,
+        *,
+        number: int,
+    ) -> None:
+        self._held = held
+        self._partners = partners
+        self._taker = taker
+        self._config = config
+        self._rng = rng
+        self._moves: dict[str, Key] = {}
+        self._cheapest: float = math.inf
+        self._press = Pressing(config)
+        self._chooser = Chooser(held, partners, config)
+        self._over = False
+        self.exhausted = False
+        self.number = number
+        self.offer: Outstanding | None = None
+        self.wake_at = math.inf
+
+    # -- what the others say -----------------------------------------------------------------------
+
+    def answered(self, key: Key, answer: Answer, now: float, effects: list[Effect]) -> None:
+        """An answer came, to the offer that is out or, once more, to one refused before."""
+        state, out = self._partners[key], self.offer
+        bid = answer.bid if 0 < answer.bid <= MAX_PRICE else NONE
+        if out is not None and out.state is state and out.offer.number == answer.number:
+            self.offer = None
+            self._settle(out, answer, bid, now, effects)
+        elif state.refused == answer.number and not answer.accepted and bid != NONE:
+            state.refused = 0
+            state.bid = bid
+            state.delay = 0.0
+            state.welcome()
+            self._press.resume()
+
+    def _settle(
+        self, out: Outstanding, answer: Answer, bid: int, now: float, effects: list[Effect]
+    ) -> None:
+        state, price = out.state, out.offer.price
+        state.broken = False
+        accepted = [out.items.pop(task) for task in answer.accepted if task in out.items]
+        if len(accepted) < len(answer.accepted):
+            effects.append(
+                Note("warning", f"peer {state.partner.peer} accepted tasks it was not offered")
+            )
+        for item in accepted:
+            self._held.leave(item.task)
+            self._moves[item.task] = state.key
+            effects.append(Move(item, state.partner.peer, state.partner.contract, price))
+        state.bid = bid
+        state.doubtful = False
+        if accepted:
+            state.price = price
+            state.delay = 0.0
+            self._press.resume()
+        if out.items:
+            state.refused = answer.number
+        need = self._need(now)
+        dear = need is not None and bid > self._ceiling(state, need)
+        # whoever refuses what it says it would take is put off, else it is asked at its price
+        if bid == NONE or dear or (out.items and bid <= price):
+            self._put_off(state, now)
+
+    def unreachable(self, peer: str, now: float) -> None:
+        """Nothing reaches that peer."""
+        for state in self._partners.values():
+            if state.partner.peer == peer:
+                self._broke(state, now)
+        if self.offer is not None and self.offer.state.partner.peer == peer:
+            self.offer = None
+
+    def ended(self, task: str, failed: bool, now: float) -> None:
+        """A move ended. A partner that accepts and does not start is left alone for a while."""
+        key = self._moves.pop(task, None)
+        if key in self._partners and failed:
+            self._broke(self._partners[key], now)
+
+    def changed(self, gone: set[Key]) -> None:
+        """The partners changed; those are partners no longer."""
+        self._press.pressed -= gone
+        if self.offer is not None and self.offer.state.key in gone:
+            self.offer = None
+        paid = [state.most for state in self._partners.values() if not state.sibling]
+        self._cheapest = min(paid, default=math.inf)
+
+    # -- what to do --------------------------------------------------------------------------------
+
+    def plan(self, now: float, effects: list[Effect]) -> None:
+        """Send the next offer, if one is wanted and none is out."""
+        self.exhausted = False
+        if self.offer is not None:
+            if now < self.offer.until:
+                return
+            self._broke(self.offer.state, now)
+            self.offer = None
+        self.wake_at = self._held.over(now)[1]
+        need = self._need(now)
+        over = need is not None and need.for_key is None and not need.within
+        if over and not self._over:
+            self._begin()
+        self._over = over
+        if need is None:
+            self._withdraw(effects)
+        elif len(self._held.leaving) < self._config.moving:
+            self._offer(need, now, effects)
+
+    def _begin(self) -> None:
+        """This peer is above its capacity now: what partners refused before, when less was at
+        stake, does not count."""
+        self._press.resume()
+        for state in self._partners.values():
+            if state.bid != NONE and not state.broken:
+                state.until = -math.inf
+                state.delay = 0.0
+
+    def _need(self, now: float) -> Need | None:
+        held = self._held
+        if held.staying > held.capacity + SLACK:
+            excess = held.over(now)[0]
+            return Need(excess, hops=MAX_HOPS) if excess > SLACK else None
+        wanted = self._taker.demand(now)
+        if wanted is not None:
+            key, wait = wanted
+            units = wait.units - max(held.room, 0.0) - held.left
+            if units > SLACK:
+                gain = wait.price / (1 + self._config.hysteresis)
+                return Need(units, gain, for_key=key, hops=wait.hops - 1)
+        worth = held.saved(min(1.0, held.staying)) if held.staying > SLACK else 0.0
+        return Need(math.inf, within=True) if worth > self._cheapest else None
+
+    def _offer(self, need: Need, now: float, effects: list[Effect]) -> None:
+        for price, state in self._askable(need, now):
+            # whoever had no room is asked with one task first: most of the time it still has none
+            probed = replace(need, units=SLACK) if state.doubtful else need
+            items = self._chooser.choose(state, probed, price, now)
+            if items:
+                self._send(state, self._made(state, price, items, 0), now, effects)
+                return
+            if not need.within:
+                self._put_off(state, now)
+        if not need.within and not self._press.resting(need.hops, now):
+            self._ask_for_room(need, now, effects)
+        self.exhausted = self._over and self._press.resting(need.hops, now)
+        if self.offer is None and need.for_key is None:
+            self._wait(now)
+
+    def _ask_for_room(self, need: Need, now: float, effects: list[Effect]) -> None:
+        full = self._full(need)
+        # each is to make room for its share, or together they would make too much
+        share = replace(need, units=need.units / max(len(full), 1))
+        while (state := self._press.following(full, need.hops, now)) is not None:
+            price = self._ceiling(state, need)
+            items = self._chooser.choose(state, share, price, now)
+            if items:
+                self._press.pressed.add(state.key)
+                offer = self._made(state, price, items, self._press.hops)
+                self._send(state, offer, now, effects)
+                return
+        self.wake_at = min(self.wake_at, self._press.wake_at)
+        if self._press.wake_at == math.inf:
+            self._press.rest(need.hops, now, self._spread())
+
+    def _wait(self, now: float) -> None:
+        """Until somebody may be asked again, unless somebody says before that it has room."""
+        waits = [s.until for s in self._partners.values() if s.until > now]
+        if self._press.rest_until > now:
+            waits.append(self._press.rest_until)
+        self.wake_at = min([self.wake_at, *waits])
+
+    def _askable(self, need: Need, now: float) -> list[tuple[int, PartnerState]]:
+        """Partners that may take something, the cheapest first, and the price for each."""
+        found = []
+        for state in self._partners.values():
+            state.expire(now)
+            if state.until > now or state.bid == NONE or state.key == need.for_key:
+                continue
+            ceiling = self._ceiling(state, need)
+            price = ceiling if state.sibling else max(state.bid, state.least)
+            if price <= ceiling and not (need.within and state.most > ceiling):
+                found.append((0 if state.sibling else price, state.bid, price, state))
+        found.sort(key=lambda entry: entry[:2])
+        return [(price, state) for _, _, price, state in found]
+
+    def _full(self, need: Need) -> list[PartnerState]:
+        """Those that have no room, and could be asked to make some."""
+        return [
+            state
+            for state in self._partners.values()
+            if state.bid == NONE
+            and not state.broken
+            and state.key != need.for_key
+            and self._ceiling(state, need) >= max(state.least, 1)
+        ]
+
+    def _ceiling(self, state: PartnerState, need: Need) -> int:
+        """The most to pay it for a unit."""
+        held = self._held
+        gain = held.saved(min(1.0, held.staying)) if need.gain is None else need.gain
+        worth = gain / (1 + self._config.hysteresis)
+        return min(state.most, int(worth)) if worth < MAX_PRICE else state.most
+
+    def _made(self, state: PartnerState, price: int, items: tuple[Item, ...], hops: int) -> Offer:
+        return Offer(self.number + 1, state.partner.contract, price, items, hops)
+
+    def _send(
+        self,
+        state: PartnerState,
+        offer: Offer,
+        now: float,
+        effects: list[Effect],
+    ) -> None:
+        self.number = offer.number
+        self.offer = Outstanding(state, offer, now + self._config.offer_s)
+        self.wake_at = self.offer.until
+        effects.append(Send(state.partner.peer, offer))
+
+    def _withdraw(self, effects: list[Effect]) -> None:
+        """Tell those that were pressed that it is no longer needed."""
+        for key in self._press.pressed:
+            state = self._partners[key]
+            self.number += 1
+            effects.append(Send(key[0], Offer(self.number, key[1], state.least, ())))
+        self._press.pressed.clear()
+
+    def _broke(self, state: PartnerState, now: float) -> None:
+        state.broken = True
+        self._put_off(state, now)
+
+    def _put_off(self, state: PartnerState, now: float) -> None:
+        state.put_off(now, self._config, self._spread())
+
+    def _spread(self) -> float:
+        return self._rng.uniform(0.75, 1.25)

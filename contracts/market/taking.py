@@ -1,0 +1,193 @@
+"""The receiving half of the market: offers are collected, and the best paid are taken first."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from contracts.market.config import MAX_HOPS, MAX_ITEMS, MarketConfig
+from contracts.market.events import Effect, Note, Send
+from contracts.market.holdings import SLACK, Holdings, Key
+from contracts.market.messages import Answer, Item, Offer
+from contracts.market.partners import NONE, PartnerState
+from overlay.errors import printable
+
+MAX_LOAD: Final = 1e6
+"""Units of one task: ten thousand cores; more is nonsense."""
+
+MAX_NAME: Final = 1000
+"""Characters of a task's name, as of an object name."""
+
+PRESSED_ROUNDS: Final = 2
+"""First waits (`retry_s`) for which a request to make room holds. It is renewed while it is meant;
+one that went round in a circle of full peers dies out."""
+
+
+class Waiting:
+    """An offer, some of which was refused for want of room, or as too cheap.
+
+    Attributes:
+        number, price: of the offer. units: refused. least: units of the smallest task refused.
+        bid: what we said we would take for it. hops: as of the offer, how far to go to make room.
+        until: seconds until which that is wanted.
+    """
+
+    __slots__ = ("bid", "hops", "least", "number", "price", "units", "until")
+
+    def __init__(self, offer: Offer, refused: list[Item], bid: int, until: float) -> None:
+        self.number = offer.number
+        self.price = offer.price
+        self.units = sum(item.load for item in refused)
+        self.least = min(item.load for item in refused)
+        self.bid = bid
+        self.hops = offer.hops
+        self.until = until
+
+
+class Taker:
+    """Answers offers.
+
+    Attributes:
+        waiting: partners that were refused, and will be told when there is room.
+        collect_at: seconds at which the offers collected are answered.
+    """
+
+    __slots__ = ("_config", "_held", "_inbox", "_peer", "collect_at", "waiting")
+
+    def __init__(self, peer: str, held: Holdings, config: MarketConfig) -> None:
+        self._peer = peer
+        self._held = held
+        self._config = config
+        self._inbox: dict[Key, tuple[PartnerState, Offer]] = {}
+        self.waiting: dict[Key, Waiting] = {}
+        self.collect_at = math.inf
+
+    def receive(self, state: PartnerState, offer: Offer, now: float, effects: list[Effect]) -> None:
+        """An offer came; repeated ones get the same answer, older ones none."""
+        if offer.number <= state.heard:
+            answer = state.answer
+            if answer is not None and answer.number == offer.number:
+                effects.append(Send(state.partner.peer, answer))
+            return
+        state.heard = offer.number
+        state.answer = None
+        self.waiting.pop(state.key, None)
+        self._inbox.pop(state.key, None)
+        if not offer.items:
+            return
+        fault = _fault(state, offer)
+        if fault:
+            effects.append(Note("warning", f"offer of peer {state.partner.peer}: {fault}"))
+            self._reply(state, Answer(offer.number, (), NONE, fault), effects)
+            return
+        self._inbox[state.key] = (state, offer)
+        self.collect_at = min(self.collect_at, now + self._config.collect_s)
+
+    def collect(self, now: float, effects: list[Effect]) -> None:
+        """Answer what was collected, once it is time."""
+        if now < self.collect_at:
+            return
+        self.collect_at = math.inf
+        offers = sorted(self._inbox.values(), key=lambda entry: -entry[1].price)
+        self._inbox.clear()
+        for state, offer in offers:
+            self._decide(state, offer, now, effects)
+
+    def forget(self, keys: set[Key]) -> None:
+        """Those are partners no longer."""
+        for key in keys:
+            self._inbox.pop(key, None)
+            self.waiting.pop(key, None)
+
+    def demand(self, now: float) -> tuple[Key, Waiting] | None:
+        """Whoever pays most for room that we should make."""
+        pressing = [(k, e) for k, e in self.waiting.items() if e.hops and e.until > now]
+        return max(pressing, key=lambda entry: entry[1].price, default=None)
+
+    def tell(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
+        """Tell those that were refused that there is room now, as many as it will do for."""
+        room = self._held.room
+        if not self.waiting or room <= SLACK:
+            return
+        for key, wait in sorted(self.waiting.items(), key=lambda entry: -entry[1].price):
+            bid = self._bid(wait.least)
+            better = not wait.bid or bid <= wait.price or bid < wait.bid * (1 - self._config.recall)
+            soon = self._held.left > SLACK and room < wait.units  # then in one go
+            if bid == NONE or wait.least > room + SLACK or soon or not better:
+                continue
+            del self.waiting[key]
+            room -= wait.units
+            effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), bid)))
+
+    def _decide(self, state: PartnerState, offer: Offer, now: float, effects: list[Effect]) -> None:
+        accepted: list[str] = []
+        refused: list[Item] = []
+        reason = ""
+        until = now + self._config.reserve_s
+        for item in offer.items:
+            if not 0 < item.load <= MAX_LOAD:
+                why = f"a load of {item.load} units"
+            elif not self._fits(state, item, offer.price):
+                refused.append(item)
+                why = "no room at that price"
+            else:
+                why = self._never(state, item)
+            if why:
+                reason = reason or f"{printable(item.task[:MAX_NAME])}: {why}"
+                continue
+            accepted.append(item.task)
+            self._held.reserve(item.task, item.load, state.key, until)
+        sample = min((item.load for item in refused), default=0.0)
+        bid = self._bid(sample or offer.items[-1].load)
+        if refused:
+            pressed_until = now + PRESSED_ROUNDS * self._config.retry_s
+            self.waiting[state.key] = Waiting(offer, refused, bid, pressed_until)
+        self._reply(state, Answer(offer.number, tuple(accepted), bid, reason), effects)
+
+    def _reply(self, state: PartnerState, answer: Answer, effects: list[Effect]) -> None:
+        state.answer = answer
+        effects.append(Send(state.partner.peer, answer))
+
+    def _never(self, state: PartnerState, item: Item) -> str:
+        """Why this task is refused at any price; "" if it is not."""
+        if not 0 < len(item.task) <= MAX_NAME or item.cost_ns < 0:
+            return "not a task"
+        if item.owner == self._peer:
+            return "it is this peer's own"
+        if self._held.knows(item.task):
+            return "it is here already"
+        if not state.partner.takes(item):
+            return "the contract does not cover it"
+        return ""
+
+    def _fits(self, state: PartnerState, item: Item, price: int) -> bool:
+        held = self._held
+        if item.load > held.room + SLACK:
+            return False
+        if held.taken.get(state.key, 0.0) + item.load > state.partner.most_taken + SLACK:
+            return False
+        return held.added(item.load) * (1 + self._config.hysteresis) <= price
+
+    def _bid(self, load: float) -> int:
+        if not (0 < load <= self._held.room + SLACK):
+            return NONE
+        cost = self._held.added(load)
+        return max(1, math.ceil(cost * (1 + self._config.hysteresis))) if cost < math.inf else NONE
+
+
+def refusal(peer: str, offer: Offer, why: str) -> Send:
+    """The answer to an offer that cannot be looked at."""
+    return Send(peer, Answer(offer.number, (), NONE, why))
+
+
+def _fault(state: PartnerState, offer: Offer) -> str:
+    """What is wrong with the whole offer; "" if nothing is."""
+    if not state.least <= offer.price <= state.most:
+        return f"price {offer.price} is outside the contract's {state.least} to {state.most}"
+    if not 0 <= offer.hops <= MAX_HOPS:
+        return f"{offer.hops} hops, at most {MAX_HOPS} make sense"
+    if len(offer.items) > MAX_ITEMS:
+        return f"{len(offer.items)} tasks, at most {MAX_ITEMS} go into an offer"
+    if len({item.task for item in offer.items}) < len(offer.items):
+        return "a task is in it twice"
+    return ""

@@ -1,0 +1,382 @@
+"""The side that is paid: bills what it has run, one receipt at a time for each account.
+
+A receipt is proposed again and again until it is settled or the payer says why not. Nothing of
+this needs to survive a crash: how far each deal is paid for is in the ledger, and a receipt that
+the payer has signed and we have forgotten comes back as the answer to the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from contracts.deals import Account, DealKey
+from contracts.desk import (
+    MICROS,
+    Count,
+    Counted,
+    Desk,
+    Disputed,
+    Effect,
+    Note,
+    Send,
+    described,
+)
+from contracts.ledger import Standing
+from contracts.receipts import (
+    Dispute,
+    Proposal,
+    Receipt,
+    Refusal,
+    make_receipt,
+    open_dispute,
+    propose,
+)
+from overlay.errors import InvalidInputError, UntrustedError
+
+RETRY_S: Final = 5.0
+"""Seconds until a proposal without an answer is sent again; doubles up to MAX_RETRY_S."""
+
+MAX_RETRY_S: Final = 120.0
+"""Seconds: how long after a partition's end money moves again, at most."""
+
+COUNT_S: Final = 60.0
+"""Seconds after which a count without an answer is asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    """Bill exactly up to there.
+
+    Attributes:
+        rows: None: count them. offered: what to take where they cannot be counted any more.
+    """
+
+    upto: int
+    rows: int | None
+    offered: int | None = None
+
+
+@dataclass(slots=True)
+class _Bill:
+    """A deal still to be paid: when it is billed next, and what the payer said about it.
+
+    Attributes:
+        delay_s: grows while the payer refuses.
+        want: what the next receipt must be.
+        cut: of a task passed on: the boundary that the payer wants billed first, and its count.
+    """
+
+    at: float
+    delay_s: float = RETRY_S
+    want: _Want | None = None
+    cut: tuple[int, int | None] | None = None
+
+
+@dataclass(slots=True)
+class _Line:
+    """One account. Attributes: out: the proposal under way. counting: the number of a Count."""
+
+    bills: dict[DealKey, _Bill] = field(default_factory=dict)
+    out: tuple[Proposal, Receipt] | None = None
+    counting: tuple[int, DealKey, int] | None = None
+    retry_at: float = inf
+    retry_s: float = RETRY_S
+
+    def busy(self) -> bool:
+        """Whether a receipt, or a count, is under way."""
+        return self.out is not None or self.counting is not None
+
+    @property
+    def wake_at(self) -> float:
+        if self.busy():
+            return self.retry_at
+        return min((bill.at for bill in self.bills.values()), default=inf)
+
+    def free(self) -> None:
+        """Nothing is under way."""
+        self.out = self.counting = None
+        self.retry_at, self.retry_s = inf, RETRY_S
+
+
+class Payee:
+    def __init__(self, desk: Desk, settle_s: float) -> None:
+        self._desk = desk
+        self._settle_s = settle_s
+        self._lines: dict[Account, _Line] = {}
+        self._tails: dict[int, tuple[Standing, int]] = {}
+        for standing in desk.ledger.deals():
+            self.start(standing, 0.0)
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` has something to do; inf: never, as things are."""
+        return min((line.wake_at for line in self._lines.values()), default=inf)
+
+    def start(self, standing: Standing, at: float) -> None:
+        """Bill this deal, if it is we who are paid, from then on."""
+        deal = standing.deal
+        if deal.payee == self._desk.own and not standing.paid:
+            line = self._lines.setdefault(deal.account, _Line())
+            line.bills.setdefault(deal.key, _Bill(at))
+
+    def stop(self, standing: Standing) -> None:
+        """Bill it no more."""
+        line = self._lines.get(standing.deal.account)
+        if line is not None:
+            line.bills.pop(standing.deal.key, None)
+            if not line.bills:
+                del self._lines[standing.deal.account]
+
+    def tick(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for account in [a for a, line in self._lines.items() if line.wake_at <= now]:
+            effects += self._step(account, now)
+        return effects
+
+    def ended(self, standing: Standing, now: float) -> list[Effect]:
+        """The deal has an end: count the rest while the inputs are there, and bill it."""
+        line = self._lines.get(standing.deal.account)
+        bill = None if line is None else line.bills.get(standing.deal.key)
+        if line is None or bill is None or standing.end is None:
+            return []
+        if standing.paid:
+            return self._paid(line, standing, now)
+        bill.at, bill.delay_s = now, RETRY_S
+        if self._desk.resold(standing) is not None:
+            return self._step(standing.deal.account, now)
+        if line.counting is not None and line.counting[1] == standing.deal.key:
+            line.free()  # it asks for more, or for less, than is to be billed now
+        if standing.tail is not None:
+            return self._step(standing.deal.account, now)
+        number = self._desk.numbers()
+        self._tails[number] = (standing, standing.billed)
+        bill.at = now + COUNT_S
+        count = Count(number, standing.deal, standing.billed, standing.end)
+        return [count, *self._step(standing.deal.account, now)]
+
+    def forward(self, standing: Standing, upto: int, rows: int, now: float) -> list[Effect]:
+        """Bill what somebody bills us for a task that we passed on."""
+        line = self._lines.get(standing.deal.account)
+        bill = None if line is None else line.bills.get(standing.deal.key)
+        if line is None or bill is None or bill.want is not None:
+            return []
+        if line.out is not None and line.out[1].key == standing.deal.key:
+            return []
+        bill.want, bill.at = _Want(upto, rows), now
+        return self._step(standing.deal.account, now)
+
+    def cut(self, key: DealKey) -> tuple[int, int | None] | None:
+        """The boundary up to which the payer wants this deal billed first, and its count."""
+        line = self._lines.get(key.account)
+        bill = None if line is None else line.bills.get(key)
+        return None if bill is None else bill.cut
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def counted(self, event: Counted, now: float) -> list[Effect]:
+        tail = self._tails.pop(event.number, None)
+        if tail is not None:
+            standing, after = tail
+            if event.rows is not None and event.upto == standing.end:
+                self._desk.ledger.keep_tail(standing, after, event.rows)
+            self.start(standing, now)
+            self._lines[standing.deal.account].bills[standing.deal.key].at = now
+            return self._step(standing.deal.account, now)
+        for account, line in self._lines.items():
+            if line.counting is not None and line.counting[0] == event.number:
+                _, key, after = line.counting
+                line.free()
+                return self._counted(account, key, after, event, now)
+        return []
+
+    def _counted(
+        self, account: Account, key: DealKey, after: int, event: Counted, now: float
+    ) -> list[Effect]:
+        standing = self._desk.ledger.deal(key)
+        bill = self._lines[account].bills.get(key)
+        if standing is None or bill is None or after != standing.billed:
+            return self._step(account, now)
+        if standing.end is not None and event.upto > standing.end:
+            return self._step(account, now)  # it ended meanwhile: count again
+        if event.rows is None and bill.want is not None and bill.want.offered is not None:
+            bill.want = _Want(bill.want.upto, bill.want.offered)
+            return self._step(account, now)
+        if event.rows is None or event.upto <= after:
+            self._later(bill, now)
+            return self._step(account, now)
+        final = event.upto == standing.end or bill.want is not None
+        if not final and standing.deal.rate.amount(after, event.upto, event.rows) == 0:
+            bill.at = now + self._settle_s
+            return self._step(account, now)
+        bill.want = _Want(event.upto, event.rows)
+        return self._step(account, now)
+
+    def settled(self, receipt: Receipt, now: float) -> list[Effect]:
+        """A receipt of ours is in the ledger, signed by both."""
+        line = self._lines.get(receipt.account)
+        if line is None:
+            return []
+        line.free()
+        standing = self._desk.ledger.deal(receipt.key)
+        bill = line.bills.get(receipt.key)
+        if standing is not None and bill is not None:
+            bill.want, bill.cut, bill.delay_s = None, None, RETRY_S
+            bill.at = now if standing.end is not None else now + self._settle_s
+            if standing.paid:
+                return self._paid(line, standing, now)
+        return self._step(receipt.account, now)
+
+    def disputed(self, peer: bytes, message: Dispute, now: float) -> list[Effect]:
+        """The payer counted otherwise: that is on record, and what it will pay.
+
+        Raises:
+            DecodeError, UntrustedError: the payer said no such thing.
+        """
+        desk = self._desk
+        receipt, objection = open_dispute(message, desk.federation, desk.key_of)
+        if (receipt.payee, receipt.payer) != (desk.own, peer):
+            raise UntrustedError("dispute: between others")
+        line = self._lines.get(receipt.account)
+        standing = desk.ledger.deal(receipt.key)
+        if line is None or standing is None or receipt.after != standing.billed:
+            return []
+        bill = line.bills.get(receipt.key)
+        if bill is None or receipt.number != desk.ledger.last(receipt.account)[0] + 1:
+            return []
+        effects: list[Effect] = []
+        if desk.ledger.find_dispute(receipt.key, receipt.after) is None:
+            desk.ledger.append(message)
+            effects = disputed_effects(receipt, objection.rows)
+        line.free()
+        bill.want, bill.at = _Want(receipt.upto, objection.rows), now
+        return effects + self._step(receipt.account, now)
+
+    def refused(self, peer: bytes, refusal: Refusal, now: float) -> list[Effect]:
+        """The payer does not sign what is under way (now)."""
+        account = Account(refusal.contract, peer, self._desk.own)
+        line = self._lines.get(account)
+        if line is None or line.out is None:
+            return []
+        receipt = line.out[1]
+        key = receipt.key
+        standing, bill = self._desk.ledger.deal(key), line.bills.get(key)
+        if (key.task, key.fence) != (refusal.task, refusal.fence):
+            return []
+        if standing is None or bill is None:
+            return []
+        healing = self._desk.ledger.find(account, refusal.have + 1)
+        if healing is not None:
+            # the payer lost the end of its ledger: it has signed this one too
+            line.retry_at = now + RETRY_S
+            return [Send(peer, healing)]
+        line.free()
+        bill.want = None
+        if refusal.upto is not None and refusal.upto < receipt.upto:
+            return self._shortened(account, standing, refusal, now)
+        self._later(bill, now)
+        note = f"{described(account, key.task)}: not paid yet: {refusal.reason}"
+        return [Note("warning", note), *self._step(account, now)]
+
+    def _shortened(
+        self, account: Account, standing: Standing, refusal: Refusal, now: float
+    ) -> list[Effect]:
+        upto = refusal.upto
+        assert upto is not None
+        line = self._lines[account]
+        bill = line.bills[standing.deal.key]
+        bill.at = now
+        if refusal.final:
+            at = standing.ended_at or int(now * MICROS)
+            self._desk.ledger.end_deal(standing, upto, at)
+            return self.ended(standing, now)
+        if upto > standing.billed:
+            if self._desk.resold(standing) is None:
+                bill.want = _Want(upto, None, refusal.rows)
+            else:
+                bill.cut, bill.at = (upto, refusal.rows), inf
+        return self._step(account, now)
+
+    # -- what is next ------------------------------------------------------------------------------
+
+    def _step(self, account: Account, now: float) -> list[Effect]:
+        line = self._lines.get(account)
+        if line is None:
+            return []
+        if line.busy():
+            return self._again(line, account, now)
+        due = [(bill.at, key) for key, bill in line.bills.items() if bill.at <= now]
+        effects: list[Effect] = []
+        for _, key in sorted(due, key=lambda pair: pair[0]):
+            effects += self._bill(line, key, now)
+            if line.busy():
+                break
+        return effects
+
+    def _again(self, line: _Line, account: Account, now: float) -> list[Effect]:
+        if now < line.retry_at:
+            return []
+        if line.out is None:
+            line.free()
+            return self._step(account, now)
+        line.retry_s = min(2 * line.retry_s, MAX_RETRY_S)
+        line.retry_at = now + line.retry_s
+        return [Send(account.payer, line.out[0])]
+
+    def _bill(self, line: _Line, key: DealKey, now: float) -> list[Effect]:
+        bill, standing = line.bills[key], self._desk.ledger.deal(key)
+        if standing is None or standing.paid:
+            del line.bills[key]
+            return []
+        end, after = standing.end, standing.billed
+        want = bill.want
+        if want is not None and (want.upto <= after or (end is not None and want.upto > end)):
+            want = bill.want = None
+        if want is None and end is not None and standing.tail is not None:
+            since, rows = standing.tail
+            want = _Want(end, max(0, rows - self._desk.ledger.rows_paid(key, since)))
+        if want is not None and want.rows is not None:
+            return self._propose(line, standing, want.upto, want.rows, now)
+        if self._desk.resold(standing) is not None:
+            bill.at = inf  # until the one who runs it bills us
+            return []
+        upto = end if want is None else want.upto
+        line.counting = (self._desk.numbers(), key, after)
+        line.retry_at = now + COUNT_S
+        return [Count(line.counting[0], standing.deal, after, upto)]
+
+    def _propose(
+        self, line: _Line, standing: Standing, upto: int, rows: int, now: float
+    ) -> list[Effect]:
+        desk, deal = self._desk, standing.deal
+        last = desk.ledger.last(deal.account)
+        at = standing.ended_at or int(now * MICROS)
+        try:
+            receipt = make_receipt(
+                deal, desk.federation, last, upto, rows, after=standing.billed, at=at
+            )
+        except InvalidInputError as error:
+            line.bills[deal.key].want = None
+            self._later(line.bills[deal.key], now)
+            return [Note("warning", f"{described(deal.account, deal.task)}: {error}")]
+        line.out = (propose(desk.identity.private_key, receipt), receipt)
+        line.retry_s, line.retry_at = RETRY_S, now + RETRY_S
+        return [Send(deal.payer, line.out[0])]
+
+    def _paid(self, line: _Line, standing: Standing, now: float) -> list[Effect]:
+        line.bills.pop(standing.deal.key, None)
+        return self._step(standing.deal.account, now)
+
+    def _later(self, bill: _Bill, now: float) -> None:
+        bill.at = now + bill.delay_s
+        bill.delay_s = min(2 * bill.delay_s, MAX_RETRY_S)
+
+
+def disputed_effects(receipt: Receipt, counted: int) -> list[Effect]:
+    """What both sides tell their peer when the counts differ."""
+    text = (
+        f"{described(receipt.account, receipt.task)}: {receipt.rows} tuples are claimed by "
+        f"{receipt.payee.hex()[:8]}, {receipt.payer.hex()[:8]} counts {counted}"
+    )
+    return [Disputed(receipt, counted), Note("warning", text)]

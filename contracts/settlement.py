@@ -1,0 +1,188 @@
+"""Settling what was run for whom: receipts proposed, counted, countersigned. Sans IO.
+
+How to drive it. Once a peer: `Settlement(Desk(identity, ledger, agreements, key_of))`, and then
+
+* `agree(deal, now)` on both sides before a move is committed (on the side of a middleman for both
+  of its deals); what it raises stops the move. `handle(Ended(task, fence, upto), now)` on every
+  side when the placement is over, with the boundary from which the next one runs: on the owner's
+  in any case, elsewhere as soon as it is known (the payer's word for it is taken).
+* `handle(event, now)` and do the effects, in order: `Send` is a one-way call, lost or not; `Count`
+  is answered by `Counted`, now or later (`rows=None`: it cannot be counted yet). The worker counts
+  its mirrors' rows, the owner its own, and only as far as its own output log has got. What
+  `Ended` asks a worker to count it counts before its mirrors go.
+* `handle(Tick(), now)` at `wake_at`, which changes with every call.
+
+`now` is seconds since the epoch. Restarted, it goes on from the ledger; nothing else is kept.
+
+What holds, whatever is lost, doubled, late or crashes: an interval of a placement is paid at most
+once, and only if both have signed; the payer pays by its own count; a peer that passed a task on
+pays for what it was paid for, to the tuple. Once messages get through again, both ledgers agree.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contracts.deals import Account, Deal, DealKey, check_rate
+from contracts.desk import (
+    MICROS,
+    Agreements,
+    Count,
+    Counted,
+    Desk,
+    Disputed,
+    Effect,
+    Ended,
+    Event,
+    Note,
+    Received,
+    Send,
+    Tick,
+    described,
+)
+from contracts.ledger import Standing
+from contracts.payee import Payee
+from contracts.payer import Payer
+from contracts.receipts import Dispute, Proposal, Refusal, Settled, open_settled, read_receipt
+from overlay.errors import ConflictError, MedusaError
+
+__all__ = [
+    "Agreements",
+    "Count",
+    "Counted",
+    "Desk",
+    "Disputed",
+    "Effect",
+    "Ended",
+    "Event",
+    "Note",
+    "Received",
+    "Send",
+    "Settlement",
+    "Tick",
+]
+
+SETTLE_S: Final = 30.0
+"""Seconds between receipts of a task."""
+
+CLAIM_S: Final = 7 * 86_400.0
+"""Seconds after its end in which a deal can be billed: a peer may be away for a holiday."""
+
+PURGE_S: Final = 3_600.0
+"""Seconds between looks for deals that nobody claims."""
+
+
+class Settlement:
+    """Both sides of all deals of one peer."""
+
+    def __init__(self, desk: Desk, settle_s: float = SETTLE_S) -> None:
+        self._desk = desk
+        self._settle_s = settle_s
+        self._payee = Payee(desk, settle_s)
+        self._payer = Payer(desk, self._payee)
+        self._purge_at = 0.0
+
+    @property
+    def wake_at(self) -> float:
+        """When the next `Tick` is wanted, seconds since the epoch."""
+        return min(self._payee.wake_at, self._purge_at)
+
+    def agree(self, deal: Deal, now: float) -> None:
+        """A task moves (a subscription begins) on these conditions; again, it changes nothing.
+
+        Raises:
+            NotFoundError, UntrustedError: the contract is not in force between these two peers.
+            InvalidInputError: it does not allow that price.
+            ConflictError: something else was agreed for that placement.
+            BusyError: too many deals are open.
+        """
+        check_rate(deal.rate, self._desk.agreements.terms(*deal.account, now), deal.task)
+        standing = self._desk.ledger.open_deal(deal)
+        self._payee.start(standing, now + self._settle_s)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What follows from an event. Never raises for what others say, nor for a full disk."""
+        try:
+            return self._handle(event, now)
+        except MedusaError as error:
+            return [Note("warning", f"settlement: {error}")]
+
+    def _handle(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Tick():
+                return self._purge(now) + self._payee.tick(now)
+            case Ended():
+                return self._ended(event, now)
+            case Counted():
+                return self._payee.counted(event, now) + self._payer.counted(event, now)
+            case Received(peer, Proposal() as message):
+                return self._payer.proposed(peer, message, now)
+            case Received(peer, Settled() as message):
+                return self._settled(peer, message, now)
+            case Received(peer, Dispute() as message):
+                return self._payee.disputed(peer, message, now)
+            case Received(peer, Refusal() as message):
+                return self._refused(peer, message, now)
+            case _:
+                raise AssertionError(event)
+
+    def _ended(self, event: Ended, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for standing in self._desk.ledger.deals_of(event.task, event.fence):
+            self._desk.ledger.end_deal(standing, event.upto, int(now * MICROS))
+            effects += self._payee.ended(standing, now)
+        return effects
+
+    def _settled(self, peer: bytes, message: Settled, now: float) -> list[Effect]:
+        """The answer to a proposal, or a receipt that our ledger lost."""
+        desk = self._desk
+        receipt = read_receipt(message.payload)
+        if receipt.number <= desk.ledger.last(receipt.account)[0]:
+            return []
+        open_settled(message, desk.federation, desk.key_of)
+        if {receipt.payer, receipt.payee} != {desk.own, peer}:
+            raise ConflictError(f"receipt of {receipt.task[:80]!a}: between others")
+        desk.ledger.append(message)
+        if receipt.payee != desk.own:
+            return [Note("warning", f"receipt {receipt.number} came back: the ledger was cut")]
+        effects = self._payee.settled(receipt, now)
+        standing = desk.ledger.deal(receipt.key)
+        other = None if standing is None else desk.resold(standing)
+        return effects if other is None else effects + self._payer.look_again(other.deal.key, now)
+
+    def _refused(self, peer: bytes, message: Refusal, now: float) -> list[Effect]:
+        effects = self._payee.refused(peer, message, now)
+        account = Account(message.contract, peer, self._desk.own)
+        standing = self._desk.ledger.deal(DealKey(account, message.task, message.fence))
+        other = None if standing is None else self._desk.resold(standing)
+        if standing is None or other is None:
+            return effects
+        if standing.end is not None:
+            self._desk.ledger.end_deal(other, standing.end, int(now * MICROS))
+        if message.upto is None:
+            return effects + self._payer.refuse_waiting(other.deal.key, message.reason)
+        return effects + self._payer.look_again(other.deal.key, now)
+
+    def _purge(self, now: float) -> list[Effect]:
+        if now < self._purge_at:
+            return []
+        self._purge_at = now + PURGE_S
+        old = [standing for standing in self._desk.ledger.deals() if _over(standing, now)]
+        return [effect for standing in old for effect in self._forget(standing)]
+
+    def _forget(self, standing: Standing) -> list[Effect]:
+        self._payee.stop(standing)
+        self._desk.ledger.forget_deal(standing)
+        if standing.paid or standing.deal.payee != self._desk.own:
+            return []
+        name = described(standing.deal.account, standing.deal.task)
+        return [Note("warning", f"{name}: never paid beyond {standing.billed}; given up")]
+
+
+def _over(standing: Standing, now: float) -> bool:
+    """Whether a deal need not be kept: paid in full a while ago, or never claimed."""
+    if standing.end is None:
+        return False
+    # one that was never paid for anything stays: the ledger could not answer for it
+    quick = standing.paid and standing.billed > standing.deal.start
+    return now - standing.ended_at / MICROS > (PURGE_S if quick else CLAIM_S)

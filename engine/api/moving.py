@@ -1,0 +1,111 @@
+"""Calls between the owner and the workers of a task, and a client's `move_task`."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+
+import trio
+
+from engine.engine import Engine
+from engine.messages import Acknowledge, Done
+from engine.moves.messages import (
+    Activate,
+    Assignment,
+    Confirm,
+    Confirmed,
+    Deal,
+    GiveBackTask,
+    MoveRecord,
+    MoveTask,
+    PassOn,
+    Progress,
+    ReadInput,
+    Release,
+)
+from engine.streams.feed import serve
+from overlay.concurrency import until_one_ends
+from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.rpc import Caller, Duplex, EndOfCall
+
+
+class MovingCalls:
+    """The handlers; `register` puts them on the peer's service."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._participant = engine.overlay.identity.participant
+
+    def register(self) -> None:
+        service = self._engine.overlay.service
+        service.unary("task.assign", Assignment, self.assign)
+        service.unary("task.activate", Activate, self.activate)
+        service.unary("task.release", Release, self.release)
+        service.unary("task.confirm", Confirm, self.confirm)
+        service.unary("task.pass_on", PassOn, self.pass_on)
+        service.unary("task.give_back", GiveBackTask, self.give_back)
+        service.streaming("task.input", ReadInput, self.read_input)
+        service.unary("move_task", MoveTask, self.move_task, clients=True, peers=False)
+
+    # -- asked of a worker --------------------------------------------------------------------
+
+    async def assign(self, caller: Caller, request: Assignment, _: bytes) -> Progress:
+        return await self._engine.assignments.assign(_peer(caller), caller.participant, request)
+
+    async def activate(self, caller: Caller, request: Activate, _: bytes) -> Done:
+        await self._engine.assignments.activate(_peer(caller), request)
+        return Done()
+
+    async def release(self, caller: Caller, request: Release, _: bytes) -> Done:
+        await self._engine.assignments.release(_peer(caller), request)
+        return Done()
+
+    # -- asked of the owner -------------------------------------------------------------------
+
+    async def confirm(self, caller: Caller, request: Confirm, _: bytes) -> Confirmed:
+        await trio.lowlevel.checkpoint()
+        return self._engine.mover.confirm(_peer(caller), request)
+
+    async def pass_on(self, caller: Caller, request: PassOn, _: bytes) -> MoveRecord:
+        return await self._engine.mover.pass_on(_peer(caller), request)
+
+    async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
+        placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))
+        return await self._engine.mover.take_home(placed.name)
+
+    async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
+        """The suffix of an input that the owner keeps for itself, up to where it ends now."""
+        placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))
+        log = placed.runner.input(request.stream)
+        if log is None:
+            raise NotFoundError(f"{request.stream} is no input of {request.task}")
+        until = log.boundary
+
+        async def send() -> None:
+            async with aclosing(serve(log, request.after)) as feed:
+                async for message, body in feed:
+                    await duplex.send(message, body)
+                    if message.upto is not None and message.upto >= until:
+                        return
+
+        async def ignore_acknowledgements() -> None:
+            with suppress(EndOfCall):
+                while True:
+                    await duplex.receive(Acknowledge)
+            await trio.sleep_forever()
+
+        if request.after < until:
+            await until_one_ends(send, ignore_acknowledgements)
+
+    # -- asked by a client --------------------------------------------------------------------
+
+    async def move_task(self, caller: Caller, request: MoveTask, _: bytes) -> MoveRecord:
+        if caller.participant != self._participant:
+            raise NotAuthorisedError(f"only clients of {self._participant} move its tasks")
+        here = self._engine.overlay.identity.peer_id.hex()
+        return await self._engine.mover.move(request.task, request.to, Deal(giver=here))
+
+
+def _peer(caller: Caller) -> str:
+    if caller.peer_id is None:
+        raise NotAuthorisedError("only peers work for each other")
+    return caller.peer_id.hex()

@@ -1,0 +1,107 @@
+"""One task that this peer runs for another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from msgspec import Struct
+
+from engine.kept import KeptStream
+from engine.messages import Subscribe
+from engine.mirror import FromProducers
+from engine.moves.messages import Assignment, Progress, ReadInput
+from engine.network import Network
+from engine.plan import Task
+from engine.producers import Producers
+from engine.schema import BEGINNING
+from engine.task_runner import TaskRunner
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+from overlay.rpc import Duplex
+
+
+class StoredAssignment(Struct, frozen=True):
+    """
+    Attributes:
+        owner: peer id (hex). taken_at: seconds since the epoch.
+        since: the boundary from which on it is ours; None: we only prepare.
+    """
+
+    assignment: Assignment
+    owner: str
+    taken_at: float
+    since: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.assignment.task, self.assignment.fence
+
+
+class AssignedTask:
+    """One of them. scope: stops it; None where it does not run."""
+
+    def __init__(self, stored: StoredAssignment, task: Task) -> None:
+        self.stored = stored
+        self.task = task
+        self.runner: TaskRunner | None = None
+        self.kept: KeptStream | None = None
+        self.inputs: tuple[KeptStream, ...] = ()
+        self.scope = trio.CancelScope()
+        self.at_rest = trio.Event()
+
+    @property
+    def user(self) -> str:
+        """Whom its mirrors are kept for."""
+        task, fence = self.stored.key
+        return f"{task} {fence}"
+
+    @property
+    def boundary(self) -> int:
+        return BEGINNING if self.kept is None else self.kept.log.boundary
+
+    def count(self, after: int, upto: int) -> int:
+        """Input tuples with after < stime <= upto, as far as they are still kept."""
+        return sum(kept.log.count(max(after, kept.log.start), upto) for kept in self.inputs)
+
+    def hold_for_bill(self, boundary: int) -> None:
+        """Keep the input tuples after this boundary: they are still to be counted."""
+        for kept in self.inputs:
+            kept.log.hold(f"bill {self.user}", boundary)
+
+    @property
+    def progress(self) -> Progress:
+        runner = self.runner
+        if runner is None:
+            return Progress(BEGINNING, 0, "it is not open yet")
+        return Progress(self.boundary, runner.input_bytes, runner.reason)
+
+    async def run(self) -> None:
+        assert self.runner is not None
+        try:
+            with self.scope:
+                await self.runner.run()
+        finally:
+            self.at_rest.set()
+
+
+class FromOwner(FromProducers):
+    """An input: from its producer, and its suffix from the owner where the producer let it go."""
+
+    def __init__(self, producers: Producers, overlay: Overlay, stored: StoredAssignment) -> None:
+        super().__init__(producers)
+        self._overlay = overlay
+        self._stored = stored
+
+    @asynccontextmanager
+    async def catch_up(self, request: Subscribe) -> AsyncIterator[Duplex]:
+        task, fence = self._stored.key
+        connection = await self._overlay.connect(parse_peer_id(self._stored.owner))
+        suffix = ReadInput(task, fence, request.stream, request.after)
+        async with connection.open("task.input", suffix) as duplex:
+            yield duplex
+
+
+def network_of(request: Assignment) -> Network:
+    return Network(request.query, request.inputs, request.kept)

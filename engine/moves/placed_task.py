@@ -1,0 +1,173 @@
+"""One task of a query of ours, wherever it runs.
+
+Its output log grows epoch by epoch, by our own runner or by following the worker's output; its
+boundary is the task's whole position either way. So who works can change at any boundary, and what
+a worker took with it when it died is only work, never data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from engine.kept import KeptStream
+from engine.messages import Subscribe, TaskStatus
+from engine.mirror import Mirror
+from engine.moves.placements import Placement, Placements
+from engine.schema import END
+from engine.stream_store import StreamStore
+from engine.task_runner import TaskRunner
+from overlay.events import Events
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+from overlay.rpc import Duplex
+
+OWNER = "owner"
+"""The owner's name as a subscriber of its workers."""
+
+
+class FromWorker:
+    """A task's output, from the peer that computes it."""
+
+    def __init__(self, overlay: Overlay, worker: str) -> None:
+        self._overlay = overlay
+        self._worker = parse_peer_id(worker)
+
+    @asynccontextmanager
+    async def subscribe(self, request: Subscribe) -> AsyncIterator[Duplex]:
+        connection = await self._overlay.connect(self._worker)
+        async with connection.open("subscribe", request) as duplex:
+            yield duplex
+
+    catch_up = subscribe
+    """Nobody else has it: a worker that lost it is missed, and the task taken home."""
+
+
+class PlacedTask:
+    """
+    Args:
+        runner: computes the task here.
+        kept: its output.
+
+    Attributes:
+        placements: who worked and works on it.
+        moving: held while that is being changed.
+        load, rate, cost_ns: cores it takes, rows per second it reads, and CPU nanoseconds a row, as
+            last measured here.
+        behind_since: since when a worker has let us wait for what its inputs already allow, on
+            trio's clock, seconds; None where it does not.
+    """
+
+    def __init__(
+        self,
+        runner: TaskRunner,
+        kept: KeptStream,
+        store: StreamStore,
+        overlay: Overlay,
+        placements: Placements,
+    ) -> None:
+        self.runner = runner
+        self.kept = kept
+        self.placements = placements
+        self.moving = trio.Lock()
+        self.behind_since: float | None = None
+        self.load = self.rate = 0.0
+        self.cost_ns = 0
+        self._store = store
+        self._overlay = overlay
+        self._events: Events = overlay.events
+        self._scope: trio.CancelScope | None = None
+        self._at_rest = trio.Event()
+        self._at_rest.set()
+        self._paused: trio.Event | None = None
+
+    @property
+    def name(self) -> str:
+        return self.runner.task.name
+
+    @property
+    def boundary(self) -> int:
+        return self.kept.log.boundary
+
+    @property
+    def current(self) -> Placement:
+        return self.placements[-1]
+
+    @property
+    def running(self) -> bool:
+        """Whether its query runs and its output has not ended."""
+        return self._scope is not None
+
+    async def run(self) -> None:
+        """Let the output grow until it has ended; cancel to stop."""
+        try:
+            while self.boundary < END:
+                self._at_rest = trio.Event()
+                with trio.CancelScope() as self._scope:
+                    if self._paused is None:
+                        await self._work()
+                self._at_rest.set()
+                if self._paused is not None:
+                    await self._paused.wait()
+        finally:
+            self._scope = None
+            self._at_rest.set()
+
+    async def _work(self) -> None:
+        if not self.current.worker:
+            self.runner.expect(self.load, self.rate)
+            await self.runner.run()
+            return
+        mirror = Mirror(
+            self.kept,
+            FromWorker(self._overlay, self.current.worker),
+            store=self._store,
+            subscriber=f"{OWNER} {self.current.fence}",
+            events=self._events,
+            committed=self.runner.hold,
+        )
+        await mirror.run()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """The output stands still within the block; afterwards it grows by whom `placements` says
+        by then."""
+        assert self._paused is None, "one pauses it at a time: see `moving`"
+        self._paused = trio.Event()
+        try:
+            if self._scope is not None:
+                self._scope.cancel()
+            await self._at_rest.wait()
+            yield
+        finally:
+            self._paused.set()
+            self._paused = None
+
+    def measure(self) -> None:
+        """Note what it takes, while it runs here."""
+        if not self.current.worker:
+            status = self.status(stopped=False)
+            self.load, self.rate = status.load, status.input_rate
+            self.cost_ns = status.cost_ns
+
+    def watch(self, now: float) -> float:
+        """How long a worker has let us wait, seconds. now: on trio's clock."""
+        if not self.current.worker or self.boundary >= self.runner.input_boundary:
+            self.behind_since = None
+            return 0.0
+        if self.behind_since is None or self.kept.moved_at > self.behind_since:
+            self.behind_since = now
+        return now - self.behind_since
+
+    def hold_for_bill(self, boundary: int | None) -> None:
+        """Keep the input tuples after this boundary, to be counted; None: no more."""
+        self.runner.hold_for_bill(boundary)
+
+    def count(self, after: int, upto: int) -> int:
+        """Input tuples with after < stime <= upto: what a worker is paid for."""
+        return self.runner.count(after, upto)
+
+    def status(self, *, stopped: bool) -> TaskStatus:
+        return self.runner.status(stopped=stopped, worker=self.current.worker)

@@ -1,0 +1,82 @@
+"""A query as it is kept and handed on: what it takes to plan its tasks, here or at another peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from engine.check import check_query
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.moves.placements import Placements
+from engine.plan import Task, plan
+from engine.query import Query
+from engine.schema import Schema
+
+
+class Network(Struct, frozen=True):
+    """A query and the streams it was checked against.
+
+    Attributes:
+        inputs: the streams from elsewhere that it reads.
+        kept: streams of its own that must be readable, besides its outputs.
+    """
+
+    query: Query
+    inputs: dict[str, StreamEntry]
+    kept: tuple[str, ...] = ()
+
+    def schemas(self) -> dict[str, Schema]:
+        """Of every stream.
+
+        Raises:
+            InvalidInputError: it does not type-check.
+        """
+        return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Each after those whose output it reads.
+
+        Raises:
+            InvalidInputError: as `schemas`.
+        """
+        return planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
+
+    def entry_of(self, stream: str, schema: Schema, home: str) -> StreamEntry:
+        """What the catalog holds of an input, or of a stream that the query makes at `home`."""
+        found = self.inputs.get(stream)
+        if found is not None:
+            return found
+        definition = StreamDefinition(
+            name=stream, schema=schema.name, query=self.query.name, home=home
+        )
+        return StreamEntry(definition, schema)
+
+
+class StoredQuery(Struct, frozen=True):
+    """What a restart needs. placements: by task, of those that have ever moved."""
+
+    entry: QueryEntry
+    inputs: dict[str, StreamEntry]
+    kept: tuple[str, ...]
+    placements: dict[str, Placements] = {}
+
+    @property
+    def network(self) -> Network:
+        return Network(self.entry.query, self.inputs, self.kept)
+
+    def placed(self, task: str, placements: Placements) -> StoredQuery:
+        """The same, with another record of who works on a task."""
+        return msgspec.structs.replace(self, placements={**self.placements, task: placements})
+
+
+def planned(
+    query: Query,
+    schemas: Mapping[str, Schema],
+    kept: frozenset[str],
+    inputs: Mapping[str, StreamEntry],
+) -> tuple[Task, ...]:
+    """`plan`, told which inputs are source streams."""
+    sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
+    return plan(query, schemas, kept, sources)

@@ -1,0 +1,222 @@
+"""What a consumer sees of a move: a windowed task with half a million rows of state goes to another
+peer and back under traffic, against a Structured Streaming query restarted from its checkpoint.
+
+Two real peers of one participant. A client posts at the owner and another one subscribes there.
+Before every move away the worker is started anew, so that it has never run the task and its Spark
+does not run either (the reference's does). Stalls are what the longest gap between epochs around a
+move is longer than the longest one at the same phase of minutes without a move: the windows'
+answers are due then, and take time anyway. They are compared with what DuckDB computes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from engine.moves.messages import MoveRecord, MoveTask
+from overlay.clients import open_client
+from overlay.concurrency import one_error
+from overlay.errors import DeadlineError, InternalError, MedusaError
+from testnet.bench.minutes import (
+    EPOCH_S,
+    MINUTE_S,
+    Act,
+    Answer,
+    Minutes,
+    Run,
+    Schedule,
+    answers_in,
+    query,
+    schema,
+    stream,
+)
+from testnet.bench.moving_reference import measure_reference
+from testnet.peers import Federation, Peer, open_federation, participant_name, run_command
+from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from tools.home import Home
+
+MOVES: Final = 5
+"""Moves each way that count; three minutes of traffic each."""
+POSTS: Final = 4 * round(MINUTE_S / EPOCH_S)
+"""Posts in a minute: four an epoch."""
+STALL_GOAL: Final = 2
+"""Epochs."""
+TOGETHER_S: Final = 60.0
+"""Longest that the peers may take to know each other, seconds."""
+LOOK_S: Final = 0.1
+"""Between two looks at who is there, seconds."""
+MOVE_S: Final = 120.0
+"""Longest that a move may take, seconds: a Spark starts, and the input is brought over."""
+
+
+def measure() -> list[dict[str, Any]]:
+    """The stalls of moves, ours and the reference's; some seven minutes."""
+    minutes = Minutes.make()
+    with one_error():
+        run = trio.run(measure_moves, minutes, MOVES)
+    return entries(run, measure_reference(minutes, MOVES))
+
+
+def entries(ours: Run, theirs: Run) -> list[dict[str, Any]]:
+    """The measurements of both runs."""
+    out, home = (statistics.median(ours.stalls(act)) for act in (Act.OUT, Act.HOME))
+    reference = statistics.median(theirs.stalls(Act.OUT))
+    epoch_s = max(EPOCH_S, ours.gap_s)
+    return [
+        _entry("ms", 1e3 * out, 1e3 * reference, "<= 1.0", ", against a restart from a checkpoint"),
+        _entry("epochs", out / epoch_s, None, f"<= {STALL_GOAL}", ""),
+        _entry("epochs", home / epoch_s, None, f"<= {STALL_GOAL}", ", back to the owner"),
+    ]
+
+
+def _entry(
+    unit: str, value: float, reference: float | None, goal: str, what: str
+) -> dict[str, Any]:
+    return {
+        "name": f"stall of a move, 500,000 rows in an open window{what}",
+        "value": value,
+        "unit": unit,
+        "reference": reference,
+        "ratio": None if reference is None else value / reference,
+        "goal": goal,
+    }
+
+
+async def move_task(home: Home, task: str, to: str) -> MoveRecord:
+    """Have the owner in `home` move a task to the peer `to` (hex), or home ("").
+
+    Raises:
+        MedusaError: it did not move, or nobody said so.
+    """
+    at = Endpoint.of(home)
+    async with open_client(at.address, at.participant, at.root_certificate, at.token) as connection:
+        request = MoveTask(task, to)
+        return await connection.call("move_task", request, MoveRecord, timeout_s=MOVE_S)
+
+
+async def admit_sibling(federation: Federation, of: Peer) -> Peer:
+    """Start another peer of the participant of a running one."""
+    name = f"{of.participant}-{len(federation.peers)}"
+    home = Home(federation.folder / name)
+    where = ("--home", str(home.folder))
+    await run_command("init", "--root", str(of.home.folder), *where)
+    home.config.write_text(federation.config)
+    peer = Peer(of.participant, home, federation.folder / f"{name}.log")
+    federation.peers.append(peer)
+    await peer.start()
+    await peer.ready()
+    return peer
+
+
+async def together(federation: Federation) -> None:
+    """Wait until every peer sees all others running.
+
+    Raises:
+        DeadlineError: they do not find each other.
+    """
+    for peer in federation.peers:
+        with trio.move_on_after(TOGETHER_S):
+            async with open_medusa(peer.home.folder) as client:
+                while await _running(client) < len(federation.peers):  # noqa: ASYNC110
+                    await trio.sleep(LOOK_S)
+            continue
+        raise DeadlineError(f"{peer.home.folder.name} does not see all other peers")
+
+
+async def _running(client: AsyncMedusaClient) -> int:
+    peers = (await client.status()).peers
+    return sum(peer.state == "running" for peer in peers)
+
+
+async def measure_moves(minutes: Minutes, moves: int) -> Run:
+    """So many moves each way, by the epochs that a subscriber at the owner receives.
+
+    Raises:
+        InternalError: an answer was wrong.
+        MedusaError: a move failed; a note has the ends of the peers' logs.
+    """
+    acts = (Act.WARM_UP, Act.WARM_UP, *(Act.OUT, Act.HOME, Act.QUIET) * moves)
+    async with open_federation() as federation:
+        try:
+            return await _measure(federation, minutes, acts)
+        except MedusaError as error:
+            error.add_note(federation.failures())
+            raise
+
+
+@dataclass
+class Consumer:
+    """A subscriber. seen: when it received each epoch, on trio's clock."""
+
+    client: AsyncMedusaClient
+    stream: str
+    seen: list[float] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+    async def receive(self) -> None:
+        """Until the stream's end."""
+        async for epoch in self.client.subscribe(self.stream):
+            self.seen.append(trio.current_time())
+            self.answers += answers_in(epoch.table)
+
+
+async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]) -> Run:
+    owner = await federation.found(participant_name(0))
+    worker = await admit_sibling(federation, owner)
+    await together(federation)
+    async with open_medusa(owner.home.folder) as poster, open_medusa(owner.home.folder) as client:
+        (task,) = await _define(poster, owner.participant)
+        consumer = Consumer(client, task)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.receive)
+            schedule = Schedule(trio.current_time())
+            nursery.start_soon(_post, poster, minutes, schedule, len(acts))
+            for minute, act in enumerate(acts):
+                if act in {Act.OUT, Act.HOME}:
+                    await schedule.until_move(minute)
+                    await move_task(owner.home, task, _target(act, worker))
+                await schedule.until_seen(minute)
+                if act in {Act.WARM_UP, Act.QUIET} and minute + 1 < len(acts):
+                    await worker.restart()
+    _check(consumer, minutes, len(acts) + 1)
+    return Run(schedule.began, consumer.seen, acts)
+
+
+async def _define(client: AsyncMedusaClient, participant: str) -> tuple[str, ...]:
+    """The stream and the query over it, running; gives what the query puts out."""
+    source, work = stream(participant), query(participant, stream(participant).name)
+    await client.create_schema(schema(participant))
+    await client.create_stream(source)
+    await client.create_query(work)
+    await client.start_query(work.name)
+    return tuple(box.output for box in work.boxes if hasattr(box, "output"))
+
+
+def _target(act: Act, worker: Peer) -> str:
+    if act is Act.HOME:
+        return ""
+    assert worker.running is not None
+    return worker.running.peer
+
+
+async def _post(client: AsyncMedusaClient, minutes: Minutes, schedule: Schedule, acts: int) -> None:
+    """Every part when it is due; the last act is looked at for some of one minute more."""
+    source = stream(participant_name(0)).name
+    for minute in range(acts + 1):
+        for number in range(POSTS):
+            await schedule.until_part(minute, POSTS, number)
+            await client.post_event(source, minutes.part(minute, POSTS, number))
+    await client.post_event(source, None, end=True)
+    await client.flush()
+
+
+def _check(consumer: Consumer, minutes: Minutes, count: int) -> None:
+    wanted = [answer for minute in range(count) for answer in minutes.answers(minute)]
+    if sorted(consumer.answers) != wanted:
+        raise InternalError(
+            f"{len(consumer.answers)} answers, {len(wanted)} expected: they are not the same"
+        )

@@ -1,0 +1,188 @@
+"""What moving a windowed query costs with stock Structured Streaming: stop it, copy its checkpoint,
+start it from the copy in another process.
+
+The new worker has never run the query, but its process is there, with a Spark that has started. The
+sink throws the rows away, and a batch starts as soon as a file is there: so does nobody in earnest,
+and it is in the reference's favour. What a consumer sees is the commits of its batches.
+
+As a program it is one of those processes, `python -m testnet.bench.moving_reference FOLDER NAME`:
+on each line of its standard input a checkpoint to start the query with, or nothing to stop it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+import trio
+
+from engine.spark.session import Spark, SparkConfig
+from overlay.errors import InternalError
+from testnet.bench.minutes import EPOCH_S, MINUTE_S, Act, Minutes, Run, Schedule
+
+PARTS: Final = round(MINUTE_S / EPOCH_S)
+"""Files in a minute: one each epoch."""
+
+_SCHEMA: Final = "time_us BIGINT, src_ip STRING, dst_port INT, bytes BIGINT"
+_SQL: Final = (
+    "SELECT window(time, '60 seconds') AS w, src_ip, count(*) AS conns, "
+    "size(collect_set(dst_port)) AS ports, sum(bytes) AS bytes "
+    "FROM minutes GROUP BY window(time, '60 seconds'), src_ip"
+)
+
+
+def measure_reference(minutes: Minutes, moves: int) -> Run:
+    """So many moves, by commits of batches; about half a minute each."""
+    acts = (Act.WARM_UP, Act.WARM_UP, *(Act.OUT, Act.QUIET) * moves)
+    with tempfile.TemporaryDirectory() as name:
+        return trio.run(_measure, Path(name), minutes, acts)
+
+
+class Process:
+    """A process with a Spark of its own."""
+
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._said = process.stdout
+
+    async def done(self) -> None:
+        """Wait until it has done what it was told last; it says so with a line."""
+        if not await self._said.receive_some():
+            raise InternalError("the reference's Spark process has ended")
+
+    async def tell(self, checkpoint: str) -> None:
+        """Start the query from a checkpoint, or stop it ("")."""
+        assert self._process.stdin is not None
+        await self._process.stdin.send_all(f"{checkpoint}\n".encode())
+        await self.done()
+
+    async def end(self) -> None:
+        """It leaves when it is told nothing more, and its JVM with it."""
+        assert self._process.stdin is not None
+        await self._process.stdin.aclose()
+
+
+@dataclass
+class Query:
+    """The query, wherever it runs.
+
+    Attributes:
+        seen: when each of its batches was committed, seconds since the epoch.
+    """
+
+    folder: Path
+    nursery: trio.Nursery
+    seen: set[float] = field(default_factory=set)
+    moves: int = 0
+
+    async def start(self) -> None:
+        """In a first process."""
+        self._now = await self._open()
+        await self._now.tell(str(self._checkpoint))
+
+    async def prepare(self) -> None:
+        """Have the process ready that it moves to next."""
+        self._next = await self._open()
+
+    async def move(self) -> None:
+        """To the process that was prepared."""
+        await self._now.tell("")
+        self.look()
+        before = self._checkpoint
+        self.moves += 1
+        await trio.to_thread.run_sync(shutil.copytree, before, self._checkpoint)
+        await self._next.tell(str(self._checkpoint))
+        await self._now.end()
+        self._now = self._next
+
+    def look(self) -> None:
+        """Note the commits so far: in time, as Spark keeps the last hundred only."""
+        commits = self._checkpoint.glob("commits/*")
+        self.seen |= {path.stat().st_mtime for path in commits if path.name.isdecimal()}
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / f"checkpoint-{self.moves}"
+
+    async def _open(self) -> Process:
+        module, name = "testnet.bench.moving_reference", f"spark-{self.moves}-{time.time()}"
+        command = [sys.executable, "-m", module, str(self.folder), name]
+        pipes = partial(trio.run_process, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = Process(await self.nursery.start(pipes, command))
+        await process.done()
+        return process
+
+
+async def _measure(folder: Path, minutes: Minutes, acts: Sequence[Act]) -> Run:
+    source = folder / "source"
+    source.mkdir()
+    async with trio.open_nursery() as nursery:
+        query = Query(folder, nursery)
+        await query.start()
+        run = Run(time.time(), query.seen, acts)
+        schedule = Schedule(trio.current_time())
+        nursery.start_soon(_feed, source, minutes, schedule)
+        for minute, act in enumerate(acts):
+            if act is Act.OUT:
+                await query.prepare()
+                await schedule.until_move(minute)
+                await query.move()
+            await schedule.until_seen(minute)
+            query.look()
+        nursery.cancel_scope.cancel()
+    return run
+
+
+async def _feed(source: Path, minutes: Minutes, schedule: Schedule) -> None:
+    """A file each second, whole as soon as it is there."""
+    for minute in count():
+        for number in range(PARTS):
+            part = minutes.part(minute, PARTS, number)
+            hidden = source / f".{minute:03}-{number:03}"
+            await trio.to_thread.run_sync(pq.write_table, part, hidden)
+            await schedule.until_part(minute, PARTS, number)
+            hidden.rename(source / f"{minute:03}-{number:03}.parquet")
+
+
+def main(folder: Path, name: str) -> None:
+    """One of the two processes."""
+    spark = Spark(SparkConfig(), folder / name)
+    spark.start()
+    try:
+        _obey(spark, folder / "source")
+    finally:
+        spark.stop()
+
+
+def _obey(spark: Spark, source: Path) -> None:
+    print("ready", flush=True)
+    query: Any = None
+    for line in sys.stdin:
+        if line.strip():
+            query = spark.run(partial(_start, source=source, checkpoint=line.strip()))
+        else:
+            query.stop()
+        print("done", flush=True)
+
+
+def _start(session: Any, source: Path, checkpoint: str) -> Any:  # noqa: ANN401 (pyspark's)
+    stream = session.readStream.schema(_SCHEMA).parquet(f"file://{source}")
+    timed = stream.selectExpr("*", "timestamp_micros(time_us) AS time")
+    timed.withWatermark("time", "0 seconds").createOrReplaceTempView("minutes")
+    writer = session.sql(_SQL).writeStream.format("noop").option("checkpointLocation", checkpoint)
+    return writer.start()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

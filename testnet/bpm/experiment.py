@@ -1,0 +1,387 @@
+"""One run: build the system, let it settle, then perhaps let load vary and nodes come and go."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from testnet.bpm.graph import contract_graph, skewed
+from testnet.bpm.least import MOST_NODES, least_moves
+from testnet.bpm.market import Market
+from testnet.bpm.tasks import TASK_LOAD
+from testnet.bpm.world import World
+
+ROUND_S: Final = 7.0
+"""A round, seconds: how often the first Medusa looked at its offers (LITERATURE 1.2). Here it only
+cuts time for the figures."""
+QUIET_ROUNDS: Final = 100
+"""Rounds without a move after which the system counts as settled."""
+MAX_ROUNDS: Final = 5_000
+"""Rounds after which it counts as one that never settles."""
+
+PERIODS: Final = 20
+"""How often load varies, or nodes come and go, once it has settled."""
+PERIOD_ROUNDS: Final = 40
+"""Rounds from one change to the next: some minutes, within which most are answered."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Attributes:
+        contracts: the least of each node. load: of the whole system, share of its capacity.
+        range_tasks: width of the price range, in tasks (delta_k); 0: one fixed price.
+        capacity: of each node, units.
+        prices: whether all contracts have the same range.
+        vary: percent by which each node's own load changes, up or down, in a period.
+        churn: percent of the nodes that leave in a period; as many come back in the middle of it.
+    """
+
+    nodes: int = 995
+    contracts: int = 7
+    load: float = 0.75
+    range_tasks: int = 2
+    seed: int = 1
+    capacity: float = 80.0
+    prices: Literal["uniform", "mixed"] = "uniform"
+    vary: float = 0.0
+    churn: float = 0.0
+
+
+class Series(Struct, frozen=True):
+    """One value a round, the state at the start first.
+
+    Attributes:
+        excess, unused: units. over: nodes above capacity. moves: so far. price: mean of the
+            round's moves, micros per unit and second; None where there were none.
+    """
+
+    excess: list[float]
+    unused: list[float]
+    over: list[int]
+    moves: list[int]
+    price: list[float | None]
+
+
+class Changes(Struct, frozen=True):
+    """What it took to answer changes of load, or nodes that left and joined.
+
+    Attributes:
+        periods: how many changes there were. changed: nodes whose load changed, or that left or
+            joined, in all. units: of load that changed, in all.
+        moves: tasks moved, recalls included, until settled again.
+        moves_per_change: moves / changed. moves_per_unit: moves / units.
+        excess_worst: units above capacity at the end of the worst period. excess_end: once settled
+            after the last.
+    """
+
+    periods: int
+    changed: int
+    units: float
+    moves: int
+    moves_per_change: float
+    moves_per_unit: float
+    excess_worst: float
+    excess_end: float
+
+
+class Result(Struct, frozen=True):
+    """
+    Attributes:
+        load: share of the capacity, as it came out in whole tasks.
+        excess_initial, excess_final, unused_capacity: units.
+        nodes_over, nodes_under: nodes above, below capacity, once settled.
+        acceptable: nobody above capacity; or, where load is above it, nobody below.
+        moves: until settled; recalls: those that went home; failed: those that came to nothing.
+        moves_least: the fewest that somebody who knew everything would need over these contracts;
+            None where there are too many nodes to work it out.
+        moves_per_excess, least_per_excess: moves / initial excess in tasks.
+        rounds: of `ROUND_S` until the last move. settled: False where it was cut off.
+        messages: until settled, messages_quiet: in the rounds without a move, which are the end.
+        paid: micros per second over all contracts, once settled.
+        price: full price of the range, micros per unit and second; min_price: its lower end.
+        seconds: it took on this machine. bytes_per_node: memory it took, tasks included.
+        changes: what followed; None where nothing was to change.
+    """
+
+    nodes: int
+    contracts: int
+    load: float
+    range_tasks: int
+    seed: int
+    capacity: float
+    prices: str
+    tasks: int
+    excess_initial: float
+    excess_final: float
+    nodes_over: int
+    nodes_under: int
+    unused_capacity: float
+    acceptable: bool
+    moves: int
+    recalls: int
+    failed: int
+    moves_least: int | None
+    moves_per_excess: float
+    least_per_excess: float | None
+    rounds: int
+    settled: bool
+    messages: int
+    messages_quiet: int
+    paid: int
+    price: int
+    min_price: int
+    seconds: float
+    bytes_per_node: int
+    changes: Changes | None
+    series: Series
+
+
+@dataclass
+class Progress:
+    """How far a run is, for a screen.
+
+    Attributes:
+        round: the present one. excess: units now; initial: at the start.
+        phase: what is being done.
+    """
+
+    phase: str
+    round: int = 0
+    excess: float = 0.0
+    initial: float = 0.0
+    moves: int = 0
+    over: int = 0
+
+
+class Experiment:
+    """A world, and what has been seen of it."""
+
+    def __init__(self, options: Options, watch: Callable[[Progress], None]) -> None:
+        self.options = options
+        self.progress = Progress("build")
+        self._watch = watch
+        watch(self.progress)
+        rng = random.Random(options.seed)
+        graph = contract_graph(options.nodes, options.contracts, rng)
+        total = round(options.load * options.capacity * options.nodes / TASK_LOAD)
+        counts = skewed(total, options.nodes, rng)
+        self.least: int | None = None
+        if options.nodes <= MOST_NODES:
+            self.least = least_moves(graph, counts, int(options.capacity / TASK_LOAD))
+        self.market = Market(
+            options.capacity,
+            options.range_tasks,
+            mixed=options.prices == "mixed",
+            seed=options.seed,
+        )
+        self.world = World(
+            graph,
+            counts,
+            make_brain=self.market.make_brain,
+            terms=self.market.terms,
+            capacity=options.capacity,
+            rng=rng,
+        )
+        self.rng = rng
+        self.left: list[int] = []
+        self.series = Series([], [], [], [], [])
+        self.initial = self.world.tally.excess
+        self.look("settle")
+
+    def look(self, phase: str) -> None:
+        """Note how things stand, at the end of a round."""
+        tally, series = self.world.tally, self.series
+        series.excess.append(_units(tally.excess))
+        series.unused.append(_units(tally.unused))
+        series.over.append(tally.over)
+        series.moves.append(tally.moves)
+        series.price.append(tally.mean_price())
+        now = len(series.moves) - 1
+        self.progress = Progress(phase, now, tally.excess, self.initial, tally.moves, tally.over)
+        self._watch(self.progress)
+
+    def pass_round(self, phase: str) -> None:
+        """Let one round pass."""
+        self.world.clock.run(len(self.series.moves) * ROUND_S)
+        self.look(phase)
+
+    def settle(self, phase: str) -> tuple[bool, int]:
+        """Let rounds pass until nothing has moved for long.
+
+        Args:
+            phase: its name, on a screen.
+
+        Returns:
+            Whether that came about; how many messages were sent since the last move.
+        """
+        tally, last = self.world.tally, 0
+        last_messages = tally.messages
+        for now in range(1, MAX_ROUNDS + 1):
+            before = tally.moves
+            self.pass_round(phase)
+            if tally.moves != before:
+                last, last_messages = now, tally.messages
+            elif now - last >= QUIET_ROUNDS:
+                return True, tally.messages - last_messages
+        return False, tally.messages - last_messages
+
+    def settled(self) -> Result:
+        """Let it settle, and say how that went."""
+        options, tally, market = self.options, self.world.tally, self.market
+        settled, quiet = self.settle("settle")
+        load = len(self.world.tasks.at) * TASK_LOAD
+        room = options.capacity * options.nodes
+        return Result(
+            nodes=options.nodes,
+            contracts=options.contracts,
+            load=round(load / room, 6),
+            range_tasks=options.range_tasks,
+            seed=options.seed,
+            capacity=options.capacity,
+            prices=options.prices,
+            tasks=len(self.world.tasks.at),
+            excess_initial=_units(self.initial),
+            excess_final=_units(tally.excess),
+            nodes_over=tally.over,
+            nodes_under=tally.under,
+            unused_capacity=_units(tally.unused),
+            acceptable=not (tally.under if load > room else tally.over),
+            moves=tally.moves,
+            recalls=tally.recalls,
+            failed=tally.failed,
+            moves_least=self.least,
+            moves_per_excess=self._per_excess(tally.moves),
+            least_per_excess=None if self.least is None else self._per_excess(self.least),
+            rounds=self.series.moves.index(tally.moves),
+            settled=settled,
+            messages=tally.messages - quiet,
+            messages_quiet=quiet,
+            paid=round(tally.paid),
+            price=market.price,
+            min_price=market.min_price,
+            seconds=0.0,
+            bytes_per_node=0,
+            changes=None,
+            series=self.series,
+        )
+
+    def _per_excess(self, moves: int) -> float:
+        return round(moves * TASK_LOAD / self.initial, 4) if self.initial else 0.0
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def change(self) -> Changes | None:
+        """Let load vary and nodes come and go, for `PERIODS`."""
+        options, tally = self.options, self.world.tally
+        if not options.vary and not options.churn:
+            return None
+        before, changed, units = tally.moves, 0, 0.0
+        worst = 0.0
+        for _ in range(PERIODS):
+            if options.vary:
+                count, change = self._vary(options.vary / 100)
+                changed, units = changed + count, units + change
+            if options.churn:
+                count, change = self._churn(options.churn / 100)
+                changed, units = changed + count, units + change
+            for now in range(PERIOD_ROUNDS):
+                if now == PERIOD_ROUNDS // 2:
+                    self._join_again()
+                self.pass_round("change")
+            worst = max(worst, tally.excess)
+        self.settle("change")
+        moves = tally.moves - before
+        return Changes(
+            periods=PERIODS,
+            changed=changed,
+            units=round(units, 3),
+            moves=moves,
+            moves_per_change=round(moves / changed, 4) if changed else 0.0,
+            moves_per_unit=round(moves / units, 4) if units else 0.0,
+            excess_worst=_units(worst),
+            excess_end=_units(tally.excess),
+        )
+
+    def _vary(self, share: float) -> tuple[int, float]:
+        """Every node's own load, at home and away, becomes another: around what it was at first,
+        up to that share more or less.
+
+        Returns:
+            Nodes whose load changed; units by which it did, in all.
+        """
+        tasks = self.world.tasks
+        changed, units = 0, 0.0
+        for node, brain in enumerate(self.world.brains):
+            own = tasks.owned(node)
+            if brain is None or not own:
+                continue
+            load = TASK_LOAD * (1 + self.rng.uniform(-share, share))
+            changed += 1
+            units += abs(load - tasks.loads[own.start]) * len(own)
+            for task in own:
+                tasks.reload(task, load)
+        return changed, units
+
+    def _churn(self, share: float) -> tuple[int, float]:
+        """That share of the nodes leave; they come back in the middle of the period.
+
+        Returns:
+            Changes: each of them leaves and joins. Units of load that they took away and bring.
+        """
+        world = self.world
+        alive = [node for node, brain in enumerate(world.brains) if brain is not None]
+        self.left = self.rng.sample(alive, round(share * len(alive)))
+        units = 0.0
+        for node in self.left:
+            units += sum(world.tasks.loads[task] for task in world.tasks.owned(node))
+            world.leave(node)
+        return 2 * len(self.left), 2 * units
+
+    def _join_again(self) -> None:
+        for node in self.left:
+            self.world.join(node, self.options.contracts)
+        self.left = []
+
+
+def _units(value: float) -> float:
+    """As it is told: sums of floats drift, also to below zero."""
+    return max(0.0, round(value, 3))
+
+
+def run(options: Options, watch: Callable[[Progress], None] = lambda progress: None) -> Result:
+    """One experiment from start to end.
+
+    Args:
+        watch: called after each round.
+
+    Raises:
+        InvalidInputError: the price range is wider than the capacity.
+        InternalError: a Brain did what none may do.
+    """
+    began, process = time.perf_counter(), psutil.Process()
+    gc.collect()
+    memory = process.memory_info().rss
+    experiment = Experiment(options, watch)
+    # Millions of objects that live to the end: no use looking at them again and again.
+    gc.freeze()
+    try:
+        result = experiment.settled()
+        changes = experiment.change()
+        taken = process.memory_info().rss - memory
+    finally:
+        gc.unfreeze()
+    return msgspec.structs.replace(
+        result,
+        changes=changes,
+        seconds=round(time.perf_counter() - began, 3),
+        bytes_per_node=max(taken, 0) // options.nodes,
+    )

@@ -1,0 +1,194 @@
+"""Nodes with real Brains, a network that delays what they say, and nothing else.
+
+A node costs nothing while its Brain sleeps (`wake_at`), so a hundred thousand quiet ones are as
+quick as none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Final, Protocol
+
+from contracts.market.events import (
+    Effect,
+    Event,
+    GiveBack,
+    Move,
+    Note,
+    Partner,
+    PartnersChanged,
+    Recall,
+    Received,
+    Send,
+    Tick,
+    Unreachable,
+)
+from contracts.market.messages import Message
+from overlay.errors import InternalError
+from testnet.bpm.clock import Clock
+from testnet.bpm.graph import Graph, sign
+from testnet.bpm.tally import Tally
+from testnet.bpm.tasks import Tasks
+
+MESSAGE_S: Final = (0.01, 0.1)
+"""Shortest and longest way of a message, seconds: peers in one country and on two continents."""
+DETECT_S: Final = 5.0
+"""Until all know that a node is gone, seconds: the order of what SWIM takes."""
+
+
+class BrainLike(Protocol):
+    """What the world needs of a Brain."""
+
+    @property
+    def wake_at(self) -> float: ...
+
+    def handle(self, event: Event, now: float) -> list[Effect]: ...
+
+
+Maker = Callable[[str, int], BrainLike]
+"""A Brain for a peer (hex) whose offers are numbered from there."""
+Terms = Callable[[int, int], tuple[int, int]]
+"""The price range of the contract between two nodes, micros per unit and second."""
+
+
+class World:
+    """
+    Attributes:
+        brains: by node; None where it is gone.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        counts: list[int],
+        *,
+        make_brain: Maker,
+        terms: Terms,
+        capacity: float,
+        rng: random.Random,
+    ) -> None:
+        """
+        Args:
+            counts: own tasks of each node. capacity: of each node, units.
+        """
+        nodes = len(graph)
+        self.clock = Clock()
+        self.tally = Tally(capacity)
+        self.graph = graph
+        self.peers = [f"{node:040x}" for node in range(nodes)]
+        self.tasks = Tasks(
+            counts, self.peers, tell=self.tell, clock=self.clock, tally=self.tally, rng=rng
+        )
+        self.brains: list[BrainLike | None] = [None] * nodes
+        self._wakes = [inf] * nodes
+        self._make_brain = make_brain
+        self._terms = terms
+        self._rng = rng
+        for node in range(nodes):
+            self.start(node)
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        """A node joins with its own tasks and the contracts it has."""
+        # Offers are numbered on from any earlier life: one number lasts a microsecond.
+        self.brains[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
+        self.tell(node, PartnersChanged(self.partners(node)))
+        for event in self.tasks.start_node(node):
+            self.tell(node, event)
+
+    def partners(self, node: int) -> tuple[Partner, ...]:
+        """Those whom a node has a contract with, as its Brain is told."""
+        partners = []
+        # Sorted: the order within a set is nothing that a seed decides.
+        for other in sorted(self.graph[node]):
+            low, high = sorted((node, other))
+            partners.append(
+                Partner(self.peers[other], f"{low:x}-{high:x}", *self._terms(low, high))
+            )
+        return tuple(partners)
+
+    def leave(self, node: int) -> None:
+        """A node is gone without a word; the others notice in a while."""
+        self.brains[node] = None
+        self._wakes[node] = inf
+        orphans, others = self.tasks.stop_node(node)
+        self.clock.after(DETECT_S, self._notice, node, orphans, others)
+
+    def _notice(self, node: int, orphans: list[int], others: list[int]) -> None:
+        neighbours = sorted(self.graph[node])
+        self.graph[node].clear()
+        for other in neighbours:
+            self.graph[other].discard(node)
+        self._contracts_changed(neighbours)
+        self.tasks.end(orphans)
+        self.tasks.take_home(others)
+
+    def join(self, node: int, contracts: int) -> None:
+        """A node is back, with as many new contracts; those who have too few sign new ones too."""
+        alive = [other for other, brain in enumerate(self.brains) if brain is not None]
+        changed = set(sign(self.graph, node, contracts, alive, self._rng))
+        for other in alive:
+            if len(self.graph[other]) < contracts:
+                changed |= {other, *sign(self.graph, other, contracts, alive, self._rng)}
+        self.start(node)
+        self._contracts_changed(changed - {node})
+
+    def _contracts_changed(self, nodes: Iterable[int]) -> None:
+        for node in sorted(nodes):
+            self.tell(node, PartnersChanged(self.partners(node)))
+
+    # -- Brains ------------------------------------------------------------------------------------
+
+    def tell(self, node: int, event: Event) -> None:
+        """Something happened at a node."""
+        brain = self.brains[node]
+        if brain is None:
+            return
+        for effect in brain.handle(event, self.clock.now):
+            self._do(node, effect)
+        wake = brain.wake_at
+        # An earlier tick than this stays in the queue; it looks again when it comes.
+        if wake < self._wakes[node]:
+            self._wakes[node] = wake
+            self.clock.at(wake, self._tick, node, wake)
+
+    def _tick(self, node: int, due: float) -> None:
+        brain = self.brains[node]
+        if brain is None or due != self._wakes[node]:
+            return
+        self._wakes[node] = inf
+        now = self.clock.now
+        if brain.wake_at > now:
+            wake = self._wakes[node] = brain.wake_at
+            if wake < inf:
+                self.clock.at(wake, self._tick, node, wake)
+            return
+        self.tell(node, Tick())
+        if brain.wake_at <= now:
+            raise InternalError(f"node {node}: its Brain wants the tick of {now} s again and again")
+
+    def _do(self, node: int, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                self._send(node, int(peer, 16), message)
+            case Move():
+                self.tasks.move(node, effect)
+            case Recall():
+                self.tasks.recall(node, effect)
+            case GiveBack():
+                self.tasks.give_back(node, effect)
+            case Note():
+                pass
+
+    def _send(self, node: int, to: int, message: Message) -> None:
+        self.tally.messages += 1
+        self.clock.after(self._rng.uniform(*MESSAGE_S), self._deliver, node, to, message)
+
+    def _deliver(self, node: int, to: int, message: Message) -> None:
+        if self.brains[to] is None:
+            self.tell(node, Unreachable(self.peers[to]))
+        else:
+            self.tell(to, Received(self.peers[node], message))

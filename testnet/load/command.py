@@ -1,0 +1,74 @@
+"""`medusa-testnet load`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+from rich.console import Console
+
+from overlay.concurrency import one_error
+from overlay.errors import MedusaError
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A picture of each peer's load over time (PNG, PDF or SVG by its name).",
+)
+@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="Of the traffic.")
+@click.option(
+    "--step-seconds",
+    "step_s",
+    default=150.0,
+    show_default=True,
+    metavar="S",
+    type=click.FloatRange(min=1.0),
+    help="Longest that a step may take to become acceptable.",
+)
+def load(as_json: bool, plot: Path | None, keep: bool, seed: int, step_s: float) -> None:
+    """Trade load until nobody is overloaded: the demonstration of the papers in four steps.
+
+    A is overloaded and sheds to B and C; load rises at B until all are full; D joins with a cheaper
+    contract with C; load flows on to it. Exits with 1 when an answer differs from a batch run's or
+    a step ended not acceptable, with 2 when something failed.
+    """
+    # Late: --help and a mistyped option need none of this.
+    from testnet.command import DIFFERENT, FAILED, INTERRUPTED, unless_told_to_stop
+    from testnet.load.board import LoadBoard
+    from testnet.load.result import LoadResult
+    from testnet.load.run import Options, run_load
+    from testnet.load.screen import open_screen, render_result
+
+    console = Console(stderr=as_json)
+    options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s)
+
+    async def run() -> LoadResult | None:
+        board = LoadBoard()
+        async with open_screen(board, console):
+            return await unless_told_to_stop(partial(run_load, options, board))
+
+    try:
+        with one_error():
+            result = trio.run(run)
+    except MedusaError as error:
+        click.echo(f"error: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        sys.exit(FAILED)
+    if result is None:
+        click.echo("interrupted: every peer was stopped", err=True)
+        sys.exit(INTERRUPTED)
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
+    else:
+        console.print(render_result(result))
+    sys.exit(0 if result.good else DIFFERENT)

@@ -1,0 +1,203 @@
+"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from testnet.board import Stage, State
+from testnet.load.board import STAGES, LoadBoard
+from testnet.load.judge import Load
+from testnet.load.places import EVERYBODY
+from testnet.load.result import LoadResult, Moved
+
+FRAME_S: Final = 0.25
+"""Between two frames, seconds: the peers need the cores."""
+MOVES_SHOWN: Final = 8
+BAR: Final = 30
+"""Columns of a bar of load; capacity is at two thirds of it."""
+
+_ICONS: Final = {
+    State.WAITING: ("·", "dim"),
+    State.DONE: ("✓", "green"),
+    State.FAILED: ("✗", "red"),
+}
+_LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
+
+
+@asynccontextmanager
+async def open_screen(board: LoadBoard, console: Console) -> AsyncIterator[None]:
+    """Show the board while the body runs; the stages stay."""
+    if not console.is_terminal:
+        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        yield
+        return
+    with Live(
+        console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
+    ) as live:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_draw, live, board)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+        live.update(render_stages(board), refresh=True)
+
+
+async def _draw(live: Live, board: LoadBoard) -> None:
+    while True:
+        live.update(render(board), refresh=True)
+        await trio.sleep(FRAME_S)
+
+
+def _print_stage(stage: Stage, board: LoadBoard, console: Console) -> None:
+    if stage.state is State.RUNNING:
+        console.print(f"{STAGES[stage.name]} ...", style="dim", highlight=False)
+        return
+    word = "failed" if stage.state is State.FAILED else "done"
+    detail = f": {stage.detail}" if stage.detail else ""
+    loads = ", ".join(
+        f"{_letter(name)} {load.load:.1f}/{load.capacity:.0f}"
+        for name, load in board.recent.means().items()
+    )
+    console.print(
+        f"{STAGES[stage.name]} {word} in {stage.ended - stage.began:.1f} s{detail}"
+        f"{f' ({loads})' if loads else ''}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def render(board: LoadBoard) -> RenderableType:
+    """Stages, loads against capacities, and the latest moves."""
+    parts = [render_stages(board)]
+    means = board.recent.means()
+    if means:
+        parts.append(render_loads(means))
+    if board.moves:
+        parts.append(render_moves(board.moves[-MOVES_SHOWN:]))
+    return Group(*parts)
+
+
+def render_stages(board: LoadBoard) -> RenderableType:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=1)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(justify="right", no_wrap=True)
+    for stage in board.stages.values():
+        waiting = stage.state is State.WAITING
+        until = board.now if stage.state is State.RUNNING else stage.ended
+        table.add_row(
+            _icon(stage),
+            Text(STAGES[stage.name], "dim" if waiting else ""),
+            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
+            Text("" if waiting else f"{until - stage.began:.0f} s", "dim"),
+        )
+    counts = f"{board.rows:,} connections, {board.answers:,} answers"
+    return Panel(
+        table,
+        title="[bold]medusa-testnet load[/]",
+        title_align="left",
+        subtitle=f"[dim]{counts}[/]",
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style="dim",
+    )
+
+
+def _icon(stage: Stage) -> RenderableType:
+    if stage.state is State.RUNNING:
+        return Spinner("dots", style="cyan")
+    sign, style = _ICONS[stage.state]
+    return Text(sign, style)
+
+
+def render_loads(loads: dict[str, Load]) -> RenderableType:
+    """A bar a peer; the mark on it is its capacity."""
+    table = Table.grid(padding=(0, 1))
+    for name, load in loads.items():
+        table.add_row(
+            Text(_letter(name), "bold"),
+            Text(name, "dim"),
+            _bar(load),
+            Text(f"{load.load:5.1f}", "red" if load.is_above else "green", justify="right"),
+            Text(f"of {load.capacity:.0f}", "dim"),
+            Text(f"{sum(task > 0 for task in load.tasks):2} tasks", "dim"),
+        )
+    return table
+
+
+def _bar(load: Load) -> Text:
+    mark = BAR * 2 // 3
+    filled = min(round(load.load / max(load.capacity, 0.01) * mark), BAR)
+    colour = "red" if load.is_above else "green"
+    text = Text()
+    for column in range(BAR):
+        sign = "┃" if column == mark else "━" if column < filled else "─"
+        text.append(sign, "bold" if column == mark else colour if column < filled else "dim")
+    return text
+
+
+def render_moves(moves: list[Moved]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for move in moves:
+        table.add_row(
+            Text(f"{move.at:.0f} s", "dim", justify="right"),
+            Text(f"{_letter(move.origin)} → {_letter(move.to)}", "bold"),
+            Text(move.task, no_wrap=True, overflow="ellipsis"),
+            Text(f"at {move.price / 1e6:.3f}", "yellow"),
+            Text(f"stall {move.stall_ms:.0f} ms", "dim"),
+        )
+    return table
+
+
+def _letter(participant: str) -> str:
+    return _LETTERS.get(participant, participant)
+
+
+def render_result(result: LoadResult) -> RenderableType:
+    """The summary: each step's loads, the moves, and whether the answers are right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table.add_column("step", no_wrap=True)
+    names = tuple(dict.fromkeys(name for step in result.steps for name in step.capacities))
+    for name in names:
+        table.add_column(_letter(name), justify="right", no_wrap=True)
+    table.add_column("s", justify="right", style="dim")
+    table.add_column("")
+    for step in result.steps:
+        cells = [
+            f"{step.loads[name]:.1f}/{step.capacities[name]:.0f}" if name in step.loads else ""
+            for name in names
+        ]
+        table.add_row(step.name, *cells, f"{step.seconds:.0f}", _verdict(step.acceptable, step.due))
+    text = Text(f"{len(result.moves)} moves", "bold")
+    stalls = sorted(move.stall_ms for move in result.moves)
+    if stalls:
+        text.append(f", median stall {stalls[len(stalls) // 2]:.0f} ms")
+    text.append(f"; {result.rows:,} connections; ")
+    if result.answers_exact:
+        text.append(f"all {result.answers} answers exactly equal to a batch run's", "green")
+    else:
+        differing = f"{len(result.different)} of {result.answers} answers"
+        text.append(f"{differing} differ from a batch run's", "red")
+    for label, where in (("picture", result.plot), ("homes and logs", result.folder)):
+        if where is not None:
+            text.append(f"\n{label}: {where}")
+    return Group(table, text)
+
+
+def _verdict(acceptable: bool, due: bool) -> str:
+    if acceptable:
+        return "[green]acceptable[/]"
+    return "[red]not acceptable[/]" if due else "[dim]not yet acceptable[/]"

@@ -1,0 +1,47 @@
+"""Two parties of a federation, a third, and their papers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from contracts.documents import Proposal, propose
+from contracts.terms import LoadTerms, Menu, Terms
+from overlay.identity import Root
+from overlay.membership import Membership
+
+NOW = 1_700_000_000.0
+DAY = 86_400.0
+MIT, UTAH, BROWN, EVIL = (
+    Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "evil.org")
+)
+LOAD = LoadTerms(1_000_000, 1_250_000, Menu(most_load=40), Menu(most_load=20))
+_NONCES = itertools.count(1)
+
+
+def federation(name: str = "demo") -> Membership:
+    """mit.edu founded it; utah.edu and brown.edu are members, evil.org is not."""
+    membership = Membership.found(MIT, NOW, name)
+    for root in (UTAH, BROWN):
+        membership.admit(MIT, root.certificate, NOW)
+    return membership
+
+
+def proposal(membership: Membership, terms: Terms = LOAD, **changes: Any) -> Proposal:
+    """mit.edu proposes to utah.edu, from NOW for thirty days, unless changed."""
+    values: dict[str, Any] = {
+        "federation": membership.federation,
+        "proposer": "mit.edu",
+        "accepter": "utah.edu",
+        "terms": terms,
+        "valid_from": NOW,
+        "valid_until": NOW + 30 * DAY,
+        "proposed_at": NOW,
+        "nonce": next(_NONCES).to_bytes(16, "big"),
+    }
+    return Proposal(**values | changes)
+
+
+def proposed(membership: Membership, root: Root = MIT, **changes: Any) -> bytes:
+    """The signed bytes of a proposal of that root's participant."""
+    return propose(root, proposal(membership, **{"proposer": root.participant} | changes))

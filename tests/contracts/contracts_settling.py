@@ -1,0 +1,368 @@
+"""Peers that settle with each other over a network that a test can cut, double and reorder.
+
+Counts come from arithmetic alone (`tuples`), which is also the oracle of what must be paid.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from contracts.deals import Account, Deal, LoadRate, Rate
+from contracts.ledger import Ledger
+from contracts.ledger_file import prepare
+from contracts.receipts import Message
+from contracts.settlement import (
+    Count,
+    Counted,
+    Desk,
+    Disputed,
+    Effect,
+    Ended,
+    Event,
+    Note,
+    Received,
+    Send,
+    Settlement,
+    Tick,
+)
+from contracts.terms import LoadTerms, Terms
+from overlay.certificates import public_key_of
+from overlay.errors import NotFoundError, UntrustedError
+from overlay.identity import Identity, Root
+
+NOW = 1_700_000_000.0
+FEDERATION = "f" * 32
+S = 1_000_000
+
+ROOTS = {name: Root.create(f"{name}.edu", NOW) for name in "acde"}
+# the same keys in every process: ids show in failures, and a test starts a process of its own
+PEERS = {
+    name: Identity.issue(root, NOW, Ed25519PrivateKey.from_private_bytes(name.encode() * 32))
+    for name, root in ROOTS.items()
+}
+A, C, D, E = (PEERS[name].peer_id for name in "acde")
+AC, CD, DE = "ac" * 16, "cd" * 16, "de" * 16
+KEYS = {peer.peer_id: public_key_of(peer.certificate) for peer in PEERS.values()}
+NAMES = {peer.peer_id: name for name, peer in PEERS.items()}
+RATE = LoadRate(50_000, 2_000)
+TASK = "medusa://a.edu/q/out"
+
+
+def key_of(peer: bytes) -> Ed25519PublicKey:
+    try:
+        return KEYS[peer]
+    except KeyError:
+        raise UntrustedError(f"peer {peer.hex()} is not known") from None
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class CrashingConnection(sqlite3.Connection):
+    """Dies at its n-th transaction, just before or just after the commit."""
+
+    countdown: int = 0
+    when: Literal["before", "after"] = "before"
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Literal[False]:
+        self.countdown -= 1
+        if self.countdown == 0 and self.when == "before":
+            self.rollback()
+            raise Crash
+        super().__exit__(kind, error, trace)
+        if self.countdown == 0:
+            raise Crash
+        return False
+
+
+@dataclass
+class Contracts:
+    """Agreements. over: ids that have ended, and when."""
+
+    known: dict[str, tuple[frozenset[bytes], Terms]]
+    over: dict[str, float] = field(default_factory=dict)
+
+    def terms(self, contract: str, payer: bytes, payee: bytes, at: float) -> Terms:
+        if contract not in self.known:
+            raise NotFoundError(f"contract {contract} is not known")
+        parties, terms = self.known[contract]
+        if {payer, payee} != parties:
+            raise UntrustedError(f"contract {contract} is between others")
+        if at >= self.over.get(contract, float("inf")):
+            raise UntrustedError(f"contract {contract} was over")
+        return terms
+
+
+def load_terms() -> LoadTerms:
+    return LoadTerms(1_000, 3_000)
+
+
+def standard_contracts() -> Contracts:
+    return Contracts(
+        {
+            AC: (frozenset({A, C}), load_terms()),
+            CD: (frozenset({C, D}), load_terms()),
+            DE: (frozenset({D, E}), load_terms()),
+        }
+    )
+
+
+def tuples(task: str, after: int, upto: int) -> int:
+    """How many input tuples a task has in (after, upto]; unevenly spread."""
+    pace = 3 + len(task) % 5
+    return (upto * pace // (7 * 10_000)) - (after * pace // (7 * 10_000))
+
+
+@dataclass
+class Placed:
+    """What the driver knows for sure, over crashes.
+
+    Attributes:
+        chain: the owner first, the worker last.
+        lag: microseconds of stime by which what the owner has is behind what the worker did.
+    """
+
+    task: str
+    fence: int
+    chain: tuple[bytes, ...]
+    start: int
+    boundary: int
+    end: int | None = None
+    told: set[bytes] = field(default_factory=set)
+    lag: int = 0
+
+    @property
+    def delivered(self) -> int:
+        """How far the owner has got."""
+        return max(self.start, self.boundary - self.lag)
+
+    def deals(self) -> list[Deal]:
+        contracts = {frozenset({A, C}): AC, frozenset({C, D}): CD, frozenset({D, E}): DE}
+        return [
+            Deal(
+                contracts[frozenset({payer, payee})],
+                payer,
+                payee,
+                self.task,
+                self.fence,
+                self.start,
+                RATE,
+                int(NOW * S),
+            )
+            for payer, payee in zip(self.chain, self.chain[1:], strict=False)
+        ]
+
+
+class Node:
+    """One peer, and its driver.
+
+    Attributes:
+        lies: what it makes of every count it gives. uncountable: tasks it cannot count.
+        slow: it answers a count when time passes, and not at once (but for what `Ended` asks).
+    """
+
+    def __init__(self, world: World, identity: Identity) -> None:
+        self.world = world
+        self.identity = identity
+        self.connection = sqlite3.connect(":memory:", factory=CrashingConnection)
+        prepare(self.connection, Path("ledger"))
+        self.lies = lambda rows: rows
+        self.uncountable: set[str] = set()
+        self.slow = False
+        self.asked: list[Count] = []
+        self.disputes: list[Disputed] = []
+        self.notes: Counter[str] = Counter()
+        self.start()
+
+    @property
+    def own(self) -> bytes:
+        return self.identity.peer_id
+
+    def start(self) -> None:
+        self.connection.countdown = 0
+        self.connection.rollback()
+        self.asked = []
+        path = Path("ledger")
+        self.ledger = Ledger(self.connection, path, self.own, FEDERATION, key_of)
+        desk = Desk(self.identity, self.ledger, self.world.contracts, key_of)
+        self.settlement = Settlement(desk)
+
+    def crash_soon(self, transactions: int, *, after: bool = False) -> None:
+        """Die at that transaction from now, before or after its commit. 0: not at all."""
+        self.connection.countdown = transactions
+        self.connection.when = "after" if after else "before"
+
+    def restart(self) -> None:
+        """After a crash the driver tells again what it had not finished telling."""
+        self.start()
+        for placed in self.world.placed:
+            if self.own in placed.chain:
+                self.agree(placed)
+                if placed.end is not None and self.own in {placed.chain[0], placed.chain[-1]}:
+                    self.end(placed)
+
+    def agree(self, placed: Placed) -> None:
+        """A move is committed once all have agreed: who crashes meanwhile is asked again."""
+        for deal in placed.deals():
+            if self.own in {deal.payer, deal.payee}:
+                try:
+                    self.settlement.agree(deal, self.world.now)
+                except Crash:
+                    self.restart()
+
+    def end(self, placed: Placed) -> None:
+        if placed.end is not None and self.own not in placed.told:
+            self.handle(Ended(placed.task, placed.fence, placed.end))
+            placed.told.add(self.own)
+
+    def handle(self, event: Event) -> None:
+        """The event, and what follows from it; a crash loses what was not sent yet."""
+        try:
+            effects = self.settlement.handle(event, self.world.now)
+        except Crash:
+            self.restart()
+            return
+        for effect in effects:
+            if isinstance(effect, Count) and self.slow and not isinstance(event, Ended):
+                self.asked.append(effect)
+            else:
+                self.perform(effect)
+
+    def answer(self) -> None:
+        """What a slow one still has to count."""
+        asked, self.asked = self.asked, []
+        for count in asked:
+            self.handle(self.count(count))
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                self.world.wire.append((self.own, peer, message))
+            case Count():
+                self.handle(self.count(effect))
+            case Disputed():
+                self.disputes.append(effect)
+            case Note(_, text):
+                self.notes[text] += 1
+
+    def count(self, asked: Count) -> Counted:
+        deal = asked.deal
+        placed = self.world.find(deal.task, deal.fence)
+        upto = placed.boundary if asked.upto is None else asked.upto
+        gone = self.own == placed.chain[-1] and self.own in placed.told
+        here = placed.delivered if self.own == placed.chain[0] else placed.boundary
+        if upto > here or gone or deal.task in self.uncountable:
+            return Counted(asked.number, upto, None)
+        return Counted(asked.number, upto, self.lies(tuples(deal.task, asked.after, upto)))
+
+
+class World:
+    """All peers, the wire between them, and the time (seconds)."""
+
+    def __init__(self, contracts: Contracts | None = None, names: str = "acd") -> None:
+        self.now = NOW
+        self.contracts = contracts or standard_contracts()
+        self.wire: list[tuple[bytes, bytes, Message]] = []
+        self.placed: list[Placed] = []
+        self.fence = 0
+        self.nodes = {PEERS[name].peer_id: Node(self, PEERS[name]) for name in names}
+
+    def node(self, peer: bytes) -> Node:
+        return self.nodes[peer]
+
+    def find(self, task: str, fence: int) -> Placed:
+        (found,) = [p for p in self.placed if (p.task, p.fence) == (task, fence)]
+        return found
+
+    def place(self, task: str, *chain: bytes, lag: float = 0) -> Placed:
+        """Move a task: it runs from where it got to at the end of that chain of peers."""
+        boundary = 10 * S
+        for before in self.placed:
+            if before.task == task:
+                if before.end is None:
+                    self.end(before)
+                assert before.end is not None
+                boundary = max(boundary, before.end)
+        self.fence += 1
+        placed = Placed(task, self.fence, chain, boundary, boundary, lag=int(lag * S))
+        self.placed.append(placed)
+        for peer in chain:
+            self.node(peer).agree(placed)
+        return placed
+
+    def end(self, placed: Placed, *tell: bytes) -> None:
+        """The placement is over. The owner knows at once; tell: who else does."""
+        placed.end = placed.delivered
+        for peer in (placed.chain[0], *tell):
+            self.node(peer).end(placed)
+
+    def run(self, seconds: float) -> None:
+        """Tasks get on; time passes, in one step."""
+        self.now += seconds
+        for placed in self.placed:
+            if placed.end is None:
+                placed.boundary += int(seconds * S)
+        for node in self.nodes.values():
+            node.answer()
+            if node.settlement.wake_at <= self.now:
+                node.handle(Tick())
+
+    def deliver(self, index: int = 0, *, keep: bool = False) -> None:
+        """One message arrives. keep: and will again."""
+        sender, to, message = self.wire[index] if keep else self.wire.pop(index)
+        if to in self.nodes:
+            self.node(to).handle(Received(sender, message))
+
+    def settle(self, seconds: float = 2_000.0) -> None:
+        """Everything gets through, for so long; `run` and `deliver` in small steps."""
+        until = self.now + seconds
+        while self.now < until or self.wire:
+            steps = 0
+            while self.wire:
+                self.deliver()
+                steps += 1
+                assert steps < 10_000, "they never stop talking"
+            self.run(5.0)
+
+    def both_ledgers_agree(self) -> None:
+        """Every receipt is at both ends, signed by both; sums are equal; both chains hold."""
+        ends: dict[Account, list[list[bytes]]] = {}
+        for node in self.nodes.values():
+            node.ledger.verify()
+            rows = node.connection.execute(
+                "SELECT contract, payer, payee, data FROM entries WHERE kind = 'receipt' "
+                "ORDER BY position"
+            ).fetchall()
+            own: dict[Account, list[bytes]] = {}
+            for contract, payer, payee, data in rows:
+                own.setdefault(Account(contract, payer, payee), []).append(data)
+            for account, data in own.items():
+                ends.setdefault(account, []).append(data)
+        for account, both in ends.items():
+            assert len(both) == 2, f"{account} is known at one end only"
+            assert both[0] == both[1]
+        for contract in self.contracts.known:
+            sums = [node.ledger.balance(contract) for node in self.nodes.values()]
+            assert sum(b.earned for b in sums) == sum(b.spent for b in sums)
+
+    def paid_tuples(self, deal: Deal) -> int:
+        """How many tuples of that placement were paid for, by the payer's ledger."""
+        return self.node(deal.payer).ledger.rows_paid(deal.key, -(2**62))
+
+
+def deal_of(rate: Rate = RATE, task: str = TASK, fence: int = 1, start: int = 10 * S) -> Deal:
+    """A plays the payer, C the payee."""
+    return Deal(AC, A, C, task, fence, start, rate, int(NOW * S))

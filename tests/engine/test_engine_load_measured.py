@@ -1,0 +1,180 @@
+"""The CPU seconds that are counted for a task, against those that the operating system counts."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+import trio
+
+from engine.check import check_query
+from engine.plan import Task, plan
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import BEGINNING, Field, FieldType, Schema
+from engine.spark import cpu
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.streams.log import StreamLog
+from engine.windows import needs
+
+pytestmark = pytest.mark.spark
+
+SECOND_US = 1_000_000
+SOURCE = Schema(
+    "medusa://a.edu/connections",
+    (Field("source", FieldType.STRING), Field("port", FieldType.INT)),
+)
+FILTER = Query(
+    "medusa://a.edu/filter",
+    (Filter("low", SOURCE.name, ("medusa://a.edu/low",), ("port < 512",)),),
+)
+WINDOWS = Query(
+    "medusa://a.edu/windows",
+    (
+        Aggregate(
+            "ports",
+            SOURCE.name,
+            "medusa://a.edu/ports",
+            2 * SECOND_US,
+            2 * SECOND_US,
+            ("source",),
+            (AggregateFunction(Function.COUNT_DISTINCT, "port", "ports"),),
+        ),
+    ),
+)
+
+WARM_UP = 15
+"""Epochs before those that count: until then the JVM compiles more than it computes."""
+
+
+@dataclass
+class Spent:
+    """CPU seconds: as the engine counts them, and those of this process and its JVM."""
+
+    counted: float
+    tree: float
+
+
+def tree_s() -> float:
+    """CPU seconds of this process and of all below it, so far."""
+    me = psutil.Process()
+    times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def connections(second: int, count: int) -> pa.Table:
+    """One second of the source stream."""
+    numbers = range(count)
+    step = SECOND_US // count
+    columns = [
+        pa.array([second * SECOND_US + 1 + n * step for n in numbers], pa.int64()),
+        pa.array([second * count + n for n in numbers], pa.int64()),
+        pa.array([f"10.0.{n * 7919 % 250}.{n * 104729 % 250}" for n in numbers]),
+        pa.array([n * 31 % 1024 for n in numbers], pa.int32()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SOURCE.source)
+
+
+@dataclass
+class Running:
+    """A task's epochs one after another, as its runner does them."""
+
+    spark: Spark
+    task: Task
+    program: Program
+    source: StreamLog
+    output: StreamLog
+
+    @staticmethod
+    def of(spark: Spark, folder: Path, query: Query) -> Running:
+        (task,) = plan(query, check_query(query, {SOURCE.name: SOURCE}))
+        source = StreamLog.open(folder / "in", SOURCE.source)
+        output = StreamLog.open(folder / "out", task.output_schema.derived)
+        return Running(spark, task, Program(task), source, output)
+
+    def post(self, seconds: int, rows: int) -> None:
+        for second in range(seconds):
+            self.source.append((second + 1) * SECOND_US, connections(second, rows))
+
+    async def epoch(self, upto: int) -> float:
+        """Gives the CPU seconds that were counted."""
+        after = self.output.boundary
+        interval = needs(self.task, after, upto, self.source.first_stime)
+        if interval is None:
+            return await self.output.commit(upto, None)
+        with self.source.files(max(interval.lo, BEGINNING), interval.hi) as files:
+            result = await trio.to_thread.run_sync(
+                self.spark.run,
+                lambda session: self.program.run(
+                    session, {SOURCE.name: files}, after, upto, interval
+                ),
+            )
+        return result.cpu_s + await self.output.commit(upto, result.table)
+
+
+async def spend(spark: Spark, folder: Path, query: Query, epochs: int, rows: int) -> Spent:
+    running = Running.of(spark, folder, query)
+    running.post(WARM_UP + epochs, rows)
+    counted = before = 0.0
+    for number in range(WARM_UP + epochs):
+        if number == WARM_UP:
+            counted, before = 0.0, tree_s()
+        counted += await running.epoch((number + 1) * SECOND_US)
+    return Spent(counted, tree_s() - before)
+
+
+@pytest.mark.parametrize(
+    ("query", "epochs", "rows"), [(FILTER, 60, 2_000), (WINDOWS, 40, 2_000), (FILTER, 40, 50_000)]
+)
+async def test_it_counts_about_what_the_processes_use(
+    spark: Spark, tmp_path: Path, query: Query, epochs: int, rows: int
+) -> None:
+    spent = await spend(spark, tmp_path, query, epochs, rows)
+    # What the operating system counts has the JVM's compiler in it, which is busy for a while.
+    assert 0.6 * spent.tree < spent.counted < 1.6 * spent.tree
+
+
+async def test_a_task_is_not_charged_for_its_neighbour(spark: Spark, tmp_path: Path) -> None:
+    light, heavy = (Running.of(spark, tmp_path / name, FILTER) for name in ("light", "heavy"))
+    half, end = WARM_UP + 40, WARM_UP + 80
+    light.post(end, 500)
+    heavy.post(30, 200_000)
+    charged: dict[str, list[float]] = {"light": [], "heavy": []}
+
+    async def run(running: Running, name: str, seconds: range) -> None:
+        for second in seconds:
+            charged[name].append(await running.epoch((second + 1) * SECOND_US))
+
+    await run(light, "light", range(half))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, light, "light", range(half, end))
+        nursery.start_soon(run, heavy, "heavy", range(30))
+    alone = statistics.mean(charged["light"][WARM_UP:half])
+    beside = statistics.mean(charged["light"][half:])
+    neighbour = statistics.mean(charged["heavy"][2:])
+    assert neighbour > 1.5 * beside, (neighbour, beside)
+    assert beside < 2 * alone, (beside, alone)
+
+
+async def test_a_job_that_cannot_be_metered_has_run_all_the_same(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store keeps some hundred jobs of all tasks, and may let go of one while it is read."""
+    running = Running.of(spark, tmp_path, FILTER)
+    running.post(2, 100)
+    monkeypatch.setattr(cpu, "LOOK_S", 0.0)
+    asked = []
+
+    def forget(meter: cpu.CpuMeter, _stage: str) -> int:
+        asked.append(1)
+        return int(meter._store.job(2**30).jobId())  # raises as the store does
+
+    await running.epoch(SECOND_US)
+    monkeypatch.setattr(cpu.CpuMeter, "_stage_ns", forget)
+    assert await running.epoch(2 * SECOND_US) > 0
+    assert asked
+    assert running.output.rows == 2 * sum(n * 31 % 1024 < 512 for n in range(100))

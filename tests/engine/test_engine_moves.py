@@ -1,0 +1,314 @@
+"""Moving tasks between whole peers: what subscribers get is the same whoever computes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
+
+from engine.moves.assignments import Assignments
+from engine.moves.messages import Deal
+from engine.moves.mover import Mover
+from engine.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
+from engine.schema import END
+from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
+from tools.async_client import AsyncMedusaClient
+
+SIZE_US = 100
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+
+
+def windows(place: Place, source: str, path: str = "out") -> Query:
+    """Sums by window of 100 µs."""
+    return Query(
+        place.name("q/" + path),
+        (
+            Aggregate(
+                "sum",
+                source,
+                place.name(path),
+                SIZE_US,
+                SIZE_US,
+                (),
+                (AggregateFunction(Function.SUM, "value", "total"),),
+            ),
+        ),
+    )
+
+
+def expected(stimes: range) -> list[tuple[int, int]]:
+    totals: dict[int, int] = {}
+    for stime in stimes:
+        totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime
+    return [(window * SIZE_US + SIZE_US - 1, total) for window, total in sorted(totals.items())]
+
+
+class Sums:
+    """A subscriber that gathers the sums."""
+
+    def __init__(self, client: AsyncMedusaClient, stream: str) -> None:
+        self._subscription = client.subscribe(stream)
+        self.rows: list[tuple[int, int]] = []
+
+    async def take(self, boundary: int) -> None:
+        """Until the stream has that boundary."""
+        with trio.fail_after(DEADLINE_S):
+            while self._subscription.boundary < boundary:
+                table = (await anext(self._subscription)).table
+                self.rows += zip(
+                    table.column("stime").to_pylist(),
+                    table.column("total").to_pylist(),
+                    strict=True,
+                )
+
+
+async def siblings(town: Town, *, others: int = 1) -> list[Place]:
+    places = [await town.settle("mit.edu")]
+    places += [await town.settle("mit.edu", sibling=True) for _ in range(others)]
+    await town.acquainted(*places)
+    return places
+
+
+async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
+    await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1])
+    await client.flush()
+
+
+async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            sums = Sums(client, one.name("out"))
+            mover = one.up.engine.mover
+            await post(client, source, range(250))
+            await sums.take(249)
+            record = await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            assert (record.source, record.target, record.fence) == (one.id, two.id, 1)
+            await post(client, source, range(250, 520))
+            await sums.take(519)
+            assert [task.boundary for task in two.up.engine.assignments.all()] == [519]
+            record = await mover.take_home(one.name("out"))
+            assert (record.source, record.target, record.fence) == (two.id, one.id, 2)
+            await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
+            await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(777))
+            assert [kept.name for kept in two.up.engine.store.all()] == []
+
+
+async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two, three = await siblings(town, others=2)
+        async with one.client() as client, three.client() as reader:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            sums = Sums(reader, one.name("out"))
+            await post(client, source, range(250))
+            await sums.take(249)
+            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            served = two.up.engine.store.serving
+            await post(client, source, range(250, 520))
+            await sums.take(519)
+            await until(
+                lambda: (out := served(one.name("out"))) is not None and out.subscribers == 2,
+                "the owner and the relay read from the worker",
+            )
+            await one.up.engine.mover.move(one.name("out"), three.id, Deal(giver=one.id))
+            await post(client, source, range(520, 777))
+            await sums.take(776)
+            late = Sums(reader, one.name("out"))
+            await late.take(776)
+            assert late.rows == sums.rows == [row for row in expected(range(777)) if row[0] < 776]
+
+
+@pytest.mark.parametrize("victim", ["owner", "worker"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "Mover._prepare",
+        "Mover._until_there",
+        "Mover._send_subscribers",
+        "Mover._tell_one",
+        "Assignments._take",
+        "Assignments._start",
+        "Assignments.activate",
+        "Assignments.release",
+        "Assignments._drop",
+    ],
+)
+async def test_either_side_restarts_at_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
+) -> None:
+    """A peer is stopped when one of them comes to the step, before it is done, and started again.
+    (Real processes killed with -9 are in test_engine_moving_kills.)"""
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client(patience_s=DEADLINE_S) as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            sums = Sums(client, one.name("out"))
+            await post(client, source, range(250))
+            await sums.take(249)
+            reached, go_on = _stop_at(monkeypatch, step)
+            # within the owner, so that it ends with it
+            one.up.engine.mover._nursery.start_soon(_move, one, two)
+            with trio.fail_after(DEADLINE_S):
+                await reached.wait()
+            await town.restart(one if victim == "owner" else two)
+            go_on.set()
+            await post(client, source, range(250, 520))
+            await sums.take(519)
+            with trio.fail_after(DEADLINE_S):
+                await _home_again(one)
+            await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(777))
+            await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
+
+
+async def _move(one: Place, two: Place) -> None:
+    try:
+        await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+        await one.up.engine.mover.take_home(one.name("out"))
+    except MedusaError:
+        pass
+
+
+async def _home_again(one: Place) -> None:
+    while True:
+        _, placed = one.up.engine.queries.find(one.name("out"))
+        if not placed.current.worker:
+            return
+        try:
+            await one.up.engine.mover.take_home(one.name("out"))
+        except MedusaError:
+            await trio.sleep(0.05)
+
+
+def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, trio.Event]:
+    """Let a method wait when it is first called: the events tell that it is, and let it go on."""
+    name, method = step.split(".")
+    owner = {c.__name__: c for c in (Assignments, Mover)}[name]
+    reached, go_on = trio.Event(), trio.Event()
+    original = getattr(owner, method)
+
+    async def wait(*arguments: object) -> object:
+        if not reached.is_set():
+            reached.set()
+            await go_on.wait()
+        return await original(*arguments)
+
+    monkeypatch.setattr(owner, method, wait)
+    return reached, go_on
+
+
+async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> None:
+    async with open_town(tmp_path, patience_s=0.3) as town:
+        one, two = await siblings(town)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            sums = Sums(client, one.name("out"))
+            await post(client, source, range(250))
+            await sums.take(249)
+            missed: list[str] = []
+            one.up.engine.mover.missed = lambda worker, _task: missed.append(worker)
+            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await post(client, source, range(250, 380))
+            await sums.take(379)
+            gone = two.id
+            await town.stop(two)
+            await post(client, source, range(380, 520))
+            await sums.take(519)
+            assert missed == [gone]
+            await town.start(two)
+            await until(lambda: not two.up.engine.assignments.all(), "it hears that it is not")
+            await client.post_event(source, rows([(600, 600)]), end=True)
+            await sums.take(END)
+            assert sums.rows == [
+                *expected(range(520))[:-1],
+                (599, sum(range(500, 520))),
+                (699, 600),
+            ]
+
+
+async def test_what_is_refused(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        other = await town.settle("utah.edu")
+        await town.acquainted(one, two, other)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            mover = one.up.engine.mover
+            with pytest.raises(NotFoundError, match="no task"):
+                await mover.move(one.name("none"), two.id, Deal())
+            with pytest.raises(MedusaError, match="does not run"):
+                await mover.move(one.name("out"), two.id, Deal())
+            await client.start_query(one.name("q/out"))
+            with pytest.raises(ConflictError, match="there already"):
+                await mover.move(one.name("out"), one.id, Deal())
+            with pytest.raises(NotAuthorisedError, match="not accepted"):
+                await mover.move(one.name("out"), other.id, Deal())
+            private = await make_stream(client, one, "private", readers=("mit.edu",))
+            await client.create_query(windows(one, private, "hidden"))
+            await client.start_query(one.name("q/hidden"))
+            other.up.engine.assignments.admit = lambda *_: None
+            with pytest.raises(NotAuthorisedError, match="may not be read"):
+                await mover.move(one.name("hidden"), other.id, Deal())
+            await until(lambda: not other.up.engine.assignments.all())
+
+
+async def test_stopping_a_query_frees_its_worker(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            await post(client, source, range(250))
+            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await client.set_query_status(one.name("q/out"), QueryStatus.STOPPED)
+            await until(lambda: not two.up.engine.assignments.all())
+            await client.start_query(one.name("q/out"))
+            await client.post_event(source, rows([(300, 1)]), end=True)
+            sums = Sums(client, one.name("out"))
+            await sums.take(END)
+            assert sums.rows == [*expected(range(250)), (399, 1)]
+
+
+async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: Path) -> None:
+    """The input's home keeps nothing, the owner what its open window needs."""
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        three = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(one, two, three)
+        async with three.client() as poster, one.client() as client:
+            source = await make_stream(poster, three, "s", history_us=0)
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            sums = Sums(client, one.name("out"))
+            for start in range(0, 260, 20):
+                await post(poster, source, range(start, start + 20))
+                await sums.take(start + 19)
+            await until(lambda: three.kept("s").log.start > 200, "the home has let go")
+            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await poster.post_event(source, rows([(260, 7)]), end=True)
+            await sums.take(END)
+            assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]

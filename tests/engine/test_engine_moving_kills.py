@@ -1,0 +1,306 @@
+"""A task with state moves under traffic, and somebody is killed at every step of it: no answer may
+be missing, come twice, or differ from DuckDB's.
+
+Three real peers of one participant: the source's home, the owner of the query and the worker. The
+traffic never stops. Each step arms one peer (see `crashing_peer`), starts a move, waits until that
+peer has died of it, starts it again, and waits until the subscriber at the owner has everything
+that was posted by then. What it received over all steps is compared at the end.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+import pytest
+import trio
+from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+
+from engine.schema import BEGINNING
+from overlay.errors import ConflictError, MedusaError
+from testnet import peers
+from testnet.bench.minutes import (
+    MINUTE_US,
+    Answer,
+    Minutes,
+    answers_in,
+    answers_of,
+    query,
+    schema,
+    stream,
+)
+from testnet.bench.moving import admit_sibling, move_task, together
+from testnet.peers import Federation, Peer, open_federation
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+PARTICIPANT = "mit.edu"
+# No history: what the owner has acknowledged, the source's home forgets. So a worker gets the rows
+# of an open window from the owner.
+SOURCE = msgspec.structs.replace(stream(PARTICIPANT), history_us=0)
+QUERY = query(PARTICIPANT, SOURCE.name)
+TASK = "medusa://mit.edu/talkers"
+
+ROWS = 600_000
+"""In a minute of stime; a window holds half of them on average."""
+PARTS = 96
+"""Posts in a minute."""
+PART_S = 0.25
+"""Between two posts, seconds: a minute of stime passes in 24 s."""
+STEP_S = 120.0
+"""Longest wait for anything in a step: a JVM starts on a machine that does other things as well."""
+LOOK_S = 0.05
+
+Side = Literal["owner", "worker"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where somebody dies.
+
+    Attributes:
+        name: of the function, in `engine`, as crashing_peer takes it.
+        to: where the task is moved meanwhile: from home to the worker, or back.
+    """
+
+    name: str
+    when: When
+    call: int = 1
+    to: Side = "worker"
+
+    @property
+    def order(self) -> Order:
+        return Order(f"engine.{self.name}", self.when, self.call)
+
+    def __str__(self) -> str:
+        return f"{self.when} {self.name} ({self.call}), to {self.to}"
+
+
+def both(name: str, call: int = 1, to: Side = "worker") -> list[Step]:
+    return [Step(name, "before", call, to), Step(name, "after", call, to)]
+
+
+OWNER = [
+    *both("moves.mover:Mover._prepare"),
+    *both("api.moving:MovingCalls.read_input"),
+    *both("queries:QueryHost.place"),
+    *both("moves.mover:Mover._send_subscribers"),
+    *both("moves.mover:Mover._tell_one"),
+    *both("streams.log:StreamLog.commit", call=3),
+    *both("queries:QueryHost.place", to="owner"),
+    *both("moves.mover:Mover._tell_one", to="owner"),
+]
+WORKER = [
+    *both("api.moving:MovingCalls.assign"),
+    *both("moves.assignments:Assignments._save"),
+    *both("moves.assignments:Assignments._follow_inputs"),
+    *both("task_runner:TaskRunner._run_epoch"),
+    *both("streams.log:StreamLog.commit", call=3),
+    *both("api.moving:MovingCalls.activate"),
+    *both("api.moving:MovingCalls.release", to="owner"),
+    *both("moves.assignments:Assignments._drop", to="owner"),
+]
+
+
+@pytest.fixture(autouse=True)
+def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `medusa-peer` is one that may be armed."""
+    program = Path(__file__).with_name("crashing_peer.py")
+    script = tmp_path / "medusa-peer"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.chmod(0o755)
+    names = {step.order.step for step in (*OWNER, *WORKER)}
+    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
+    monkeypatch.setenv(STEPS, ",".join(sorted(names)))
+
+
+@dataclass
+class Traffic:
+    """Rows posted one part after the other, until it is told to stop."""
+
+    minutes: Minutes
+    posted: int = 0
+    over: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def boundary(self) -> int:
+        """Just before the rows of the last post, microseconds."""
+        return (self.posted - 1) * (MINUTE_US // PARTS) - 1
+
+    def answers(self) -> list[Answer]:
+        """What everything posted must have led to, sorted."""
+        whole, parts = divmod(self.posted, PARTS)
+        found = [answer for minute in range(whole) for answer in self.minutes.answers(minute)]
+        if parts:
+            rest = [self.minutes.part(whole, PARTS, number) for number in range(parts)]
+            found += answers_of(pa.concat_tables(rest))
+        return found
+
+    async def flow(self, client: AsyncMedusaClient) -> None:
+        while not self.over.is_set():
+            minute, number = divmod(self.posted, PARTS)
+            await client.post_event(SOURCE.name, self.minutes.part(minute, PARTS, number))
+            self.posted += 1
+            with trio.move_on_after(PART_S):
+                await self.over.wait()
+        await client.post_event(SOURCE.name, None, end=True)
+        await client.flush()
+
+
+@dataclass
+class Consumer:
+    """Subscribes at the owner, again and again as that one dies."""
+
+    answers: list[Answer] = field(default_factory=list)
+    boundary: int = BEGINNING
+    grown: trio.Event = field(default_factory=trio.Event)
+
+    async def receive(self, client: AsyncMedusaClient) -> None:
+        async for epoch in client.subscribe(TASK):
+            self.answers += answers_in(epoch.table)
+            self.boundary = epoch.upto
+            self.grown.set()
+            self.grown = trio.Event()
+
+    async def reach(self, boundary: int) -> None:
+        while self.boundary < boundary:
+            await self.grown.wait()
+
+
+@dataclass
+class Scene:
+    federation: Federation
+    owner: Peer
+    worker: Peer
+    traffic: Traffic
+    consumer: Consumer
+
+    async def settle(self) -> None:
+        """Wait until everything posted so far has been answered."""
+        with trio.fail_after(STEP_S):
+            await self.consumer.reach(self.traffic.boundary)
+
+    async def place(self, where: Side) -> None:
+        """Have the task run there, whatever it takes."""
+        with trio.fail_after(STEP_S):
+            while True:
+                try:
+                    await self.move(where)
+                except MedusaError as error:
+                    if isinstance(error, ConflictError) and "there already" in str(error):
+                        return
+                    await trio.sleep(LOOK_S)  # somebody is not back yet, or it is being moved
+                else:
+                    return
+
+    async def move(self, where: Side) -> None:
+        running = self.worker.running
+        assert running is not None
+        await move_task(self.owner.home, TASK, running.peer if where == "worker" else "")
+
+    async def kill_at(self, step: Step, victim: Peer) -> None:
+        """Move, and have the victim die of it; then let it live again."""
+        await self.place("owner" if step.to == "worker" else "worker")
+        await self.settle()
+        process = victim.process
+        assert process is not None
+        arm(victim.home.folder, step.order)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._try_to_move, step.to)
+            with trio.fail_after(STEP_S):
+                await process.wait()
+            assert process.returncode == -signal.SIGKILL, victim.tail()
+            assert not is_armed(victim.home.folder), "it died of something else"
+            await victim.kill_9()  # its JVM is gone with it
+            await victim.restart()
+            nursery.cancel_scope.cancel()
+        await self.settle()
+
+    async def _try_to_move(self, where: Side) -> None:
+        """It may fail, since somebody dies; what counts is what comes out in the end."""
+        try:
+            await self.move(where)
+        except MedusaError as error:
+            print(f"the move to the {where} ended: {error}", flush=True)
+
+    async def report(self) -> None:
+        """What the peers say, for whoever looks into a failure."""
+        with trio.CancelScope(shield=True):
+            for peer in self.federation.peers:
+                print(f"--- {peer.home.folder.name}\n{peer.tail()}")
+                with trio.move_on_after(STEP_S), suppress(MedusaError):
+                    async with open_medusa(peer.home.folder, patience_s=1.0) as client:
+                        (status,) = (await client.status(federation=False)).peers
+                        print("\n".join(map(str, (*status.tasks, *status.events))), flush=True)
+
+
+@asynccontextmanager
+async def open_scene() -> AsyncIterator[Scene]:
+    """Traffic flows, the query runs at the owner and has answered a whole window."""
+    async with open_federation() as federation:
+        home = await federation.found(PARTICIPANT)
+        owner = await admit_sibling(federation, home)
+        worker = await admit_sibling(federation, home)
+        await together(federation)
+        async with (
+            open_medusa(home.home.folder) as poster,
+            open_medusa(owner.home.folder) as subscriber,
+            trio.open_nursery() as nursery,
+        ):
+            await poster.create_schema(schema(PARTICIPANT))
+            await poster.create_stream(SOURCE)
+            await subscriber.create_query(QUERY)
+            await subscriber.start_query(QUERY.name)
+            traffic, consumer = Traffic(Minutes.make(ROWS)), Consumer()
+            nursery.start_soon(traffic.flow, poster)
+            nursery.start_soon(consumer.receive, subscriber)
+            scene = Scene(federation, owner, worker, traffic, consumer)
+            with trio.fail_after(STEP_S):
+                await consumer.reach(MINUTE_US)
+            try:
+                yield scene
+            except BaseException:
+                await scene.report()
+                raise
+            traffic.over.set()
+
+
+async def survives(victim: Side, steps: Sequence[Step]) -> None:
+    async with open_scene() as scene:
+        for step in steps:
+            began = trio.current_time()
+            await scene.kill_at(step, scene.owner if victim == "owner" else scene.worker)
+            print(f"{victim}, {step}: {trio.current_time() - began:.1f} s", flush=True)
+    wanted = scene.traffic.answers()
+    found = sorted(scene.consumer.answers)
+    assert len(found) == len(wanted), "an answer is missing, or came twice"
+    assert found == wanted
+
+
+@pytest.mark.parametrize("step", sorted({step.order.step for step in (*OWNER, *WORKER)}))
+def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that a step that was renamed is found here, in no time, and by its name."""
+    wrapped: list[str] = []
+    crasher = Crasher(tmp_path, lambda: None)
+    monkeypatch.setattr(
+        crasher, "_wrapped", lambda name, function: wrapped.append(name) or function
+    )
+    crasher.wrap(step)
+    assert wrapped == [step]
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("to", ["worker", "owner"], ids=["out", "home"])
+@pytest.mark.parametrize(
+    ("victim", "steps"), [("owner", OWNER), ("worker", WORKER)], ids=["owner", "worker"]
+)
+async def test_killed_at_every_step_of_a_move(victim: Side, steps: list[Step], to: Side) -> None:
+    await survives(victim, [step for step in steps if step.to == to])

@@ -1,0 +1,81 @@
+"""The load demonstration's real parts: contracts by the commands, questions answered by Spark."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from testnet.generate import generate
+from testnet.load import agreements, places
+from testnet.load.board import LoadBoard
+from testnet.load.cast import Cast
+from testnet.load.observe import Observer
+from testnet.load.places import Place
+from testnet.peers import open_federation, run_command
+
+
+@pytest.mark.process
+async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
+    """Between homes whose peers do not run: over a file, so that no daemon is needed."""
+    homes = {place.participant: tmp_path / place.participant for place in (places.C, places.D)}
+    one, other = (str(folder) for folder in homes.values())
+    await run_command("init", "--participant", "brown.edu", "--home", one, "--found", "t")
+    await run_command("init", "--participant", "brandeis.edu", "--home", other)
+    root = str(homes["brandeis.edu"] / "root.crt")
+    invited = await run_command("invite", "brandeis.edu", "--root", root, "--home", one)
+    await run_command("join", invited.split()[-1], "--home", other)
+    paper = str(tmp_path / "proposal")
+    proposal = agreements.proposal(places.WITH_D)
+    said = await run_command(*proposal, "--home", one, "--out", paper)
+    accepted = await run_command("contract", "accept", paper, "--home", other, "--json")
+    assert agreements.proposed_id(said) == agreements.proposed_id(accepted)
+    told = json.loads(accepted)
+    assert told["state"] == "in force"
+    assert told["terms"]["max_price"] == 800_000
+    assert 0 < told["terms"]["min_price"] < 800_000
+    assert told["terms"]["accepter_runs"]["most_load"] >= places.D.capacity
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(180)
+async def test_a_small_cast_is_answered_exactly() -> None:
+    """Two real peers, two questions each, no contract: what the steps build on."""
+    board = LoadBoard()
+    cast_of = [Place("A", "mit.edu", 2, 10.0), Place("B", "utah.edu", 2, 10.0)]
+    async with open_federation() as federation:
+        async with trio.open_nursery() as nursery, AsyncExitStack() as closing:
+            cast = Cast(federation, closing, nursery, board)
+            traces = generate(5, 4, rows=40_000)
+            for place, theirs in zip(cast_of, (traces[:2], traces[2:]), strict=True):
+                await cast.enter(place)
+                await cast.perform(place, theirs, 300.0)
+            observer = Observer(cast.clients, board)
+            nursery.start_soon(observer.run)
+            with trio.fail_after(120):
+                while board.answers < 50 or sum_of_loads(board) == 0.0:
+                    await observer.next_look()
+            cast.players["mit.edu"][0].speed = 100.0
+            with trio.fail_after(60):
+                await cast.finish()
+            nursery.cancel_scope.cancel()
+        assert cast.different() == ()
+        assert board.rows == sum(
+            table.num_rows
+            for players in cast.players.values()
+            for player in players
+            for table in player.posted
+        )
+        capacities = {round(load.capacity, 6) for load in board.samples[-1].loads.values()}
+        assert capacities == {round(10 * places.TASK_UNITS, 6)}
+        # it can fail: what was not posted is missed
+        del cast.players["mit.edu"][0].posted[::2]
+        assert cast.different()
+
+
+def sum_of_loads(board: LoadBoard) -> float:
+    return sum(load.load for load in board.recent.means().values())

@@ -1,0 +1,173 @@
+"""What a person or a program sees of the load demonstration."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+from rich.console import Console
+
+import testnet.load.run
+from overlay.concurrency import one_error
+from overlay.errors import UnavailableError
+from testnet.board import State
+from testnet.load.board import STAGES, LoadBoard
+from testnet.load.command import load as load_command
+from testnet.load.judge import Load
+from testnet.load.plot import lines_of, load_at, write_plot
+from testnet.load.result import LoadResult, Moved, Step
+from testnet.load.run import Options
+from testnet.load.screen import open_screen, render, render_result
+
+# -- showing ---------------------------------------------------------------------------------------
+
+
+def played() -> LoadBoard:
+    """A board as after a run: A gives to B, then to C."""
+    clock = iter(float(second) for second in range(100_000))
+    board = LoadBoard(seconds=lambda: next(clock))
+    for key in ("calibrate", "shed", "rise", "join", "flow"):
+        with board.stage(key) as stage:
+            stage.detail = "acceptable"
+            for second in range(30):
+                share = {
+                    "mit.edu": 25.0 - second / 3,
+                    "utah.edu": 9.0 + second / 6,
+                    "brown.edu": 8.0,
+                }
+                if key in {"join", "flow"}:
+                    share["brandeis.edu"] = second / 5
+                board.sampled({name: Load(load, 15.0, (1.5, 0.0)) for name, load in share.items()})
+    board.moves = [
+        Moved(60.0, "medusa://mit.edu/busy1", "mit.edu", "utah.edu", 1_000_000, 120.0, 4_096),
+        Moved(70.0, "medusa://mit.edu/busy2", "mit.edu", "brown.edu", 950_000, 80.0, 4_096),
+        Moved(90.0, "medusa://mit.edu/busy3", "mit.edu", "ffff", 950_000, 80.0, 4_096),
+    ]
+    board.rows, board.answers = 1_234_567, 890
+    return board
+
+
+def result(*, exact: bool = True, acceptable: bool = True) -> LoadResult:
+    capacities = {"mit.edu": 15.0, "utah.edu": 15.0}
+    steps = (
+        Step(STAGES["shed"], acceptable, {"mit.edu": 15.0, "utah.edu": 11.0}, capacities),
+        Step(STAGES["join"], False, {"mit.edu": 19.0, "utah.edu": 11.0}, capacities, due=False),
+    )
+    different = () if exact else ("medusa://mit.edu/busy1",)
+    moves = tuple(played().moves)
+    return LoadResult(steps, moves, exact, 28, different, 1_234_567, 24.0, plot="load.png")
+
+
+def text_of(shown: object, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_screen_fits(width: int) -> None:
+    lines = text_of(render(played()), width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for part in ("1 A sheds to B and C", "1,234,567 connections", "A → B", "at 0.950"):
+        assert part in text
+    assert len(lines) <= 24, "as many lines as a small terminal has"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_fits(width: int) -> None:
+    lines = text_of(render_result(result(exact=False, acceptable=False)), width)
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    for part in (
+        "15.0/15",
+        "not acceptable",
+        "not yet acceptable",
+        "1 of 28 answers differ",
+        "median stall 80 ms",
+    ):
+        assert part in text, part
+
+
+async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
+    console, board = Console(width=300, file=io.StringIO()), LoadBoard()
+
+    async def go_wrong() -> None:
+        async with open_screen(board, console):
+            with board.stage("start") as stage:
+                stage.detail = "A is mit.edu"
+            board.sampled({"mit.edu": Load(12.34, 15.0)})
+            with board.stage("shed"):
+                await trio.lowlevel.checkpoint()
+                raise UnavailableError("gone")
+
+    with pytest.raises(UnavailableError):
+        await go_wrong()
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert [line.split(" in ")[0] for line in lines] == [
+        "start A, B and C ...",
+        "start A, B and C done",
+        "1 A sheds to B and C ...",
+        "1 A sheds to B and C failed",
+    ]
+    assert lines[1].endswith(": A is mit.edu")
+    assert lines[3].endswith("(A 12.3/15)")
+    assert board.stages["shed"].state is State.FAILED
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_plot(tmp_path / "load.png", played())
+    assert (tmp_path / "load.png").read_bytes().startswith(b"\x89PNG")
+    write_plot(tmp_path / "empty.svg", LoadBoard())
+    lines = lines_of(played())
+    assert load_at(lines, "mit.edu", -1.0) == 25.0
+    assert load_at(lines, "mit.edu", 1e9) == pytest.approx(25.0 - 29 / 3)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exact", "acceptable", "code"), [(True, True, 0), (False, True, 1), (True, False, 1)]
+)
+def test_the_json_and_the_exit_code(
+    exact: bool, acceptable: bool, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run_load(options: Options, board: LoadBoard) -> LoadResult:
+        with board.stage("start"):
+            await trio.lowlevel.checkpoint()
+        return result(exact=exact, acceptable=acceptable)
+
+    monkeypatch.setattr(testnet.load.run, "run_load", run_load)
+    ended = CliRunner().invoke(load_command, ["--json"])
+    assert ended.exit_code == code
+    told = json.loads(ended.stdout)
+    assert told["answers_exact"] is exact
+    assert told["steps"][0]["acceptable"] is acceptable
+    assert {"name", "acceptable", "loads", "capacities"} <= told["steps"][0].keys()
+    assert {"task", "from", "to", "price", "stall_ms", "carry_bytes"} <= told["moves"][0].keys()
+
+
+def test_a_picture_that_cannot_be_is_said_before_anything_starts(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(load_command, ["--plot", str(tmp_path / "no" / "load.png")])
+    assert ended.exit_code == 2
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error")]
+    assert "there is no such folder" in line
+
+
+async def test_a_failure_has_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise UnavailableError("the peer of mit.edu ended with 1")
+
+    monkeypatch.setattr(testnet.load.cast.Cast, "enter", fail)
+    with pytest.raises(UnavailableError, match="ended with 1") as caught, one_error():
+        await testnet.load.run.run_load(Options(), LoadBoard())
+    assert hasattr(caught.value, "__notes__")

@@ -1,0 +1,51 @@
+"""The market of a running peer, opened and closed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from contracts.agreements import BookAgreements
+from contracts.config import ContractsConfig
+from contracts.delivery import open_contracts
+from contracts.ledger import LEDGER_FILE, open_ledger
+from contracts.settlement import Desk, Settlement
+from engine.engine import Engine
+from tools.market.members import Members
+from tools.market.settler import Settler
+from tools.market.status import MarketCalls
+from tools.market.trader import Trader
+
+
+@asynccontextmanager
+async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> AsyncIterator[Trader]:
+    """Contracts, ledger and Brain of the peer in `home`, at work until the block ends.
+
+    Raises:
+        InvalidInputError: the contracts' folder or the ledger cannot be read.
+        StorageFullError: the disk is full.
+    """
+    overlay = engine.overlay
+    members = Members(overlay)
+    own = overlay.identity
+    with open_ledger(
+        home / LEDGER_FILE, own.peer_id, overlay.membership.federation, members.key_of
+    ) as ledger:
+        async with open_contracts(overlay, home) as contracts, trio.open_nursery() as nursery:
+            agreements = BookAgreements(contracts.book, members.participant_of)
+            desk = Desk(own, ledger, agreements, members.key_of)
+            settlement = Settlement(desk, config.settle_s)
+            settler = Settler(engine, settlement, ledger, nursery)
+            settler.register()
+            trader = Trader(engine, contracts, settler, config, nursery)
+            trader.register()
+            MarketCalls(engine, contracts, ledger, trader).register()
+            nursery.start_soon(settler.run)
+            nursery.start_soon(trader.run)
+            try:
+                yield trader
+            finally:
+                nursery.cancel_scope.cancel()

@@ -1,0 +1,304 @@
+"""Drives the settlement: what ran for whom is counted by both sides, and paid by signed receipts.
+
+A deal begins with a placement and ends with it, at boundaries that the owner decides; here both
+sides, and whoever passed a task on in between, are told of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from contracts.balances import BalanceQuery, Balances
+from contracts.deals import MAX_TIME, Account, LoadRate, Rate
+from contracts.deals import Deal as Agreement
+from contracts.desk import MICROS
+from contracts.ledger import Ledger, Standing
+from contracts.receipts import Letter
+from contracts.settlement import (
+    Count,
+    Counted,
+    Disputed,
+    Effect,
+    Ended,
+    Event,
+    Note,
+    Received,
+    Send,
+    Settlement,
+    Tick,
+)
+from engine.engine import Engine
+from engine.messages import Done
+from engine.moves.assigned_task import StoredAssignment
+from engine.moves.messages import Deal, MoveRecord
+from engine.moves.placements import Placement
+from engine.schema import BEGINNING, END
+from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from overlay.events import wall_clock
+from overlay.identity import parse_peer_id
+from overlay.rpc import Caller
+
+SETTLE: Final = "contract.settle"
+PASSED: Final = "contract.passed"
+BALANCE: Final = "contract.balance"
+
+CALL_S: Final = 10.0
+"""Patience with one call, seconds: what is lost is said again."""
+
+LOOK_S: Final = 1.0
+"""How often it is looked whether a receipt is due, seconds."""
+
+TRIES: Final = (0.5, 2.0, 10.0, 30.0)
+"""Waits between tries to tell who passed a task on that it has moved again, seconds."""
+
+
+class Passed(Struct, frozen=True):
+    """A task that you passed on has a new placement, on the same terms; said by who pays you.
+
+    Attributes:
+        before: the fence of the placement that ended at `since`.
+        fence: of the new one; None: it is over, and nothing of it is yours.
+        worker: peer id (hex) that runs it now; "" with fence None.
+    """
+
+    task: str
+    before: int
+    since: int
+    fence: int | None = None
+    worker: str = ""
+
+
+class Settler:
+    """
+    Args:
+        nursery: sends what is to be said.
+    """
+
+    def __init__(
+        self, engine: Engine, settlement: Settlement, ledger: Ledger, nursery: trio.Nursery
+    ) -> None:
+        self._engine = engine
+        self._overlay = engine.overlay
+        self._settlement = settlement
+        self.ledger = ledger
+        self._nursery = nursery
+        self._own = engine.overlay.identity.peer_id
+
+    def register(self) -> None:
+        """Serve partners, and our own clients' questions; and hear of placements."""
+        service = self._overlay.service
+        service.unary(SETTLE, Letter, self._on_letter)
+        service.unary(PASSED, Passed, self._on_passed)
+        service.unary(BALANCE, BalanceQuery, self._on_balance, clients=True, peers=False)
+        self._engine.mover.agree = self.agree
+        self._engine.mover.changed = self.changed
+        self._engine.assignments.activated = self.activated
+        self._engine.assignments.ended = self.ended
+
+    async def run(self) -> None:
+        """Bill what is due, for ever."""
+        while True:
+            if wall_clock() >= self._settlement.wake_at:
+                self._handle(Tick())
+            self._hold_inputs()
+            await trio.sleep(LOOK_S)
+
+    # -- placements ---------------------------------------------------------------------------
+
+    def agree(self, task: str, placement: Placement) -> None:
+        """The owner is about to place a task.
+
+        Raises:
+            MedusaError: the contract does not allow it (any more).
+        """
+        if placement.owed.contract:
+            owed = placement.owed
+            account = Account(owed.contract, self._own, parse_peer_id(placement.payee))
+            self._agree(account, _rate(owed), task, fence=placement.fence, since=placement.since)
+
+    def changed(self, task: str, before: Placement, now: Placement) -> None:
+        """The owner has placed a task: the deal before is over."""
+        if not before.owed.contract:
+            return
+        self._handle(Ended(task, before.fence, _clamped(now.since)))
+        stays = now.payee == before.payee
+        if before.payee != before.worker or (stays and now.worker != now.payee):
+            fence, worker = (now.fence, now.worker) if stays else (None, "")
+            news = Passed(task, before.fence, now.since, fence, worker)
+            self._nursery.start_soon(self._tell, before.payee, news)
+
+    def activated(self, stored: StoredAssignment, since: int) -> None:
+        """A task that we run for another is ours from that boundary on."""
+        deal = stored.assignment.deal
+        if not deal.contract:
+            return
+        task, fence = stored.key
+        try:
+            account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
+            self._agree(account, _rate(deal), task, fence=fence, since=since)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{task} is run without pay: {error}")
+
+    def ended(self, stored: StoredAssignment, until: int) -> None:
+        """It no longer is, from that boundary on; the last of it is counted now."""
+        if stored.assignment.deal.contract:
+            self._handle(Ended(*stored.key, _clamped(until)))
+
+    def passed_on(self, stored: StoredAssignment, record: MoveRecord, deal: Deal) -> None:
+        """What we ran for one peer another runs for us now: we are paid, and pay.
+
+        Raises:
+            MedusaError: one of the contracts does not allow it any more.
+        """
+        ours = stored.assignment.deal
+        accounts = (
+            (ours, Account(ours.contract, parse_peer_id(ours.giver), self._own)),
+            (deal, Account(deal.contract, self._own, parse_peer_id(record.target))),
+        )
+        for terms, account in accounts:
+            if terms.contract:
+                self._agree(
+                    account, _rate(terms), record.task, fence=record.fence, since=record.since
+                )
+
+    def _agree(self, account: Account, rate: Rate, task: str, *, fence: int, since: int) -> None:
+        now = wall_clock()
+        deal = Agreement(
+            *account,
+            task=task,
+            fence=fence,
+            start=_clamped(since),
+            rate=rate,
+            agreed_at=int(now * MICROS),
+        )
+        self._settlement.agree(deal, now)
+
+    # -- tasks that we passed on and that move again ------------------------------------------
+
+    async def _on_passed(self, caller: Caller, request: Passed, _: bytes) -> Done:
+        await trio.lowlevel.checkpoint()
+        standings = self.ledger.deals_of(request.task, request.before)
+        if not any(standing.deal.payer == caller.peer_id for standing in standings):
+            raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
+        for standing in standings:
+            if request.fence is not None:
+                deal = standing.deal  # the same for the next placement
+                self._agree(
+                    deal.account, deal.rate, deal.task, fence=request.fence, since=request.since
+                )
+            if standing.deal.payer == self._own:
+                await self._forward(standing, request)
+        self._handle(Ended(request.task, request.before, _clamped(request.since)))
+        return Done()
+
+    async def _forward(self, standing: Standing, news: Passed) -> None:
+        """To the peer that we pay for it, unless it is the worker and knows from the owner."""
+        payee = standing.deal.payee.hex()
+        if news.worker != payee:
+            self._nursery.start_soon(self._tell, payee, news)
+        await trio.lowlevel.checkpoint()
+
+    async def _tell(self, peer: str, news: Passed) -> None:
+        for wait_s in (*TRIES, 0.0):
+            try:
+                await self._call(parse_peer_id(peer), PASSED, news)
+            except NotAuthorisedError:
+                return  # the worker itself, which has heard it from the owner
+            except MedusaError:
+                await trio.sleep(wait_s)
+            else:
+                return
+        self._overlay.events.note("warning", f"{peer[:8]} could not be told of {news.task}")
+
+    # -- the settlement -----------------------------------------------------------------------
+
+    async def _on_letter(self, caller: Caller, request: Letter, _: bytes) -> Done:
+        await trio.lowlevel.checkpoint()
+        assert caller.peer_id is not None, "clients may not call this"
+        self._handle(Received(caller.peer_id, request.message))
+        return Done()
+
+    async def _on_balance(self, _: Caller, request: BalanceQuery, __: bytes) -> Balances:
+        await trio.lowlevel.checkpoint()
+        return self.ledger.balances(request.contract, check=True)
+
+    def _handle(self, event: Event) -> None:
+        pending = [event]
+        while pending:
+            for effect in self._settlement.handle(pending.pop(), wall_clock()):
+                answer = self._perform(effect)
+                if answer is not None:
+                    pending.append(answer)
+
+    def _perform(self, effect: Effect) -> Counted | None:
+        match effect:
+            case Send(peer, message):
+                self._nursery.start_soon(self._send, peer, Letter(message))
+            case Count():
+                return self._count(effect)
+            case Disputed():
+                receipt = effect.receipt
+                self._overlay.events.note(
+                    "warning",
+                    f"{receipt.task}: {effect.claimed} tuples billed, {effect.counted} counted "
+                    f"by who pays (contract {receipt.contract[:8]})",
+                )
+            case Note(level, text):
+                self._overlay.events.note("warning" if level == "warning" else "info", text)
+        return None
+
+    async def _send(self, peer: bytes, letter: Letter) -> None:
+        with suppress(MedusaError):  # what is lost is said again
+            await self._call(peer, SETTLE, letter)
+
+    async def _call(self, peer: bytes, method: str, request: Struct) -> None:
+        connection = await self._overlay.connect(peer)
+        await connection.call(method, request, Done, timeout_s=CALL_S)
+
+    def _count(self, effect: Count) -> Counted:
+        """As far as our own output is: what is not computed is not paid."""
+        deal = effect.deal
+        nothing = Counted(effect.number, effect.after if effect.upto is None else effect.upto, None)
+        try:
+            counted = (
+                self._engine.assignments.find(deal.task, deal.fence)
+                if deal.payee == self._own
+                else self._engine.queries.find(deal.task)[1]
+            )
+            upto = _clamped(counted.boundary) if effect.upto is None else effect.upto
+            if upto > _clamped(counted.boundary) or upto <= effect.after:
+                return nothing
+            rows = counted.count(_stime(effect.after), _stime(upto))
+        except (NotFoundError, MedusaError):
+            return nothing
+        return Counted(effect.number, upto, rows)
+
+    def _hold_inputs(self) -> None:
+        """What is not yet billed has still to be counted."""
+        billed: dict[str, int] = {}
+        for standing in self.ledger.deals():
+            deal, at = standing.deal, _stime(standing.billed)
+            if deal.payee == self._own:
+                with suppress(NotFoundError):
+                    self._engine.assignments.find(deal.task, deal.fence).hold_for_bill(at)
+            elif not standing.paid:
+                billed[deal.task] = min(at, billed.get(deal.task, END))
+        for placed in self._engine.queries.tasks():
+            placed.hold_for_bill(billed.get(placed.name))
+
+
+def _rate(deal: Deal) -> LoadRate:
+    return LoadRate(deal.cost_ns, deal.price)
+
+
+def _clamped(boundary: int) -> int:
+    """A boundary as receipts write it: the beginning and the end of all time are within 62 bits."""
+    return max(-MAX_TIME, min(MAX_TIME, boundary))
+
+
+def _stime(written: int) -> int:
+    return BEGINNING if written <= -MAX_TIME else END if written >= MAX_TIME else written

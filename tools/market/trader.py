@@ -1,0 +1,403 @@
+"""Drives the Brain: tells it what runs here and what that takes, and does what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import SystemRandom
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from contracts.config import ContractsConfig
+from contracts.contract import Contract, covers
+from contracts.delivery import Contracts
+from contracts.market.brain import Brain
+from contracts.market.config import MarketConfig
+from contracts.market.cost import QueueingCost
+from contracts.market.events import (
+    Effect,
+    Event,
+    GiveBack,
+    Move,
+    MoveEnded,
+    Note,
+    Partner,
+    PartnersChanged,
+    Recall,
+    Received,
+    Send,
+    TaskBack,
+    TaskGone,
+    TaskHere,
+    TaskOut,
+    Tick,
+    Unreachable,
+)
+from contracts.market.messages import Answer, Item, Message, Offer
+from contracts.market.prices import MAX_PRICE
+from contracts.terms import UNITS_PER_CORE, LoadTerms
+from engine.definitions import StreamEntry, may_read
+from engine.engine import Engine
+from engine.messages import Done
+from engine.moves.messages import Assignment, Deal, PassOn
+from engine.moves.placements import Placement
+from engine.plan import Task
+from engine.schema import END
+from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from overlay.events import wall_clock
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.rpc import Caller
+from tools.market.items import item_of
+from tools.market.members import Members
+from tools.market.settler import Settler
+
+TELL: Final = "market.tell"
+
+CALL_S: Final = 5.0
+"""Patience with a message to a partner, seconds: it has only to take it."""
+
+SAMPLE_S: Final = 1.0
+"""How often the Brain hears of loads, seconds."""
+
+LEAST_S: Final = 0.02
+"""Between two looks of the Brain, seconds, whatever happens."""
+
+SAME: Final = 0.01
+"""Share of a load by which it may differ and be the same: less is noise."""
+
+KEPT_OFFERS: Final = 16
+"""Of one partner: it has one out at a time, and may have repeated it."""
+
+
+class Tell(Struct, frozen=True):
+    """The request of "market.tell": what one Brain says to another."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A task that we said we would take, and on what terms."""
+
+    giver: str
+    contract: str
+    price: int
+    item: Item
+
+
+class Trader:
+    """
+    Args:
+        nursery: carries out what the Brain decides.
+
+    Attributes:
+        brain: decides. cost, capacity: what it knows of this peer; units.
+        offered_at: when it last sent an offer, on trio's clock, seconds.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        contracts: Contracts,
+        settler: Settler,
+        config: ContractsConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._engine = engine
+        self._overlay = engine.overlay
+        self._contracts = contracts
+        self._settler = settler
+        self._members = Members(engine.overlay)
+        self._trade = config.trade
+        self._nursery = nursery
+        self._participant = engine.overlay.identity.participant
+        self._here = engine.overlay.identity.peer_id.hex()
+        self.capacity = engine.config.capacity_cores * UNITS_PER_CORE
+        self.cost = QueueingCost(self.capacity, config.price)
+        self.brain = Brain(
+            self._here,
+            self.cost,
+            self.capacity,
+            MarketConfig(confirm_s=config.confirm_s, stay_s=config.stay_s),
+            SystemRandom(),
+            number=int(wall_clock() * 1000),  # above those of every earlier run
+        )
+        self._told: dict[str, TaskHere | TaskOut] = {}
+        self._partners: tuple[Partner, ...] = ()
+        self._offers: dict[tuple[str, int], Offer] = {}
+        self._accepted: dict[str, Accepted] = {}
+        self._changed = trio.Event()
+        self.offered_at = 0.0
+
+    def register(self) -> None:
+        """Serve partners, and decide what the engine asks for."""
+        self._overlay.service.unary(TELL, Tell, self._on_tell)
+        self._engine.assignments.admit = self.admit
+        self._engine.mover.may_pass_on = self.check_pass_on
+        self._engine.mover.missed = lambda worker, _task: self._handle(Unreachable(worker))
+        self._contracts.on_change(self._wake)
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Look at the loads, and wake the Brain when it wants it; for ever."""
+        sampled_at = -SAMPLE_S
+        while True:
+            now = trio.current_time()
+            if now >= sampled_at + SAMPLE_S:
+                sampled_at = now
+                self._find_partners()
+                self.sample()
+            if now >= self.brain.wake_at:
+                self._handle(Tick())
+            await trio.sleep(LEAST_S)
+            with trio.move_on_at(min(sampled_at + SAMPLE_S, self.brain.wake_at)):
+                await self._changed.wait()
+            self._changed = trio.Event()
+
+    async def _on_tell(self, caller: Caller, request: Tell, _: bytes) -> Done:
+        await trio.lowlevel.checkpoint()
+        assert caller.peer_id is not None, "clients may not call this"
+        peer = caller.peer_id.hex()
+        if isinstance(request.message, Offer) and request.message.items:
+            self._remember(peer, request.message)
+        self._handle(Received(peer, request.message))
+        return Done()
+
+    def _remember(self, peer: str, offer: Offer) -> None:
+        mine = [key for key in self._offers if key[0] == peer]
+        for key in mine[: len(mine) - KEPT_OFFERS + 1]:
+            del self._offers[key]
+        self._offers[peer, offer.number] = offer
+
+    # -- what the Brain is told ---------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        for effect in self.brain.handle(event, trio.current_time()):
+            self._perform(effect)
+        self._wake()
+
+    def _find_partners(self) -> None:
+        partners = tuple(self._all_partners()) if self._trade else ()
+        if partners != self._partners:
+            self._partners = partners
+            self._handle(PartnersChanged(partners))
+
+    def _all_partners(self) -> Iterator[Partner]:
+        peers = [each for each in self._overlay.peers.all() if each.peer_id.hex() != self._here]
+        for contract in self._contracts.in_force():
+            other = contract.counterparty(self._participant)
+            for record in peers:
+                if record.participant == other:
+                    partner = contract.partner(self._participant, record.peer_id.hex())
+                    if partner is not None:
+                        yield replace(partner, gives=Gives(partner.gives, other, self._entry_of))
+        for record in peers:
+            if record.participant == self._participant:
+                yield Partner(record.peer_id.hex(), "", 0, MAX_PRICE)
+
+    def _entry_of(self, stream: str) -> StreamEntry | None:
+        kept = self._engine.store.get(stream)
+        return None if kept is None else kept.entry
+
+    def sample(self) -> None:
+        """Tell the Brain of every task that is new, gone, or takes another load than it did."""
+        seen: dict[str, TaskHere | TaskOut] = {}
+        for event in (*self._own_tasks(), *self._guests()):
+            seen[event.item.task] = event
+        for task, before in tuple(self._told.items()):
+            if type(seen.get(task)) is not type(before):
+                del self._told[task]
+                self._handle(TaskGone(task) if isinstance(before, TaskHere) else TaskBack(task))
+        for task, event in seen.items():
+            if not _same(self._told.get(task), event):
+                self._told[task] = event
+                self._handle(event)
+
+    def _own_tasks(self) -> Iterator[TaskHere | TaskOut]:
+        for placed in self._engine.queries.tasks():
+            if placed.boundary == END:
+                continue
+            placed.measure()
+            item = item_of(
+                placed.runner.task, owner=self._here, load=placed.load, cost_ns=placed.cost_ns
+            )
+            current = placed.current
+            if current.worker:
+                yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
+            else:
+                yield TaskHere(item)
+
+    def _guests(self) -> Iterator[TaskHere]:
+        for assigned in self._engine.assignments.all():
+            if assigned.stored.since is None or assigned.runner is None:
+                continue  # room is kept for it
+            status = assigned.runner.status(stopped=False)
+            deal = assigned.stored.assignment.deal
+            item = item_of(
+                assigned.task,
+                owner=assigned.stored.owner,
+                load=status.load,
+                cost_ns=status.cost_ns or deal.cost_ns,
+            )
+            yield TaskHere(item, deal.giver, deal.contract, deal.price)
+
+    # -- what it decides ----------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                if isinstance(message, Answer):
+                    self._note_accepted(peer, message)
+                else:
+                    self.offered_at = trio.current_time()
+                self._nursery.start_soon(self._send, peer, message)
+            case Move():
+                self._nursery.start_soon(self._move, effect)
+            case Recall(task):
+                self._nursery.start_soon(self._recall, task)
+            case GiveBack(task):
+                self._nursery.start_soon(self._give_back, task)
+            case Note(level, text):
+                self._overlay.events.note("warning" if level == "warning" else "info", text)
+
+    async def _send(self, peer: str, message: Message) -> None:
+        try:
+            connection = await self._overlay.connect(parse_peer_id(peer))
+            await connection.call(TELL, Tell(message), Done, timeout_s=CALL_S)
+        except MedusaError:
+            self._handle(Unreachable(peer))
+
+    def _note_accepted(self, peer: str, answer: Answer) -> None:
+        offer = self._offers.get((peer, answer.number))
+        for item in offer.items if offer is not None else ():
+            if item.task in answer.accepted:
+                assert offer is not None
+                self._accepted[item.task] = Accepted(peer, offer.contract, offer.price, item)
+
+    async def _move(self, effect: Move) -> None:
+        item = effect.item
+        deal = Deal(
+            contract=effect.contract,
+            giver=self._here,
+            price=effect.price if effect.contract else 0,
+            cost_ns=item.cost_ns,
+            availability_s=self._availability(effect.contract),
+        )
+        try:
+            if item.owner == self._here:
+                await self._engine.mover.move(item.task, effect.to, deal)
+            else:
+                await self._pass_on(item.task, effect.to, deal)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{item.task} did not move: {error}")
+            self._handle(MoveEnded(item.task, ok=False, reason=str(error)))
+        else:
+            self.sample()
+            self._handle(MoveEnded(item.task, ok=True))
+
+    async def _pass_on(self, task: str, to: str, deal: Deal) -> None:
+        assigned = self._engine.assignments.of_task(task)
+        request = PassOn(task, assigned.stored.assignment.fence, to, deal)
+        record = await self._engine.assignments.pass_on(task, request)
+        self._settler.passed_on(assigned.stored, record, deal)
+
+    async def _recall(self, task: str) -> None:
+        try:
+            await self._engine.mover.take_home(task)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{task} was not taken home: {error}")
+        self.sample()
+
+    async def _give_back(self, task: str) -> None:
+        try:
+            await self._engine.assignments.give_back(task)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{task} was not given back: {error}")
+        self.sample()
+
+    def _availability(self, contract: str) -> int:
+        try:
+            terms = self._contracts.book.get(contract).proposal.terms
+        except NotFoundError:
+            return 0
+        return terms.availability_s if isinstance(terms, LoadTerms) else 0
+
+    # -- what the engine asks -----------------------------------------------------------------
+
+    def admit(self, owner: str, participant: str, request: Assignment, task: Task) -> None:
+        """Whether that task may run here for that peer: what we said we would take, no other.
+
+        Raises:
+            NotAuthorisedError: why not.
+        """
+        deal = request.deal
+        if not deal.contract and participant == self._participant:
+            return  # of our own participant
+        accepted = self._accepted.get(task.name)
+        if accepted is None or (accepted.giver, accepted.contract) != (deal.giver, deal.contract):
+            raise NotAuthorisedError(f"{task.name}: we have not accepted it")
+        if deal.contract and (accepted.price, accepted.item.cost_ns) != (deal.price, deal.cost_ns):
+            raise NotAuthorisedError(f"{task.name}: accepted at another price or cost")
+        if not deal.contract:
+            if self._members.participant_of(parse_peer_id(deal.giver)) != self._participant:
+                raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
+            return
+        contract = self._in_force(deal.contract)
+        load = accepted.item.load / UNITS_PER_CORE
+        item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
+        why = covers(contract.menu_of(self._participant), item)
+        if why:
+            raise NotAuthorisedError(why)
+
+    def check_pass_on(self, placement: Placement) -> None:
+        """Whether who runs a task of ours may pass it on.
+
+        Raises:
+            NotAuthorisedError: why not.
+        """
+        if not placement.owed.contract:
+            return
+        terms = self._in_force(placement.owed.contract).proposal.terms
+        if not isinstance(terms, LoadTerms) or not terms.sublet:
+            raise NotAuthorisedError("the contract does not let it be passed on")
+
+    def _in_force(self, contract: str) -> Contract:
+        for each in self._contracts.in_force():
+            if each.id == contract:
+                return each
+        raise NotAuthorisedError(f"contract {contract[:8]} is not in force")
+
+
+@dataclass(frozen=True)
+class Gives:
+    """What a partner may be given: what its menu has and whose inputs it may read."""
+
+    menu: Callable[[Item], bool]
+    participant: str
+    entry_of: Callable[[str], StreamEntry | None]
+
+    def __call__(self, item: Item) -> bool:
+        return self.menu(item) and all(self._readable(stream) for stream in item.inputs)
+
+    def _readable(self, stream: str) -> bool:
+        entry = self.entry_of(stream)
+        owner = ObjectName.parse(stream).participant
+        return entry is None or may_read(entry.stream, self.participant, owner)
+
+
+def _same(before: TaskHere | TaskOut | None, now: TaskHere | TaskOut) -> bool:
+    """Whether nothing worth telling has changed; a load and a cost always move a little."""
+    if before is None or type(before) is not type(now):
+        return False
+    close = abs(before.item.load - now.item.load) <= SAME * max(before.item.load, now.item.load)
+    return close and now == replace(now, item=now.item) and _terms(before) == _terms(now)
+
+
+def _terms(event: TaskHere | TaskOut) -> tuple[str, str, int]:
+    peer = event.giver if isinstance(event, TaskHere) else event.worker
+    return peer, event.contract, event.price
