@@ -71,9 +71,11 @@ class Continuity:
         Raises:
             ConflictError: it does not follow from those before.
         """
-        number, digest = self._last.get(receipt.account, (0, b""))
-        check_follows(receipt, (number, digest), self._billed.get(receipt.key))
-        if payload is not None:
+        billed = self._billed.get(receipt.key)
+        if payload is None:
+            check_disputed(receipt, billed)
+        else:
+            check_follows(receipt, self._last.get(receipt.account, (0, b"")), billed)
             self._last[receipt.account] = (receipt.number, digest_of(payload))
             self._billed[receipt.key] = receipt.upto
 
@@ -93,8 +95,21 @@ def check_follows(receipt: Receipt, last: tuple[int, bytes], billed: int | None)
         raise ConflictError(f"{where}: the account's next number is {number + 1}")
     if receipt.previous != digest:
         raise ConflictError(f"{where}: it does not continue the account's chain")
+    check_disputed(receipt, billed)
+
+
+def check_disputed(receipt: Receipt, billed: int | None) -> None:
+    """What a dispute must be: about what is not paid yet. (Its number may have gone to another
+    task's receipt meanwhile.)
+
+    Raises:
+        ConflictError: the receipt does not start where this deal is paid for.
+    """
     if billed is not None and receipt.after != billed:
-        raise ConflictError(f"{where}: it starts at {receipt.after}, not where {billed} was paid")
+        raise ConflictError(
+            f"receipt {receipt.number} of {receipt.task!a}: it starts at {receipt.after}, "
+            f"not at {billed}, up to where it is paid"
+        )
 
 
 def audit(connection: sqlite3.Connection, own: bytes, federation: str) -> int:

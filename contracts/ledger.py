@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from contracts.audit import audit, chained, check_follows, open_entry, sums
+from contracts.audit import audit, chained, check_disputed, check_follows, open_entry, sums
 from contracts.balances import Balance, Balances
 from contracts.deals import Account, Deal, DealKey, LoadRate
 from contracts.ledger_file import connect, connect_for_reading, translated
@@ -108,7 +108,10 @@ class Ledger:
         receipt, columns = open_entry(entry, self.federation, self._key_of)
         if self.own not in {receipt.payer, receipt.payee}:
             raise UntrustedError(f"receipt of {receipt.task!a}: this peer is no party to it")
-        check_follows(receipt, self.last(receipt.account), self.billed(receipt.key))
+        if isinstance(entry, Settled):
+            check_follows(receipt, self.last(receipt.account), self.billed(receipt.key))
+        else:
+            check_disputed(receipt, self.billed(receipt.key))
         if isinstance(receipt.rate, LoadRate) and self._paid_elsewhere(receipt):
             raise ConflictError(
                 f"receipt of {receipt.task!a}: placement {receipt.fence} is another account's"

@@ -94,6 +94,18 @@ class _Line:
             return self.retry_at
         return min((bill.at for bill in self.bills.values()), default=inf)
 
+    def drop(self, key: DealKey) -> None:
+        """Bill that deal no more; what is under way for it must not hold up the others."""
+        self.bills.pop(key, None)
+        if self.about(key):
+            self.free()
+
+    def about(self, key: DealKey) -> bool:
+        """Whether what is under way is of that deal."""
+        if self.out is not None:
+            return self.out[1].key == key
+        return self.counting is not None and self.counting[1] == key
+
     def free(self) -> None:
         """Nothing is under way."""
         self.out = self.counting = None
@@ -125,7 +137,7 @@ class Payee:
         """Bill it no more."""
         line = self._lines.get(standing.deal.account)
         if line is not None:
-            line.bills.pop(standing.deal.key, None)
+            line.drop(standing.deal.key)
             if not line.bills:
                 del self._lines[standing.deal.account]
 
@@ -198,8 +210,6 @@ class Payee:
         bill = self._lines[account].bills.get(key)
         if standing is None or bill is None or after != standing.billed:
             return self._step(account, now)
-        if standing.end is not None and event.upto > standing.end:
-            return self._step(account, now)  # it ended meanwhile: count again
         if event.rows is None and bill.want is not None and bill.want.offered is not None:
             bill.want = _Want(bill.want.upto, bill.want.offered)
             return self._step(account, now)
@@ -243,7 +253,7 @@ class Payee:
         if line is None or standing is None or receipt.after != standing.billed:
             return []
         bill = line.bills.get(receipt.key)
-        if bill is None or receipt.number != desk.ledger.last(receipt.account)[0] + 1:
+        if bill is None:
             return []
         effects: list[Effect] = []
         if desk.ledger.find_dispute(receipt.key, receipt.after) is None:
@@ -365,7 +375,7 @@ class Payee:
         return [Send(deal.payer, line.out[0])]
 
     def _paid(self, line: _Line, standing: Standing, now: float) -> list[Effect]:
-        line.bills.pop(standing.deal.key, None)
+        line.drop(standing.deal.key)
         return self._step(standing.deal.account, now)
 
     def _later(self, bill: _Bill, now: float) -> None:

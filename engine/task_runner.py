@@ -7,7 +7,7 @@ goes on from it, and since a task is a pure function of its input, nothing is lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
 from engine.spark.executor import Executor
-from engine.spark.program import Program
+from engine.spark.program import Program, Result
 from engine.streams.log import StreamLog
 from engine.windows import Interval, horizon_us, needs
 from overlay.errors import MedusaError
@@ -83,6 +83,21 @@ class TaskRunner:
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
         self._state = "ended"
+
+    async def rehearse(self, boundary: int) -> None:
+        """Compute the windows that are open now, once, and forget the result: the next epoch finds
+        Spark started, its code compiled, and the inputs read. What fails will fail again.
+
+        Args:
+            boundary: waits until the inputs have reached it.
+        """
+        for log in self._inputs.values():
+            await log.wait_beyond(boundary - 1)
+        await self._executor.prepare()
+        interval = None if self.task.window is None else self._interval(boundary, END)
+        if interval is not None:
+            with suppress(MedusaError):
+                await self._job(boundary, END, interval)
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
@@ -199,17 +214,20 @@ class TaskRunner:
 
     async def _compute(self, after: int, upto: int, interval: Interval) -> float:
         """Returns the CPU seconds it took."""
+        result = await self._job(after, upto, interval)
+        commit_s = await self._output.commit(upto, result.table)
+        self._rows.add(result.table.num_rows, trio.current_time())
+        return result.cpu_s + commit_s
+
+    async def _job(self, after: int, upto: int, interval: Interval) -> Result:
         with ExitStack() as pins:
             files: dict[str, list[Path]] = {
                 name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
                 for name, log in self._inputs.items()
             }
-            result = await self._executor.run(
+            return await self._executor.run(
                 lambda session: self._program.run(session, files, after, upto, interval)
             )
-        commit_s = await self._output.commit(upto, result.table)
-        self._rows.add(result.table.num_rows, trio.current_time())
-        return result.cpu_s + commit_s
 
     def _note_failure(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try

@@ -16,6 +16,8 @@ from rich.console import Console
 
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
+from testnet.bpm.command import bpm
+from testnet.load.command import load
 
 T = TypeVar("T")
 
@@ -153,3 +155,7 @@ async def unless_told_to_stop(task: Callable[[], Awaitable[T]]) -> T | None:
         result = await task()
         nursery.cancel_scope.cancel()
     return result
+
+
+main.add_command(bpm)
+main.add_command(load)

@@ -49,14 +49,13 @@ class Brain:
 
     __slots__ = ("_returner", "_shedder", "_taker", "held", "partners", "peer")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # the order in which a driver knows them
         self,
         peer: str,
         cost: Cost,
         capacity: float,
         config: MarketConfig,
         rng: Random,
-        *,
         number: int = 0,
     ) -> None:
         """
@@ -163,7 +162,8 @@ class Brain:
             for key, state in self.partners.items():
                 if key[0] == event.peer:
                     self._hear(state)
-                    self._shedder.answered(key, message, now, effects)
+                    if self._shedder.answered(key, message, now, effects):
+                        self._taker.pass_on(self.partners, effects)
 
     def _hear(self, state: PartnerState) -> None:
         """It is alive after all."""

@@ -38,6 +38,10 @@ class Need:
     hops: int = 0
 
 
+def _largest(item: Item) -> float:
+    return -item.load
+
+
 class Chooser:
     """Chooses tasks."""
 
@@ -54,8 +58,8 @@ class Chooser:
         """The tasks to offer: the largest that fit into the need, then the smallest that covers
         what is left of it."""
         held, config = self._held, self._config
-        seen = [*self._own(state), *self._guests(state, now)]
-        seen.sort(key=lambda item: -item.load)
+        seen = sorted(self._own(state), key=_largest)
+        seen += sorted(self._guests(state, now), key=_largest)
         limit = min(config.batch, MAX_ITEMS, config.moving - len(held.leaving))
         free = state.partner.most_given - held.given.get(state.key, 0.0) + SLACK
         chosen: list[Item] = []

@@ -46,7 +46,7 @@ class Offer(Struct, frozen=True, array_like=True, tag="offer"):
 
 class Answer(Struct, frozen=True, array_like=True, tag="answer"):
     """Which of them are taken, at the offered price; none: all are refused. Sent once more, without
-    tasks, when there is room for what was refused.
+    tasks, when there is room for what was refused; with no bid: some partner of mine has, press me.
 
     Attributes:
         number: of the offer. accepted: task names.

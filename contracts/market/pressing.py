@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
-from contracts.market.config import MarketConfig
+from contracts.market.config import MAX_HOPS, MarketConfig
 from contracts.market.holdings import Key
 from contracts.market.partners import PartnerState
+
+FAR_RESTS: Final = 16
+"""Rests, in first waits (`retry_s`), up to which an overloaded peer searches the wider
+neighbourhood: three searches, as a rest is four times the one before."""
 
 
 class Pressing:
@@ -31,6 +36,12 @@ class Pressing:
         self.hops = 0
         self.until = self.rest_until = -math.inf
         self.wake_at = math.inf
+
+    @property
+    def reach(self) -> int:
+        """How far to ask on our own behalf. Once that was in vain some times only partners are
+        asked: there will be news when somebody farther away has room."""
+        return MAX_HOPS if self._rest < FAR_RESTS * self._config.retry_s else 1
 
     def following(self, full: list[PartnerState], limit: int, now: float) -> PartnerState | None:
         """The partner to ask next, with `hops`; None: nobody before `wake_at`.

@@ -103,7 +103,8 @@ class Returner:
         held = self._held
         excess = held.over(now)[0]
         for task, guest in list(held.guests.items()):
-            stays_until = guest.since + self._config.stay_s
+            # it may be passed on after the first `stay_s`; that is better for whoever gave it
+            stays_until = guest.since + 2 * self._config.stay_s
             if excess <= SLACK:
                 return
             if task in held.leaving:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random  # noqa: TID251  # the type; the generator is passed in
 
 from contracts.market.choosing import Chooser, Need
-from contracts.market.config import MAX_HOPS, MarketConfig
+from contracts.market.config import MarketConfig
 from contracts.market.events import Effect, Move, Note, Send
 from contracts.market.holdings import SLACK, Holdings, Key
 from contracts.market.messages import Answer, Item, Offer
@@ -85,19 +85,27 @@ class Shedder:
 
     # -- what the others say -----------------------------------------------------------------------
 
-    def answered(self, key: Key, answer: Answer, now: float, effects: list[Effect]) -> None:
-        """An answer came, to the offer that is out or, once more, to one refused before."""
+    def answered(self, key: Key, answer: Answer, now: float, effects: list[Effect]) -> bool:
+        """An answer came, to the offer that is out or, once more, to one refused before.
+
+        Returns:
+            whether it is news of room.
+        """
         state, out = self._partners[key], self.offer
         bid = answer.bid if 0 < answer.bid <= MAX_PRICE else NONE
         if out is not None and out.state is state and out.offer.number == answer.number:
             self.offer = None
             self._settle(out, answer, bid, now, effects)
-        elif state.refused == answer.number and not answer.accepted and bid != NONE:
+        elif state.refused == answer.number and not answer.accepted:
             state.refused = 0
-            state.bid = bid
-            state.delay = 0.0
-            state.welcome()
+            state.pressed = 0
             self._press.resume()
+            if bid != NONE:
+                state.bid = bid
+                state.delay = 0.0
+                state.welcome()
+            return self._need(now) is None
+        return False
 
     def _settle(
         self, out: Outstanding, answer: Answer, bid: int, now: float, effects: list[Effect]
@@ -110,7 +118,6 @@ class Shedder:
                 Note("warning", f"peer {state.partner.peer} accepted tasks it was not offered")
             )
         for item in accepted:
-            self._held.leave(item.task)
             self._moves[item.task] = state.key
             effects.append(Move(item, state.partner.peer, state.partner.contract, price))
         state.bid = bid
@@ -183,7 +190,7 @@ class Shedder:
         held = self._held
         if held.staying > held.capacity + SLACK:
             excess = held.over(now)[0]
-            return Need(excess, hops=MAX_HOPS) if excess > SLACK else None
+            return Need(excess, hops=self._press.reach) if excess > SLACK else None
         wanted = self._taker.demand(now)
         if wanted is not None:
             key, wait = wanted
@@ -197,13 +204,13 @@ class Shedder:
     def _offer(self, need: Need, now: float, effects: list[Effect]) -> None:
         for price, state in self._askable(need, now):
             # whoever had no room is asked with one task first: most of the time it still has none
-            probed = replace(need, units=SLACK) if state.doubtful else need
+            probed = replace(need, units=2 * SLACK) if state.doubtful else need
             items = self._chooser.choose(state, probed, price, now)
             if items:
                 self._send(state, self._made(state, price, items, 0), now, effects)
                 return
             if not need.within:
-                self._put_off(state, now)
+                state.until = now + self._config.retry_s  # nothing that it may run, or not yet
         if not need.within and not self._press.resting(need.hops, now):
             self._ask_for_room(need, now, effects)
         self.exhausted = self._over and self._press.resting(need.hops, now)

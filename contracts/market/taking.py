@@ -110,7 +110,7 @@ class Taker:
         if not self.waiting or room <= SLACK:
             return
         for key, wait in sorted(self.waiting.items(), key=lambda entry: -entry[1].price):
-            bid = self._bid(wait.least)
+            bid = self._bid(partners[key], wait.least)
             better = not wait.bid or bid <= wait.price or bid < wait.bid * (1 - self._config.recall)
             soon = self._held.left > SLACK and room < wait.units  # then in one go
             if bid == NONE or wait.least > room + SLACK or soon or not better:
@@ -118,6 +118,15 @@ class Taker:
             del self.waiting[key]
             room -= wait.units
             effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), bid)))
+
+    def pass_on(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
+        """Somebody we asked has room, or news of some; we have no use for it, but those that we
+        refused may press us again. Each hears of it once, so news dies out."""
+        if self._held.room > SLACK:
+            return  # they hear of ours
+        for key, wait in self.waiting.items():
+            effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), NONE)))
+        self.waiting.clear()
 
     def _decide(self, state: PartnerState, offer: Offer, now: float, effects: list[Effect]) -> None:
         accepted: list[str] = []
@@ -138,7 +147,7 @@ class Taker:
             accepted.append(item.task)
             self._held.reserve(item.task, item.load, state.key, until)
         sample = min((item.load for item in refused), default=0.0)
-        bid = self._bid(sample or offer.items[-1].load)
+        bid = self._bid(state, sample or offer.items[-1].load)
         if refused:
             pressed_until = now + PRESSED_ROUNDS * self._config.retry_s
             self.waiting[state.key] = Waiting(offer, refused, bid, pressed_until)
@@ -161,15 +170,17 @@ class Taker:
         return ""
 
     def _fits(self, state: PartnerState, item: Item, price: int) -> bool:
-        held = self._held
-        if item.load > held.room + SLACK:
+        if item.load > self._room(state) + SLACK:
             return False
-        if held.taken.get(state.key, 0.0) + item.load > state.partner.most_taken + SLACK:
-            return False
-        return held.added(item.load) * (1 + self._config.hysteresis) <= price
+        return self._held.added(item.load) * (1 + self._config.hysteresis) <= price
 
-    def _bid(self, load: float) -> int:
-        if not (0 < load <= self._held.room + SLACK):
+    def _room(self, state: PartnerState) -> float:
+        """Units that it may give us."""
+        taken = self._held.taken.get(state.key, 0.0)
+        return min(self._held.room, state.partner.most_taken - taken)
+
+    def _bid(self, state: PartnerState, load: float) -> int:
+        if not (0 < load <= self._room(state) + SLACK):
             return NONE
         cost = self._held.added(load)
         return max(1, math.ceil(cost * (1 + self._config.hysteresis))) if cost < math.inf else NONE

@@ -48,6 +48,7 @@ class AssignedTask:
         self.runner: TaskRunner | None = None
         self.kept: KeptStream | None = None
         self.inputs: tuple[KeptStream, ...] = ()
+        self.ready = False
         self.scope = trio.CancelScope()
         self.at_rest = trio.Event()
 
@@ -74,13 +75,15 @@ class AssignedTask:
     def progress(self) -> Progress:
         runner = self.runner
         if runner is None:
-            return Progress(BEGINNING, 0, "it is not open yet")
-        return Progress(self.boundary, runner.input_bytes, runner.reason)
+            return Progress(BEGINNING, 0, reason="it is not open yet")
+        return Progress(self.boundary, runner.input_bytes, self.ready, runner.reason)
 
     async def run(self) -> None:
         assert self.runner is not None
         try:
             with self.scope:
+                await self.runner.rehearse(self.stored.assignment.after)
+                self.ready = True
                 await self.runner.run()
         finally:
             self.at_rest.set()

@@ -58,13 +58,15 @@ class Progress(Struct, frozen=True):
     """How far a worker is.
 
     Attributes:
-        boundary: of its output, microseconds.
+        boundary: of its output, microseconds. ready: it has the inputs up to there, has computed
+            from them, and goes on.
         carry_bytes: Arrow and Parquet bytes of the input that it had to take over to go on.
         reason: why it does not go on, where it fails.
     """
 
     boundary: int
     carry_bytes: int
+    ready: bool = False
     reason: str = ""
 
 

@@ -250,7 +250,7 @@ class Mover:
                     if not self._overlay.peers.get(parse_peer_id(to)):
                         raise
                 else:
-                    if progress.boundary >= placed.boundary:
+                    if progress.ready and progress.boundary >= placed.boundary:
                         return progress.carry_bytes
                     reason = progress.reason or "it has not caught up"
                 await trio.sleep(POLL_S)

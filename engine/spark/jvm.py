@@ -62,9 +62,7 @@ class Jvm:
             UnavailableError: it ended or said nothing for `START_S`.
         """
         folder = folder.resolve()
-        scratch = folder / "scratch"
-        shutil.rmtree(scratch, ignore_errors=True)  # what a killed JVM left
-        scratch.mkdir(parents=True)
+        scratch = _new_scratch(folder / "scratch")
         output, log = folder / "spark.out", folder / "spark.log"
         with tempfile.TemporaryDirectory(dir=scratch) as meeting, output.open("wb") as sink:
             hello = Path(meeting, "hello")
@@ -111,6 +109,17 @@ class Jvm:
     def kill(self) -> None:
         """End it at once: it holds nothing that is not in the streams' logs."""
         _end(self.process)
+
+
+def _new_scratch(within: Path) -> Path:
+    """A folder of its own for each JVM. Those of earlier ones go once no JVM can be about to start
+    in them any more: one whose folder vanishes then would never look at its standard input, and
+    outlive everybody."""
+    within.mkdir(parents=True, exist_ok=True)
+    for old in within.iterdir():
+        if time.time() - old.stat().st_mtime > START_S:  # noqa: TID251 - the age of a file
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(dir=within))
 
 
 def _command(settings: Mapping[str, str], scratch: Path, log: Path) -> list[str]:

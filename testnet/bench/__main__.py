@@ -17,7 +17,7 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-MODULES: Final = ("epochs", "catalog", "journal", "path")
+MODULES: Final = ("epochs", "catalog", "journal", "path", "moving")
 OUT: Final = Path("bench.json")
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {

@@ -108,7 +108,8 @@ class Result(Struct, frozen=True):
         messages: until settled, messages_quiet: in the rounds without a move, which are the end.
         paid: micros per second over all contracts, once settled.
         price: full price of the range, micros per unit and second; min_price: its lower end.
-        seconds: it took on this machine. bytes_per_node: memory it took, tasks included.
+        seconds: it took on this machine. bytes_per_node: memory that this process
+            grew by, tasks included; a later run in it reuses what an earlier one left.
         changes: what followed; None where nothing was to change.
     """
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from testnet.bpm.graph import Graph
 
-MOST_NODES: Final = 5_000
-"""Nodes up to which it is worked out: some seconds; the time grows faster than their number."""
+MOST_NODES: Final = 10_000
+"""Nodes up to which it is worked out: a second or two; the time grows faster than their number."""
 
 _FAR: Final = 1 << 60
 

@@ -117,8 +117,8 @@ def test_what_does_not_follow_is_refused(tmp_path: Path) -> None:
         for bad, reason in [
             (first, "next number is 2"),
             (rival, "next number is 2"),
-            (next_receipt(ledger, deal, after=20 * S), "starts at 20000000, not where 40000000"),
-            (next_receipt(ledger, deal, after=50 * S), "starts at 50000000, not where 40000000"),
+            (next_receipt(ledger, deal, after=20 * S), "starts at 20000000, not at 40000000"),
+            (next_receipt(ledger, deal, after=50 * S), "starts at 50000000, not at 40000000"),
             (next_receipt(ledger, deal, after=10 * S), "starts at 10000000"),
         ]:
             with pytest.raises(ConflictError, match=reason):

@@ -193,6 +193,27 @@ def test_a_wrong_count_is_on_record_at_both_and_the_payer_s_is_paid() -> None:
     world.both_ledgers_agree()
 
 
+def test_a_dispute_stands_when_its_number_went_to_another_receipt() -> None:
+    world = World()
+    world.node(C).lies = lambda rows: 2 * rows
+    lied, other = world.place(f"{TASK}/lied", A, C), world.place(f"{TASK}/other", A, C)
+    world.run(31)
+    _, proposal = proposal_at(world)
+    assert isinstance(told(world, proposal), Dispute)
+    receipt = read_receipt(proposal.payload)
+    world.wire.clear()  # C never hears of it, and forgets
+    elsewhere = tuples(other.task, receipt.after, receipt.upto)
+    taken = told(world, changed(proposal, task=other.task, fence=other.fence, rows=elsewhere))
+    assert isinstance(taken, Settled)
+    world.node(C).restart()
+    for placed in (lied, other):
+        world.end(placed)
+    world.settle(600)
+    for placed in (lied, other):
+        assert world.paid_tuples(placed.deals()[0]) == owed(placed) > 0
+    world.both_ledgers_agree()
+
+
 def test_a_stubborn_liar_fills_nobody_s_ledger() -> None:
     world = World()
     _, proposal = billed(world)
@@ -287,6 +308,17 @@ def test_one_task_that_cannot_be_counted_does_not_hold_up_the_others() -> None:
     world.settle(600)
     assert world.paid_tuples(fine.deals()[0]) == owed(fine) > 0
     assert world.paid_tuples(stuck.deals()[0]) == 0
+
+
+def test_one_task_that_ended_before_it_delivered_does_not_hold_up_the_others() -> None:
+    world = World()
+    slow, fine = world.place(f"{TASK}/slow", A, C, lag=40), world.place(f"{TASK}/fine", A, C)
+    world.run(31)  # the slow one is billed first
+    world.end(slow, C)
+    world.end(fine)
+    world.settle(600)
+    assert world.paid_tuples(fine.deals()[0]) == owed(fine) > 0
+    assert world.node(A).ledger.balance(AC).tuples == owed(fine)
 
 
 @pytest.mark.parametrize("loser", [A, C])

@@ -177,6 +177,13 @@ class Settler:
         )
         self._settlement.agree(deal, now)
 
+    def passes_on(self, task: str) -> bool:
+        """Whether we pay another peer for a task that we are paid for."""
+        return any(
+            standing.end is None and standing.deal.task == task and standing.deal.payer == self._own
+            for standing in self.ledger.deals()
+        )
+
     # -- tasks that we passed on and that move again ------------------------------------------
 
     async def _on_passed(self, caller: Caller, request: Passed, _: bytes) -> Done:

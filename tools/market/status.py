@@ -104,7 +104,7 @@ class MarketCalls:
             state=state,
             min_price=low,
             max_price=high,
-            last_price=max((s.price for s in states), default=0),
+            last_price=max((max(0, s.price) for s in states), default=0),
             given=sum(held.given.get(s.key, 0.0) for s in states),
             taken=sum(held.taken.get(s.key, 0.0) for s in states),
             balance=balance.net,

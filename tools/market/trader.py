@@ -138,7 +138,7 @@ class Trader:
         self._engine.assignments.admit = self.admit
         self._engine.mover.may_pass_on = self.check_pass_on
         self._engine.mover.missed = lambda worker, _task: self._handle(Unreachable(worker))
-        self._contracts.on_change(self._wake)
+        self._contracts.on_change(self._find_partners)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -195,7 +195,11 @@ class Trader:
                 if record.participant == other:
                     partner = contract.partner(self._participant, record.peer_id.hex())
                     if partner is not None:
-                        yield replace(partner, gives=Gives(partner.gives, other, self._entry_of))
+                        yield replace(
+                            partner,
+                            gives=Gives(partner.gives, other, self._entry_of),
+                            takes=Takes(partner.takes, self._settler.passes_on),
+                        )
         for record in peers:
             if record.participant == self._participant:
                 yield Partner(record.peer_id.hex(), "", 0, MAX_PRICE)
@@ -388,6 +392,18 @@ class Gives:
         entry = self.entry_of(stream)
         owner = ObjectName.parse(stream).participant
         return entry is None or may_read(entry.stream, self.participant, owner)
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What we run for a partner: what our menu has, unless we have passed it on ourselves: it would
+    be paid for in a circle."""
+
+    menu: Callable[[Item], bool]
+    passed_on: Callable[[str], bool]
+
+    def __call__(self, item: Item) -> bool:
+        return self.menu(item) and not self.passed_on(item.task)
 
 
 def _same(before: TaskHere | TaskOut | None, now: TaskHere | TaskOut) -> bool:

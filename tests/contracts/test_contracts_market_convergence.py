@@ -1,0 +1,59 @@
+"""The figures of NSDI 2004, in a network small enough for every run of the tests; the full one is
+`medusa-testnet bpm`."""
+
+import pytest
+from contracts_market import CAPACITY, PRICE, World, crowd
+
+from contracts.market.cost import QueueingCost
+from contracts.market.prices import price_range
+
+COST = QueueingCost(CAPACITY, PRICE)
+
+
+def settled(load: float, k: int, seed: int, nodes: int = 200) -> tuple[World, float]:
+    world = crowd(nodes, 7, load, price_range(COST, CAPACITY, 1, k), seed=seed)
+    initial = world.excess()
+    assert initial > 100
+    world.run(2000)
+    return world, initial
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_left_above_capacity(seed: int) -> None:
+    world, initial = settled(0.75, 2, seed)
+    assert world.excess() == 0
+    assert world.moves <= 1.3 * initial
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nor_where_there_is_hardly_room(seed: int) -> None:
+    world, initial = settled(0.95, 4, seed)
+    assert world.excess() == 0
+    assert world.moves <= 1.4 * initial
+
+
+def test_a_fixed_price_leaves_excess() -> None:
+    # the reason for the range: nothing flows through those that are full
+    assert settled(0.95, 0, 1)[0].excess() > 100
+
+
+def test_overloaded_all_work_at_capacity() -> None:
+    world, initial = settled(1.05, 4, 1)
+    assert world.unused() == 0
+    assert world.moves <= 1.3 * initial
+
+
+def test_steady_load_is_silent() -> None:
+    world, _ = settled(0.75, 2, 1)
+    messages = world.messages
+    world.run(10 * 3600)
+    assert world.messages == messages
+    assert all(brain.wake_at == float("inf") for brain in world.brains.values())
+
+
+def test_even_an_overloaded_market_falls_silent() -> None:
+    world, _ = settled(1.05, 4, 1)
+    moves, messages = world.moves, world.messages
+    world.run(12 * 3600)
+    assert world.moves == moves
+    assert world.messages - messages < 20 * 12 * len(world.brains)  # twenty a peer and hour

@@ -1,0 +1,118 @@
+"""Some Brains under drops, delays, duplicates, crashes, moves that fail and contracts that end."""
+
+from itertools import combinations
+
+from contracts_market import CAPACITY, World, item, name
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from contracts.market.events import TaskHere
+
+NODES = 4
+LOW, HIGH = 600_000, 1_000_000
+LINKS = list(combinations(range(NODES), 2))
+
+
+class Market(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        for node in range(NODES):
+            self.world.add(node)
+        self.links = set(LINKS)
+        self.connect()
+
+    def connect(self) -> None:
+        self.world.connect((one, other, LOW, HIGH) for one, other in sorted(self.links))
+
+    def total(self) -> float:
+        return sum(self.world.levels().values())
+
+    @rule(
+        node=st.integers(0, NODES - 1), count=st.integers(1, 60), load=st.sampled_from([0.5, 1, 2])
+    )
+    def more_load(self, node: int, count: int, load: float) -> None:
+        count = min(count, int((0.85 * NODES * CAPACITY - self.total()) / load))
+        self.world.load(node, max(count, 0), load)
+
+    @rule(data=st.data(), factor=st.sampled_from([0.5, 0.8, 1.2]))
+    def load_changes(self, data: st.DataObject, factor: float) -> None:
+        world = self.world
+        if not world.items or self.total() * factor > 0.85 * NODES * CAPACITY:
+            return
+        node = data.draw(st.integers(0, NODES - 1))
+        for task, (worker, giver, contract, price) in sorted(world.placed.items()):
+            if worker == name(node):
+                known = world.items[task]
+                if 0.2 <= known.load * factor <= 3:
+                    world.items[task] = item(task, int(known.owner, 16), known.load * factor)
+                    world.tell(worker, TaskHere(world.items[task], giver, contract, price))
+
+    @rule(seconds=st.sampled_from([0.1, 1, 5, 30, 300]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+    @rule(node=st.integers(0, NODES - 1))
+    def crash(self, node: int) -> None:
+        self.world.restart(node)
+
+    @rule(share=st.sampled_from([0.0, 0.1, 0.5, 1.0]), slow=st.sampled_from([0.1, 3, 20]))
+    def network(self, share: float, slow: float) -> None:
+        world = self.world
+        world.copies = lambda: 0 if world.rng.random() < share else world.rng.choice((1, 1, 2))
+        world.delay = lambda: world.rng.uniform(0.01, slow)
+
+    @rule(share=st.sampled_from([0.0, 0.3, 1.0]))
+    def moves_fail(self, share: float) -> None:
+        self.world.refuse_move = lambda _: self.world.rng.random() < share
+
+    @rule(link=st.sampled_from(LINKS), kept=st.booleans())
+    def contract(self, link: tuple[int, int], kept: bool) -> None:
+        (self.links.add if kept else self.links.discard)(link)
+        self.connect()
+
+    @invariant()
+    def every_task_has_one_runner(self) -> None:
+        for task, (worker, *_) in self.world.placed.items():
+            running = [peer for peer, brain in self.world.brains.items() if brain.held.item(task)]
+            assert running == [worker]
+
+    @invariant()
+    def every_brain_knows_its_load(self) -> None:
+        for peer, level in self.world.levels().items():
+            held = self.world.brains[peer].held
+            assert abs(held.level - level) < 1e-3
+            assert set(held.leaving) <= held.own.keys() | held.guests.keys()
+            assert abs(held.left - sum(held.leaving.values())) < 1e-3
+            assert abs(held.due - sum(r.load for r in held.coming.values())) < 1e-3
+            ours = {task for task in self.world.out if self.world.items[task].owner == peer}
+            assert set(held.outs) == ours
+
+    def teardown(self) -> None:
+        """Once all is well again, nobody is above capacity, and nothing more is said."""
+        world = self.world
+        self.network(0.0, 0.1)
+        world.copies = lambda: 1
+        self.moves_fail(0.0)
+        self.links = set(LINKS)
+        self.connect()
+        world.run(world.now + 4 * 3600)
+        self.every_task_has_one_runner()
+        self.every_brain_knows_its_load()
+        assert world.excess() < 1e-3
+        moves, messages = world.moves, world.messages
+        world.run(world.now + 24 * 3600)
+        assert world.moves == moves
+        assert world.messages == messages
+
+
+Market.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+test_market = Market.TestCase
+TestMarket = Market.TestCase
+del test_market
