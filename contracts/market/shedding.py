@@ -118,6 +118,7 @@ class Shedder:
                 Note("warning", f"peer {state.partner.peer} accepted tasks it was not offered")
             )
         for item in accepted:
+            self._held.leave(item.task)
             self._moves[item.task] = state.key
             effects.append(Move(item, state.partner.peer, state.partner.contract, price))
         state.bid = bid

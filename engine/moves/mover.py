@@ -145,9 +145,12 @@ class Mover:
         if (current.worker, current.fence) != (worker, request.fence):
             raise NotAuthorisedError(f"{request.task}: you are not its worker")
         self.may_pass_on(current)
-        return await self._move(
-            request.task, request.to, request.deal, payee=current.payee, owed=current.owed
-        )
+        deal, payee = request.deal, current.payee
+        if not deal.contract:  # to a peer of its own participant, which steps into its place
+            if worker != payee:
+                raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
+            deal, payee = current.deal, request.to
+        return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
 
     async def take_home(self, task: str) -> MoveRecord:
         """`move`, home."""
@@ -178,7 +181,7 @@ class Mover:
         stored, placed = self._queries.find(task)
         self._check_movable(placed, to)
         async with placed.moving:
-            fence = placed.current.fence + 1
+            fence = self._next_fence(placed)
             source = placed.current.worker or self._here
             with self._prepared_for(task, to, fence):
                 carry_bytes = await self._prepare(stored, placed, to, fence, deal) if to else 0
@@ -213,6 +216,11 @@ class Mover:
             yield
         finally:
             del self._preparing[task, to]
+
+    def _next_fence(self, placed: PlacedTask) -> int:
+        """Greater than any before, of a task of that name deleted long ago as well: receipts name
+        a placement by it."""
+        return max(placed.current.fence + 1, int(wall_clock() * 1000))
 
     def _check_movable(self, placed: PlacedTask, to: str) -> None:
         if not placed.running:

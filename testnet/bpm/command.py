@@ -44,7 +44,15 @@ class NumberRange(click.FloatRange):
     show_default=True,
     metavar="N",
     type=click.IntRange(0, 1000),
-    help="The least of each node; the graph is random and connected.",
+    help="The least of each node; the graph is random.",
+)
+@click.option(
+    "--graph",
+    default="drawn",
+    show_default=True,
+    type=click.Choice(["drawn", "grown"]),
+    help="drawn: every node signs that many, and others sign with it; grown: as a tree, then"
+    " whoever has too few signs more, so that most have few more than the least.",
 )
 @click.option(
     "--load",
@@ -112,6 +120,7 @@ def bpm(
     *,
     nodes: int,
     contracts: int,
+    graph: Literal["drawn", "grown"],
     load: float,
     range_tasks: int,
     seed: int,
@@ -138,7 +147,9 @@ def bpm(
     from testnet.bpm.experiment import Options, Result, run
     from testnet.bpm.sweep import name_of, over_contracts, over_seeds
 
-    options = Options(nodes, contracts, load, range_tasks, seed, capacity, prices, vary, churn)
+    options = Options(
+        nodes, contracts, load, range_tasks, seed, capacity, prices, vary, churn, graph
+    )
     runs = list(over_seeds(options, seeds))
     if sweep:
         runs = list(chain.from_iterable(over_contracts(each) for each in runs))

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from testnet.bpm.graph import contract_graph, skewed
+from testnet.bpm.graph import Kind, contract_graph, skewed
 from testnet.bpm.least import MOST_NODES, least_moves
 from testnet.bpm.market import Market
 from testnet.bpm.tasks import TASK_LOAD
@@ -37,7 +37,7 @@ PERIOD_ROUNDS: Final = 40
 class Options:
     """
     Attributes:
-        contracts: the least of each node. load: of the whole system, share of its capacity.
+        contracts: the least of each node. graph: how they come about (graph.contract_graph). load: of the whole system, share of its capacity.
         range_tasks: width of the price range, in tasks (delta_k); 0: one fixed price.
         capacity: of each node, units.
         prices: whether all contracts have the same range.
@@ -54,6 +54,7 @@ class Options:
     prices: Literal["uniform", "mixed"] = "uniform"
     vary: float = 0.0
     churn: float = 0.0
+    graph: Kind = "drawn"
 
 
 class Series(Struct, frozen=True):
@@ -114,6 +115,7 @@ class Result(Struct, frozen=True):
     """
 
     nodes: int
+    graph: str
     contracts: int
     load: float
     range_tasks: int
@@ -172,7 +174,7 @@ class Experiment:
         self._watch = watch
         watch(self.progress)
         rng = random.Random(options.seed)
-        graph = contract_graph(options.nodes, options.contracts, rng)
+        graph = contract_graph(options.nodes, options.contracts, options.graph, rng)
         total = round(options.load * options.capacity * options.nodes / TASK_LOAD)
         counts = skewed(total, options.nodes, rng)
         self.least: int | None = None
@@ -243,6 +245,7 @@ class Experiment:
         room = options.capacity * options.nodes
         return Result(
             nodes=options.nodes,
+            graph=options.graph,
             contracts=options.contracts,
             load=round(load / room, 6),
             range_tasks=options.range_tasks,

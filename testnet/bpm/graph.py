@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import random
-from typing import Final
+from typing import Final, Literal
 
 Graph = list[set[int]]
 """For each node the nodes it has a contract with; both ways."""
+
+Kind = Literal["drawn", "grown"]
+"""How contracts come about, see `contract_graph`."""
 
 SKEW: Final = 0.5
 """Exponent of the Zipf law of the initial load: the node of rank r has r**-0.5 of the first's. At
 75 % load a seventh of the nodes then holds a fifth of all load as excess (LITERATURE 1.5)."""
 
 
-def contract_graph(nodes: int, contracts: int, rng: random.Random) -> Graph:
-    """A random connected graph in which every node has at least so many contracts, and most have
-    few more: each signs with one that is in already, which gives a tree; then those with too few
-    sign with random others until they have enough (NSDI 2004, section 6).
+def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -> Graph:
+    """A random graph in which every node has at least so many contracts.
 
     Args:
         contracts: the least; every other node where there are not that many; 0: none at all.
+        kind: drawn: every node signs with so many others, whoever signed with it besides, so that
+            the mean is near twice the least (LITERATURE 1.5); with one or two it may fall apart.
+            grown: each signs with one that is in already, which gives a tree; then those with too
+            few sign with random others until they have enough (NSDI 2004, section 6): connected,
+            and most have few more than the least.
     """
     graph: Graph = [set() for _ in range(nodes)]
-    if not contracts:
-        return graph
     order = list(range(nodes))
     rng.shuffle(order)
-    for place in range(1, nodes):
-        node, known = order[place], order[int(rng.random() * place)]
-        graph[node].add(known)
-        graph[known].add(node)
+    if kind == "grown" and contracts:
+        for place in range(1, nodes):
+            node, known = order[place], order[int(rng.random() * place)]
+            _link(graph, node, known)
     for node in order:
-        sign(graph, node, contracts, order, rng)
+        if kind == "grown":
+            sign(graph, node, contracts, order, rng)
+        else:
+            sample = rng.sample(order, min(contracts + 1, nodes))
+            for other in [other for other in sample if other != node][:contracts]:
+                _link(graph, node, other)
     return graph
+
+
+def _link(graph: Graph, one: int, other: int) -> None:
+    graph[one].add(other)
+    graph[other].add(one)
 
 
 def sign(
@@ -49,8 +63,7 @@ def sign(
     sample = rng.sample(others, min(wanted + len(mine) + 1, len(others)))
     signed = [other for other in sample if other != node and other not in mine][:wanted]
     for other in signed:
-        mine.add(other)
-        graph[other].add(node)
+        _link(graph, node, other)
     return signed
 
 

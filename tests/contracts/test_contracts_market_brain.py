@@ -259,6 +259,12 @@ def test_takes_what_fits_and_keeps_room_for_it() -> None:
     assert made.held.room == pytest.approx(2)
 
 
+def test_no_price_takes_it_above_its_capacity() -> None:
+    made = brain(partner(B, high=50 * HIGH), tasks=79)
+    items = [item(f"x{n}", 1) for n in range(5)]
+    assert answer(made, offer_of(*items, price=50 * HIGH)).accepted == ("x0",)
+
+
 def test_takes_nothing_below_what_it_costs() -> None:
     said = answer(brain(partner(B), tasks=79), offer_of(item("x", 1), price=LOW))
     assert not said.accepted

@@ -31,14 +31,13 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
     overlay = engine.overlay
     members = Members(overlay)
     own = overlay.identity
-    with open_ledger(
-        home / LEDGER_FILE, own.peer_id, overlay.membership.federation, members.key_of
-    ) as ledger:
+    path = home / LEDGER_FILE
+    with open_ledger(path, own.peer_id, overlay.membership.federation, members.key_of) as ledger:
         async with open_contracts(overlay, home) as contracts, trio.open_nursery() as nursery:
             agreements = BookAgreements(contracts.book, members.participant_of)
             desk = Desk(own, ledger, agreements, members.key_of)
             settlement = Settlement(desk, config.settle_s)
-            settler = Settler(engine, settlement, ledger, nursery)
+            settler = Settler(engine, settlement, ledger, path, nursery)
             settler.register()
             trader = Trader(engine, contracts, settler, config, nursery)
             trader.register()

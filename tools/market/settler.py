@@ -7,6 +7,7 @@ sides, and whoever passed a task on in between, are told of them.
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -16,7 +17,7 @@ from contracts.balances import BalanceQuery, Balances
 from contracts.deals import MAX_TIME, Account, LoadRate, Rate
 from contracts.deals import Deal as Agreement
 from contracts.desk import MICROS
-from contracts.ledger import Ledger, Standing
+from contracts.ledger import Ledger, Standing, read_balances
 from contracts.receipts import Letter
 from contracts.settlement import (
     Count,
@@ -75,16 +76,22 @@ class Passed(Struct, frozen=True):
 class Settler:
     """
     Args:
-        nursery: sends what is to be said.
+        path: of the ledger's file. nursery: sends what is to be said.
     """
 
     def __init__(
-        self, engine: Engine, settlement: Settlement, ledger: Ledger, nursery: trio.Nursery
+        self,
+        engine: Engine,
+        settlement: Settlement,
+        ledger: Ledger,
+        path: Path,
+        nursery: trio.Nursery,
     ) -> None:
         self._engine = engine
         self._overlay = engine.overlay
         self._settlement = settlement
         self.ledger = ledger
+        self._path = path
         self._nursery = nursery
         self._own = engine.overlay.identity.peer_id
 
@@ -230,8 +237,10 @@ class Settler:
         return Done()
 
     async def _on_balance(self, _: Caller, request: BalanceQuery, __: bytes) -> Balances:
-        await trio.lowlevel.checkpoint()
-        return self.ledger.balances(request.contract, check=True)
+        # the whole chain is walked: not in the thread that everything else waits for
+        return await trio.to_thread.run_sync(
+            read_balances, self._path, self._own, self.ledger.federation, request.contract
+        )
 
     def _handle(self, event: Event) -> None:
         pending = [event]
@@ -248,12 +257,7 @@ class Settler:
             case Count():
                 return self._count(effect)
             case Disputed():
-                receipt = effect.receipt
-                self._overlay.events.note(
-                    "warning",
-                    f"{receipt.task}: {effect.claimed} tuples billed, {effect.counted} counted "
-                    f"by who pays (contract {receipt.contract[:8]})",
-                )
+                pass  # a note says so as well
             case Note(level, text):
                 self._overlay.events.note("warning" if level == "warning" else "info", text)
         return None

@@ -334,7 +334,8 @@ class Trader:
     # -- what the engine asks -----------------------------------------------------------------
 
     def admit(self, owner: str, participant: str, request: Assignment, task: Task) -> None:
-        """Whether that task may run here for that peer: what we said we would take, no other.
+        """Whether that task may run here for that peer: what we said we would take, no other. What
+        we took from a peer of our own comes on the terms of the contract that it ran it under.
 
         Raises:
             NotAuthorisedError: why not.
@@ -343,14 +344,14 @@ class Trader:
         if not deal.contract and participant == self._participant:
             return  # of our own participant
         accepted = self._accepted.get(task.name)
-        if accepted is None or (accepted.giver, accepted.contract) != (deal.giver, deal.contract):
+        if accepted is None:
             raise NotAuthorisedError(f"{task.name}: we have not accepted it")
-        if deal.contract and (accepted.price, accepted.item.cost_ns) != (deal.price, deal.cost_ns):
-            raise NotAuthorisedError(f"{task.name}: accepted at another price or cost")
+        if accepted.contract:
+            said = (accepted.giver, accepted.contract, accepted.price, accepted.item.cost_ns)
+            if said != (deal.giver, deal.contract, deal.price, deal.cost_ns):
+                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
         if not deal.contract:
-            if self._members.participant_of(parse_peer_id(deal.giver)) != self._participant:
-                raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
-            return
+            raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
         contract = self._in_force(deal.contract)
         load = accepted.item.load / UNITS_PER_CORE
         item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
