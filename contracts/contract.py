@@ -61,6 +61,11 @@ class Contract:
     revoked_at: float = 0.0
 
     @property
+    def short_id(self) -> str:
+        """For people."""
+        return self.id[:SHORT_ID]
+
+    @property
     def documents(self) -> tuple[bytes, ...]:
         """All that there is to hand over."""
         return (self.document, self.revocation) if self.revocation else (self.document,)

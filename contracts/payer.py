@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.deals import Account, DealKey
+from contracts.deals import Account, ContentRate, DealKey
 from contracts.desk import MICROS, Count, Counted, Desk, Effect, Note, Send, described
 from contracts.ledger import Standing
 from contracts.payee import COUNT_S, Payee, disputed_effects
@@ -56,6 +56,12 @@ class _Checking:
     proposal: Proposal
     receipt: Receipt
     since: float
+
+
+def _shorter(receipt: Receipt, upto: int) -> int | None:
+    """How much of it can be billed; what a task was paid for is cut by its owner alone."""
+    content = isinstance(receipt.rate, ContentRate)
+    return upto if content and receipt.after < upto < receipt.upto else None
 
 
 class Payer:
@@ -121,16 +127,17 @@ class Payer:
         if not standing.deal.agreed_at - SKEW_S * MICROS <= receipt.at <= (now + SKEW_S) * MICROS:
             raise _RefusedError("it is dated before the placement, or in the future")
         # a payee that was away when it ended dates it later than we know it was
-        self._check_contract(receipt, min(receipt.at, standing.ended_at or receipt.at) / MICROS)
+        at = min(receipt.at, standing.ended_at or receipt.at)
+        self._check_contract(receipt.account, at / MICROS, standing.deal.agreed_at / MICROS)
         return standing
 
-    def _check_contract(self, receipt: Receipt, at: float) -> None:
-        account = receipt.account
+    def _check_contract(self, account: Account, at: float, agreed_at: float) -> None:
+        """It was in force then, or is over since not long before: since the deal at the longest."""
         try:
             self._desk.agreements.terms(*account, at)
         except MedusaError as error:
             try:
-                self._desk.agreements.terms(*account, at - DRAIN_S)
+                self._desk.agreements.terms(*account, max(at - DRAIN_S, agreed_at))
             except MedusaError:
                 raise _RefusedError(str(error)) from None
 
@@ -145,7 +152,8 @@ class Payer:
         try:
             self._agreed(receipt, now)  # it may have ended, or been paid, meanwhile
             if event.rows is None or event.upto != receipt.upto:
-                raise _RefusedError("the payer has not got as far yet, or cannot count it")
+                reason = "the payer has not got as far yet, or cannot count it"
+                raise _RefusedError(reason, _shorter(receipt, event.upto))
         except _RefusedError as refused:
             return self._refuse(receipt, refused)
         return self._decide(proposal, receipt, event.rows, now)

@@ -64,7 +64,8 @@ class LoadTerms(Struct, frozen=True, array_like=True, tag="load"):
         migration_cost: micros that each move costs the side that gives the task away; it moves only
             what is worth it.
         availability_s: seconds of standstill after which the owner takes a task home; 0: no clause.
-        replicas: how many peers must run a task at once; 0: no clause.
+        replicas: how many peers must run a task at once; 0: no clause. It is recorded; only active
+            standby acts on it.
     """
 
     min_price: int

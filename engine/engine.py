@@ -32,7 +32,7 @@ class Engine:
     Attributes:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them.
-        producers: who produces the others.
+        producers: who produces the others. mirrors: our copies of them.
         queries: every query it runs. mover: lets other peers work on their tasks.
         assignments: the tasks that it runs for other peers.
         executor: its Spark.
@@ -49,6 +49,7 @@ class Engine:
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
+        self._nursery = nursery
         self.overlay = overlay
         self.catalog = catalog
         self.executor = executor
@@ -60,7 +61,7 @@ class Engine:
             home / "streams", self.subscriptions, config, overlay.events, nursery
         )
         self.producers = Producers(overlay, catalog)
-        mirrors = Mirrors(
+        self.mirrors = Mirrors(
             self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery
         )
         self.queries = QueryHost(
@@ -69,30 +70,35 @@ class Engine:
             store=self.store,
             catalog=catalog,
             producers=self.producers,
-            mirrors=mirrors,
+            mirrors=self.mirrors,
             executor=executor,
             config=config,
             nursery=nursery,
         )
         self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
-        self._mirrors = mirrors
         self.assignments = Assignments(
             home / "assignments",
             overlay=overlay,
             store=self.store,
             producers=self.producers,
-            mirrors=mirrors,
+            mirrors=self.mirrors,
             executor=executor,
             config=config,
             nursery=nursery,
         )
 
     async def resume(self) -> None:
-        """Open what the last run kept and go on with it."""
+        """Open what the last run kept and go on with it. Mirrors that nobody follows any more stay
+        until they are dropped: what is paid for may still have to be counted."""
         await self.store.load()
         await self.queries.resume()
         await self.assignments.resume()
-        await self._mirrors.drop_unused()
+
+    def tend(self) -> None:
+        """Look after streams and tasks from now on. Once only, and after everybody has come who
+        wants a say in it, or to hear of it: what was let go of, or taken home, stays so."""
+        for loop in (self.store.tend, self.mover.tend, self.assignments.tend):
+            self._nursery.start_soon(loop)
 
     async def host_source(self, entry: StreamEntry) -> None:
         """Become the home of a source stream and tell the catalog.
@@ -111,7 +117,8 @@ class Engine:
 async def open_engine(
     overlay: Overlay, catalog: Catalog, home: Path, config: EngineConfig, spark: SparkConfig
 ) -> AsyncIterator[Engine]:
-    """A running engine; when the block ends, its tasks have stopped and the JVM is gone.
+    """A running engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM
+    is gone.
 
     Args:
         home: the folder of its data; made if it is not there.
@@ -133,9 +140,6 @@ async def open_engine(
         )
         closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
         await engine.resume()
-        nursery.start_soon(engine.store.tend)
-        nursery.start_soon(engine.mover.tend)
-        nursery.start_soon(engine.assignments.tend)
         try:
             yield engine
         finally:

@@ -122,7 +122,7 @@ def key_of(stream: str, variant: str = "") -> str:
     own queries, one that begins elsewhere, the output of a task that it runs for the owner.
 
     Args:
-        variant: short, without a slash; no object name has an @.
+        variant: without a slash; no object name has an @.
     """
     return f"{stream}@{variant}" if variant else stream
 

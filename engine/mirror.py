@@ -7,10 +7,11 @@ is lost, and what comes twice is dropped by the assembler.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from random import SystemRandom  # noqa: TID251 - jitter in a driver
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -21,7 +22,8 @@ from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from engine.streams.feed import Assembler
-from overlay.errors import BrokenError, MedusaError, NotRetainedError
+from overlay.concurrency import until_one_ends
+from overlay.errors import BrokenError, MedusaError, NotFoundError, NotRetainedError
 from overlay.events import Events
 from overlay.rpc import Duplex, EndOfCall
 
@@ -33,8 +35,9 @@ LAST_WORD_S = 5.0
 
 
 INPUT: Final = "in"
-"""The variant of the mirrors that tasks read which this peer runs for others. One that begins too
-late for a task leaves it a mirror of its own."""
+"""The variant of the mirrors that tasks read which this peer runs for others: one a stream and
+owner, since an owner may give us the past of it. One that begins too late for a task leaves it a
+mirror of its own."""
 
 
 class MirrorSource(Protocol):
@@ -60,6 +63,7 @@ class Mirror:
         subscriber: this peer's name at the producer, whose retention waits for it.
         after: the boundary that a new log begins with.
         committed: told whenever the log's boundary has moved.
+        due: returns once the stream may have that boundary; a sender that is ahead waits.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Mirror:
         events: Events,
         after: int = BEGINNING,
         committed: Callable[[], None] = lambda: None,
+        due: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._kept = kept
         self._source = source
@@ -80,7 +85,9 @@ class Mirror:
         self._events = events
         self._after = after
         self._committed = committed
+        self._due = due
         self._jitter = SystemRandom()
+        self._elsewhere = trio.Event()
 
     async def run(self) -> None:
         """Follow the stream to its end; cancel to stop."""
@@ -90,11 +97,16 @@ class Mirror:
             try:
                 await self._follow()
             except MedusaError as error:
-                if self._kept.log.boundary > before:
-                    wait_s = RETRY_S[0]
                 self._note(error, wait_s)
+            if self._kept.log.boundary > before:
+                wait_s = RETRY_S[0]
             await trio.sleep(wait_s * self._jitter.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RETRY_S[1])
+
+    def subscribe_anew(self) -> None:
+        """The stream is to be read from another place now."""
+        self._elsewhere.set()
+        self._elsewhere = trio.Event()
 
     @property
     def _request(self) -> Subscribe:
@@ -106,14 +118,14 @@ class Mirror:
         request = self._request
         try:
             await self._take(self._source.subscribe(request))
-        except NotRetainedError:
+        except (NotRetainedError, NotFoundError):
             # who produces the stream now may have begun later than we need: others have the rest
             await self._take(self._source.catch_up(request))
 
     async def _take(self, opening: AbstractAsyncContextManager[Duplex]) -> None:
         async with opening as duplex:
             try:
-                await self._receive(duplex)
+                await until_one_ends(partial(self._receive, duplex), self._elsewhere.wait)
             except EndOfCall:
                 raise BrokenError(f"the call that brought {self._kept.name} was ended") from None
 
@@ -126,6 +138,8 @@ class Mirror:
 
     async def _receive(self, duplex: Duplex) -> None:
         log = self._kept.log
+        if log.boundary == BEGINNING < self._after:
+            log.begin(self._after)  # what follows may be long in coming, where nothing is posted
         assembler = Assembler(log.schema, after=log.boundary)
         while log.boundary < END:
             message, body = await duplex.receive(Tuples)
@@ -133,6 +147,8 @@ class Mirror:
             if epoch is None:
                 continue
             await self._store.wait_for_room()
+            if self._due is not None:
+                await self._due(epoch.upto)
             if log.boundary == BEGINNING and epoch.after > BEGINNING:
                 log.begin(epoch.after)  # the stream is no longer kept from its beginning
             await log.commit(epoch.upto, epoch.table)
@@ -144,6 +160,13 @@ class Mirror:
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= RETRY_S[1]:  # a short absence is nobody's news
             self._events.note("warning", f"{self._kept.name} does not come: {error}")
+
+
+class Place(NamedTuple):
+    """Where a stream is read. peer: an id; empty: who produces it. stream: its name there."""
+
+    peer: bytes
+    stream: str
 
 
 class FromProducers:
@@ -166,12 +189,72 @@ class FromProducers:
             yield duplex
 
 
+class ForQueries(FromProducers):
+    """What our own queries read: from its producers too, unless there is a better place.
+
+    Attributes:
+        choose: tells the place where a stream is to be read; None: who produces it is asked.
+        opening: told before a stream is read anew: its name, the name that it is read by, and the
+            boundary from which on.
+        failed: told that reading a stream from a chosen place failed.
+    """
+
+    def __init__(self, producers: Producers) -> None:
+        super().__init__(producers)
+        self.choose: Callable[[str], Awaitable[Place | None]] = _nowhere_else
+        self.opening: Callable[[str, str, int], Awaitable[None]] = _unheard
+        self.failed: Callable[[str, Place, MedusaError], None] = lambda *_: None
+
+    @asynccontextmanager
+    async def subscribe(self, request: Subscribe) -> AsyncIterator[Duplex]:
+        place = await self.choose(request.stream)
+        if place is None:
+            await self.opening(request.stream, request.stream, request.after)
+            async with super().subscribe(request) as duplex:
+                yield duplex
+            return
+        await self.opening(request.stream, place.stream, request.after)
+        try:
+            connection = await self._producers.connect(place.stream, at=place.peer)
+            async with connection.open("subscribe", _at(place, request)) as duplex:
+                yield duplex
+        except MedusaError as error:
+            self.failed(request.stream, place, error)
+            raise
+
+    @asynccontextmanager
+    async def catch_up(self, request: Subscribe) -> AsyncIterator[Duplex]:
+        await self.opening(request.stream, request.stream, request.after)
+        async with super().catch_up(request) as duplex:
+            yield duplex
+
+
+def _at(place: Place, request: Subscribe) -> Subscribe:
+    """The same of the stream's name there; who follows that one too is another subscriber of it."""
+    if place.stream == request.stream:
+        return request
+    label = f"{request.subscriber} {_digest(request.stream)}"
+    return Subscribe(place.stream, request.after, label)
+
+
+async def _nowhere_else(_: str) -> Place | None:
+    return None
+
+
+async def _unheard(*_: object) -> None:
+    return None
+
+
 class Mirrors:
     """The mirrors of one peer: one a remote stream, however many queries read it, unless they need
     it from different boundaries on.
 
     Args:
         peer: this peer's id, hex.
+
+    Attributes:
+        reading: where our own queries read.
+        left: told when none of them reads a stream any more, before its log is dropped.
     """
 
     def __init__(
@@ -183,36 +266,61 @@ class Mirrors:
         nursery: trio.Nursery,
     ) -> None:
         self._store = store
-        self._from_producers = FromProducers(producers)
+        self.reading = ForQueries(producers)
+        self.left: Callable[[KeptStream], None] = lambda _: None
         self._peer = peer
         self._events = events
         self._nursery = nursery
         self._users: dict[str, set[str]] = {}
         self._running: dict[str, _Run] = {}
+        self._changing = trio.Lock()
+
+    def followed(self) -> tuple[KeptStream, ...]:
+        """The mirrors that our own queries read."""
+        return tuple(
+            kept
+            for kept in self._store.all()
+            if kept.role is Role.MIRROR and not kept.variant and kept.key in self._running
+        )
+
+    def read_anew(self, stream: str) -> None:
+        """Ask again where our queries are to read that stream."""
+        if stream in self._running:
+            self._running[stream].mirror.subscribe_anew()
 
     async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
         """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""
-        kept = self._store.get(entry.stream.name)
-        if kept is None:
-            kept = await self._store.keep(entry, Role.MIRROR)
-        if kept.role is Role.MIRROR:
-            self._use(kept, user, self._from_producers, BEGINNING)
-        return kept
+        async with self._changing:
+            kept = self._store.get(entry.stream.name)
+            if kept is None:
+                kept = await self._store.keep(entry, Role.MIRROR)
+            if kept.role is Role.MIRROR:
+                self._use(kept, user, self.reading, BEGINNING)
+            return kept
 
     async def follow_from(
-        self, entry: StreamEntry, user: str, source: MirrorSource, after: int
+        self, entry: StreamEntry, user: str, source: MirrorSource, after: int, owner: str
     ) -> KeptStream:
         """The log of a stream that has what follows the boundary `after`, on behalf of a task that
-        we run for another peer: one that is here and reaches back so far, or its own mirror."""
+        we run for another peer, `owner` (hex): one that is here and reaches back so far, or a
+        mirror of that owner's tasks."""
         own = self._store.get(entry.stream.name)
         if own is not None and own.role is not Role.MIRROR and own.log.start <= after:
             return own
-        kept = await self._store.keep(entry, Role.MIRROR, INPUT)
-        if kept.log.boundary > BEGINNING and kept.log.start > after:
-            alone = hashlib.sha256(user.encode()).hexdigest()[:6]
-            kept = await self._store.keep(entry, Role.MIRROR, alone)
-        self._use(kept, user, source, after)
-        return kept
+        async with self._changing:
+            variant = f"{INPUT}-{owner}"
+            kept = await self._store.keep(entry, Role.MIRROR, variant)
+            if self._start_of(kept, after) > after:
+                kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{_digest(user)}")
+            self._use(kept, user, source, after)
+            return kept
+
+    def _start_of(self, kept: KeptStream, after: int) -> int:
+        """Where a mirror begins; one that is new, at `after`."""
+        if kept.log.boundary > BEGINNING:
+            return kept.log.start
+        run = self._running.get(kept.key)
+        return after if run is None else run.after
 
     def _use(self, kept: KeptStream, user: str, source: MirrorSource, after: int) -> None:
         self._users.setdefault(kept.key, set()).add(user)
@@ -225,7 +333,7 @@ class Mirrors:
                 events=self._events,
                 after=after,
             )
-            self._running[kept.key] = run = _Run(mirror)
+            self._running[kept.key] = run = _Run(mirror, after)
             self._nursery.start_soon(run.drive)
 
     async def leave(self, name: str, user: str) -> None:
@@ -246,21 +354,34 @@ class Mirrors:
         run = self._running.pop(key)
         run.scope.cancel()
         await run.ended.wait()
+        kept = self._store.get(key)
+        if kept is not None and not kept.variant:
+            self.left(kept)
         await run.mirror.take_leave()
-        await self._store.drop(key)
+        await self._drop(key)
 
     async def drop_unused(self) -> None:
         """Drop the mirrors of earlier runs that nobody follows any more."""
         for kept in self._store.all():
-            if kept.role is Role.MIRROR and kept.key not in self._running:
-                await self._store.drop(kept.key)
+            if kept.role is Role.MIRROR:
+                await self._drop(kept.key)
+
+    async def _drop(self, key: str) -> None:
+        async with self._changing:
+            if key not in self._running:  # nobody has begun to follow it again meanwhile
+                await self._store.drop(key)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 class _Run:
-    """A mirror's task, and what ends it."""
+    """A mirror's task, and what ends it. after: where a new log begins."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, after: int) -> None:
         self.mirror = mirror
+        self.after = after
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
 

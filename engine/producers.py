@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
-from engine.kinds import PRODUCER, STREAM
+from engine.kinds import PRODUCER, STREAM, lookup
 from overlay.connection import Connection
 from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
@@ -40,16 +40,32 @@ class Producers:
         with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(PRODUCER, name)
 
-    async def connect(self, stream: str, *, oldest: bool = False) -> Connection:
+    async def publishers(self, stream: str) -> list[bytes]:
+        """The peers whose stream it is: they keep all of it, whoever computes it for them.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        return [published.publisher for published in producers]
+
+    async def entry(self, stream: str) -> StreamEntry:
+        """A stream as published. Raises: see `engine.kinds.lookup`."""
+        return (await lookup(self._catalog, STREAM, ObjectName.parse(stream))).value
+
+    async def connect(self, stream: str, *, oldest: bool = False, at: bytes = b"") -> Connection:
         """A connection to another peer that produces `stream` now.
 
         Args:
             oldest: rather to who has most of its past than to who is at work.
+            at: to that peer, whatever the catalog says.
 
         Raises:
             NotFoundError: nobody does.
             UnavailableError: nobody who does can be reached.
         """
+        if at:
+            return await self._overlay.connect(at)
         producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
         peers = _in_order(producers, oldest=oldest)
         own = self._overlay.identity.peer_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from overlay.errors import (
     InternalError,
     NotAuthorisedError,
     NotFoundError,
+    StorageFullError,
     UnavailableError,
 )
 from overlay.files import write_atomically
@@ -55,6 +56,9 @@ class QueryHost:
     Args:
         folder: one JSON file a query.
         nursery: runs their tasks.
+
+    Attributes:
+        changed: told of every placement of a task that counts: (task, before, now).
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class QueryHost:
         self._events = overlay.events
         self._nursery = nursery
         self._queries: dict[str, RunningQuery] = {}
+        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
         self._changing = trio.Lock()
 
     async def create(self, query: Query) -> QueryEntry:
@@ -164,6 +169,8 @@ class QueryHost:
             )
             if stored.entry.status is QueryStatus.RUNNING:
                 self._start(running)
+            else:
+                await self._call_home(running)  # a crash may have come between
         await self._tidy()
 
     async def _tidy(self) -> None:
@@ -224,7 +231,9 @@ class QueryHost:
         placements = replaced(placed.placements, placement)
         stored = running.stored.placed(placed.name, placements)
         self._save(stored)
+        before = placed.current
         running.stored, placed.placements = stored, placements
+        self.changed(placed.name, before, placement)
 
     async def _inputs(self, query: Query) -> dict[str, StreamEntry]:
         written = streams_written(query)
@@ -339,9 +348,13 @@ class QueryHost:
         running.scope.cancel()
         await running.stopped.wait()
         running.scope = None
+        await self._call_home(running)
+
+    async def _call_home(self, running: RunningQuery) -> None:
+        """A query that does not run has no workers."""
         for task in running.tasks:
-            if task.current.worker:  # a query that does not run has no workers
-                self.place(task, Placement(task.current.fence + 1, since=task.boundary))
+            if task.current.worker:
+                self.place(task, task.home)
                 await self._producers.name_worker(task.name, "")
 
     def _check_unread(self, running: RunningQuery) -> None:
@@ -354,9 +367,11 @@ class QueryHost:
         """Leave nothing of a query, however far its creation came."""
         name = stored.entry.query.name
         with trio.CancelScope(shield=True):  # half a query is no query
-            running = self._queries.pop(name, None)
+            running = self._queries.get(name)
             if running is not None:
-                await self._stop(running)
+                with suppress(StorageFullError):  # it makes room
+                    await self._stop(running)
+                del self._queries[name]
                 for task in running.tasks:
                     task.runner.release()
             (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
@@ -371,3 +386,7 @@ class QueryHost:
     def _save(self, stored: StoredQuery) -> None:
         path = self._folder / file_name(stored.entry.query.name, ".json")
         write_atomically(path, msgspec.json.encode(stored))
+
+
+def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
+    pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,6 +33,9 @@ COMPACT_S: Final = 10.0
 
 OUTPUT: Final = "out"
 """The variant under which the output of a task that this peer runs for another is kept."""
+
+MAX_FILE_NAME: Final = 255
+"""Bytes of a file's name, of every common file system."""
 
 HURRY_SHARE: Final = 0.125
 """Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
@@ -102,7 +106,7 @@ class StreamStore:
             return kept
 
     async def _open(self, entry: StreamEntry, role: Role, variant: str) -> KeptStream:
-        folder = self._folder / file_name(key_of(entry.stream.name, variant))
+        folder = self._folder_of(key_of(entry.stream.name, variant))
         folder.mkdir(parents=True, exist_ok=True)
         stored = msgspec.json.encode(KeptEntry(entry, role, variant))
         write_atomically(folder / "stream.json", stored)
@@ -179,7 +183,13 @@ class StreamStore:
             self._subscriptions.forget(late.name)
         if kept.role is not Role.MIRROR:
             self._subscriptions.forget(kept.name)
-        await trio.to_thread.run_sync(_remove, self._folder / file_name(key))
+        await trio.to_thread.run_sync(_remove, self._folder_of(key))
+
+    def _folder_of(self, key: str) -> Path:
+        name = file_name(key)
+        if len(name) > MAX_FILE_NAME:  # of a variant: what it is stands in the file within
+            name = hashlib.sha256(key.encode()).hexdigest()
+        return self._folder / name
 
     async def close(self) -> None:
         """Close all files, once nobody uses them; what is pending stays in the journals."""

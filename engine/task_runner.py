@@ -23,11 +23,23 @@ from engine.spark.executor import Executor
 from engine.spark.program import Program, Result
 from engine.streams.log import StreamLog
 from engine.windows import Interval, horizon_us, needs
-from overlay.errors import MedusaError
+from overlay.errors import MedusaError, NotRetainedError
 from overlay.events import Events
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
 """Waits before a failed epoch is tried again, seconds; the last one repeats."""
+
+
+def count_all(log: StreamLog, after: int, upto: int) -> int:
+    """Tuples of a log with after < stime <= upto.
+
+    Raises:
+        NotRetainedError: it does not have all of them, any more or yet: who is paid by them must
+            not take that for none.
+    """
+    if log.boundary < upto:
+        raise NotRetainedError(f"the stream is here up to {log.boundary}, not up to {upto}")
+    return log.count(log.start if after == BEGINNING else after, upto)
 
 
 class TaskRunner:
@@ -91,13 +103,17 @@ class TaskRunner:
         Args:
             boundary: waits until the inputs have reached it.
         """
-        for log in self._inputs.values():
-            await log.wait_beyond(boundary - 1)
+        await self.wait_for_inputs(boundary)
         await self._executor.prepare()
         interval = None if self.task.window is None else self._interval(boundary, END)
         if interval is not None:
             with suppress(MedusaError):
                 await self._job(boundary, END, interval)
+
+    async def wait_for_inputs(self, boundary: int) -> None:
+        """Returns once all inputs are that far. Raises: ClosedError: one was closed."""
+        for log in self._inputs.values():
+            await log.wait_beyond(boundary - 1)
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
@@ -145,8 +161,12 @@ class TaskRunner:
                 log.hold(f"bill {self.task.name}", boundary)
 
     def count(self, after: int, upto: int) -> int:
-        """Input tuples with after < stime <= upto, as far as they are still kept."""
-        return sum(log.count(max(after, log.start), upto) for log in self._inputs.values())
+        """Input tuples with after < stime <= upto.
+
+        Raises:
+            NotRetainedError: they are not all here, any more or yet.
+        """
+        return sum(count_all(log, after, upto) for log in self._inputs.values())
 
     def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
         """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
@@ -191,7 +211,8 @@ class TaskRunner:
         else:
             self._state = "running"
             cpu_s = await self._compute(after, upto, interval)
-        self._load.add(self.count(after, upto), cpu_s, trio.current_time())
+        rows = sum(log.count(max(after, log.start), upto) for log in self._inputs.values())
+        self._load.add(rows, cpu_s, trio.current_time())
         self._epochs += 1
         self.hold()
 

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
 
 import click
-import msgspec
-import trio
 from rich.console import Console
 
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
 from testnet.bpm.command import bpm
 from testnet.load.command import load
-
-T = TypeVar("T")
-
-DIFFERENT: Final = 1
-FAILED: Final = 2
-INTERRUPTED: Final = 130
-"""Exit codes."""
-
-ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""A closed terminal counts: it must leave no peer behind either."""
+from testnet.scenario import run_scenario
 
 
 class SpeedType(click.ParamType[float | None]):
@@ -104,7 +87,7 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     """
     # Late: --help and a mistyped option need none of this.
     from testnet.board import Board
-    from testnet.intrusion import Options, Result, run_intrusion
+    from testnet.intrusion import Options, run_intrusion
     from testnet.screen import open_screen, render_result
 
     console = Console(stderr=as_json)
@@ -118,43 +101,15 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
         watch=console.is_terminal,
     )
 
-    async def run() -> Result | None:
-        board = Board()
-        async with open_screen(board, console):
-            return await unless_told_to_stop(partial(run_intrusion, options, board))
-
-    try:
-        with one_error():
-            result = trio.run(run)
-    except MedusaError as error:
-        click.echo(f"error: {error}", err=True)
-        for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
-        sys.exit(FAILED)
-    if result is None:
-        click.echo("interrupted: every peer was stopped", err=True)
-        sys.exit(INTERRUPTED)
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
-    else:
-        console.print(render_result(result))
-    sys.exit(0 if result.exact else DIFFERENT)
-
-
-async def unless_told_to_stop(task: Callable[[], Awaitable[T]]) -> T | None:
-    """The task's result, or None when a signal ended it: after it has tidied up behind itself."""
-    result: T | None = None
-    async with trio.open_nursery() as nursery:
-
-        async def watch() -> None:
-            with trio.open_signal_receiver(*ENDING_SIGNALS) as signals:
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
-
-        nursery.start_soon(watch)
-        result = await task()
-        nursery.cancel_scope.cancel()
-    return result
+    board = Board()
+    run_scenario(
+        partial(run_intrusion, options, board),
+        open_screen(board, console),
+        console,
+        as_json=as_json,
+        render=render_result,
+        good=lambda result: result.exact,
+    )
 
 
 main.add_command(bpm)

@@ -33,6 +33,7 @@ from engine.messages import (
     Status,
     Tuples,
 )
+from engine.moves.messages import MoveRecord, MoveTask
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
 from engine.streams.feed import Assembler
@@ -64,6 +65,9 @@ CALL_S: Final = 15.0
 """A call that looks something up: several tries of a question to the DHT."""
 DEFINE_S: Final = 60.0
 """A call that defines or starts something: it may be handed on, and Spark may be starting."""
+
+MOVE_S: Final = 120.0
+"""Patience with a move, seconds: the new worker starts a JVM and takes over open windows."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,17 @@ class AsyncMedusaClient:
 
     async def delete_query(self, query: str) -> None:
         await self.set_query_status(query, QueryStatus.DELETED)
+
+    async def move_task(self, stream: str, to: str = "") -> MoveRecord:
+        """Let another peer of our participant compute a stream that a query of this peer makes, or
+        this peer again; the load market, where it is on, may move it on.
+
+        Args:
+            to: the peer's id (hex); "": the peer asked.
+        """
+        connection = await self._link.connection()
+        request = MoveTask(stream, to)
+        return await connection.call("move_task", request, MoveRecord, timeout_s=MOVE_S)
 
     async def receive_events(
         self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0

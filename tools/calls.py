@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from engine.messages import Objects
+from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
@@ -55,6 +56,28 @@ def lookup(home: str | None, name: str) -> dict[str, object]:
 
 def list_objects(home: str | None) -> Objects:
     return ask(home, lambda client: client.list_objects())
+
+
+def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
+    """Let a peer of ours whose id begins with `to`, or the peer asked ("home"), compute a stream.
+
+    Raises:
+        NotFoundError: no such peer. InvalidInputError: several.
+    """
+
+    async def move(client: AsyncMedusaClient) -> MoveRecord:
+        if to == "home":
+            return await client.move_task(stream)
+        snapshot = await client.status()
+        own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+        peers = [p.peer for p in snapshot.peers if p.participant == own and p.peer.startswith(to)]
+        if not peers:
+            raise NotFoundError(f"no peer of {own} has an id that begins with {to[:40]!a}")
+        if len(peers) > 1:
+            raise InvalidInputError(f"{len(peers)} peers of {own} begin with {to[:40]!a}: say more")
+        return await client.move_task(stream, peers[0])
+
+    return ask(home, move)
 
 
 def read_text(file: str) -> str:

@@ -13,6 +13,7 @@ import trio
 
 from engine.definitions import StreamDefinition
 from engine.messages import ObjectDescription, Objects, Snapshot
+from engine.moves.messages import MoveRecord
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
 from overlay.errors import ClosedError, MedusaError
@@ -126,6 +127,9 @@ class MedusaClient:
 
     def delete_query(self, query: str) -> None:
         self._run(self._client.delete_query, query)
+
+    def move_task(self, stream: str, to: str = "") -> MoveRecord:
+        return self._run(self._client.move_task, stream, to)
 
     def lookup_object(self, name: str) -> ObjectDescription:
         return self._run(self._client.lookup_object, name)

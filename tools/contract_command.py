@@ -66,7 +66,12 @@ def _out_option(function: Function) -> Function:
 @click.option("--they-run", metavar="MENU", help="What they run for us (default: nothing).")
 @click.option("--no-sublet", is_flag=True, help="Tasks must not be passed on to third parties.")
 @click.option("--migration-cost", metavar="M", help="What a move must be worth.")
-@click.option("--replicas", type=int, metavar="N", help="Peers that must run each task.")
+@click.option(
+    "--replicas",
+    type=int,
+    metavar="N",
+    help="Peers to run each task (for active standby, to come).",
+)
 @click.option("--availability", metavar="TIME", help="Longest standstill, as in 30s.")
 @click.option("--content", metavar="STREAM", help="A content contract: pay for this stream.")
 @click.option("--sender", metavar="NAME", help="Who sends it (default: whose name it bears).")

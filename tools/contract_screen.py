@@ -17,7 +17,7 @@ from contracts.contract import SHORT_ID, Contract, State
 from contracts.documents import Revocation, open_document
 from contracts.terms import Terms
 from tools.contract_calls import Office, Outcome
-from tools.contract_terms import in_full, in_short, kind_of, show_money
+from tools.contract_terms import MICROS, in_full, in_short, kind_of, show_money
 
 _STYLES: Final = {
     State.IN_FORCE: "green",
@@ -109,14 +109,21 @@ def balance_table(office: Office, found: Balances) -> Table:
         table.add_row(
             balance.contract[:SHORT_ID],
             contract.counterparty(office.participant) if contract else "-",
-            show_money(balance.earned),
-            show_money(balance.spent),
-            Text(show_money(balance.net), "red" if balance.net < 0 else "green"),
+            _rounded(balance.earned),
+            _rounded(balance.spent),
+            Text(_rounded(balance.net), "red" if balance.net < 0 else "green"),
             str(balance.tuples),
             str(balance.receipts),
             Text(str(balance.disputes), "bold red" if balance.disputes else ""),
         )
     return table
+
+
+def _rounded(micros: int) -> str:
+    """For the eye, unless it is little; `--json` has all digits."""
+    if abs(micros) < MICROS:
+        return show_money(micros)
+    return f"{micros / MICROS:,.2f}"
 
 
 def as_json(office: Office, contract: Contract) -> dict[str, object]:

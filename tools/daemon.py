@@ -93,6 +93,7 @@ async def _open(home: Home, config: Config) -> AsyncIterator[Peer]:
             open_client_listener(identity, token, service, config.client.listen) as client,
             service.answering(),
         ):
+            engine.tend()
             yield Peer(
                 engine,
                 Running(

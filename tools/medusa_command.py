@@ -74,6 +74,28 @@ _add_status("delete", "DELETED", "Delete query NAME and the streams it produces.
 
 
 @medusa.command()
+@click.argument("stream")
+@click.option("--to", metavar="PEER", required=True, help="The beginning of its id, or home.")
+@home_option
+@json_option
+def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
+    """Let another peer of ours compute STREAM, which a query of this peer makes.
+
+    Nothing is lost or repeated, and who subscribed goes on reading.
+    """
+    import msgspec
+
+    from tools import calls
+
+    moved = calls.move_task(home, stream, to)
+    say(
+        as_json,
+        msgspec.to_builtins(moved),
+        f"{stream}: computed by {moved.target[:8]} (before: {moved.source[:8]})",
+    )
+
+
+@medusa.command()
 @click.argument("name")
 @home_option
 @json_option

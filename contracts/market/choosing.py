@@ -37,6 +37,11 @@ class Need:
     for_key: Key | None = None
     hops: int = 0
 
+    @property
+    def over(self) -> bool:
+        """This peer is above its capacity."""
+        return self.for_key is None and not self.within
+
 
 def _largest(item: Item) -> float:
     return -item.load

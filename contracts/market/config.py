@@ -26,7 +26,8 @@ class MarketConfig:
         horizon_s: seconds over which a move must earn its migration cost.
         collect_s: seconds during which offers are collected, so that the best paid comes first.
         offer_s: seconds after which an offer that nobody answered counts as refused.
-        confirm_s: seconds for which a load must last before something is moved for it.
+        confirm_s: seconds for which a load must last before something is moved for it. Who has less
+            than twice its capacity waits that long once more, for those that are worse off.
         reserve_s: seconds for which room is kept for an accepted task that does not arrive.
         stay_s: seconds that a task that came from a partner stays at least.
         press_s: seconds that full partners have to make room, for each hop, before the next ones

@@ -111,6 +111,20 @@ class Holdings:
         """Unit cost of one more task of `load`, on top of all that is to come."""
         return unit_cost(self.cost, self.level + self.due, load)
 
+    def lacking(self, units: float, load: float, price: float) -> float:
+        """Units that must go before so many, in tasks of `load`, could be taken at `price` each;
+        0: nothing, or it would be in vain."""
+        if unit_cost(self.cost, 0.0, load) > price:
+            return 0.0
+        level, most = 0.0, max(self.capacity - load, 0.0)
+        if unit_cost(self.cost, most, load) <= price:
+            level = most
+        while most - level > SLACK:
+            middle = (level + most) / 2
+            cheap = unit_cost(self.cost, middle, load) <= price
+            level, most = (middle, most) if cheap else (level, middle)
+        return max(units - (level + load - self.level - self.due) - self.left, 0.0)
+
     def over(self, now: float) -> tuple[float, float]:
         """Units above capacity that have lasted and are not leaving yet, and the time (seconds) at
         which to look again because more of it may have lasted.
@@ -125,9 +139,10 @@ class Holdings:
 
     def advance(self, now: float) -> None:
         """Time has passed, during which the level was what it still is."""
-        passed = now - self._since
-        if passed >= self._confirm_s:
-            self._before = self.level if passed >= 2 * self._confirm_s else self._low
+        # compared with the very sum that `over` gives: floats differ otherwise
+        if now >= self._since + self._confirm_s:
+            long = now >= self._since + 2 * self._confirm_s
+            self._before = self.level if long else self._low
             self._low = self.level
             self._since = now
 

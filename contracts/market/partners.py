@@ -63,6 +63,11 @@ class PartnerState:
         self.answer: Answer | None = None
 
     @property
+    def full(self) -> bool:
+        """It takes nothing now, or nothing at any price of the contract."""
+        return self.bid == NONE or self.bid > self.most
+
+    @property
     def sibling(self) -> bool:
         """A peer of our own participant: nobody pays, costs are compared."""
         return not self.partner.contract
@@ -92,7 +97,7 @@ class PartnerState:
     def expire(self, now: float) -> None:
         """What it said is old once the wait is over."""
         if -math.inf < self.until <= now:
-            self.doubtful = self.bid == NONE
+            self.doubtful = self.full
             self.until = -math.inf
             self.broken = False
             self.bid = UNKNOWN

@@ -9,9 +9,9 @@ from contracts.market.config import MAX_HOPS, MarketConfig
 from contracts.market.holdings import Key
 from contracts.market.partners import PartnerState
 
-FAR_RESTS: Final = 16
+FAR_RESTS: Final = 4
 """Rests, in first waits (`retry_s`), up to which an overloaded peer searches the wider
-neighbourhood: three searches, as a rest is four times the one before."""
+neighbourhood: two searches, as a rest is four times the one before."""
 
 
 class Pressing:
@@ -43,11 +43,14 @@ class Pressing:
         asked: there will be news when somebody farther away has room."""
         return MAX_HOPS if self._rest < FAR_RESTS * self._config.retry_s else 1
 
-    def following(self, full: list[PartnerState], limit: int, now: float) -> PartnerState | None:
+    def following(
+        self, full: list[PartnerState], limit: int, now: float, *, widen: bool
+    ) -> PartnerState | None:
         """The partner to ask next, with `hops`; None: nobody before `wake_at`.
 
         Args:
             full: the partners that could be asked. limit: hops, at most.
+            widen: begin with the nearest; else whoever asked us to has done so.
         """
         if self._rested and now >= self.rest_until:
             self._rested = 0
@@ -57,7 +60,7 @@ class Pressing:
         if pressed >= limit:
             self.wake_at = self.until if now < self.until else math.inf
             return None
-        hops = max(1, min(2 * pressed, limit))
+        hops = max(1, min(2 * pressed, limit)) if widen else limit
         if hops != self.hops and now < self.until:
             self.wake_at = self.until
             return None

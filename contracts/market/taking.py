@@ -88,7 +88,7 @@ class Taker:
         if now < self.collect_at:
             return
         self.collect_at = math.inf
-        offers = sorted(self._inbox.values(), key=lambda entry: -entry[1].price)
+        offers = sorted(self._inbox.values(), key=_best_paid)
         self._inbox.clear()
         for state, offer in offers:
             self._decide(state, offer, now, effects)
@@ -102,7 +102,7 @@ class Taker:
     def demand(self, now: float) -> tuple[Key, Waiting] | None:
         """Whoever pays most for room that we should make."""
         pressing = [(k, e) for k, e in self.waiting.items() if e.hops and e.until > now]
-        return max(pressing, key=lambda entry: entry[1].price, default=None)
+        return max(pressing, key=lambda e: (e[1].price, e[1].units), default=None)
 
     def tell(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
         """Tell those that were refused that there is room now, as many as it will do for."""
@@ -184,6 +184,11 @@ class Taker:
             return NONE
         cost = self._held.added(load)
         return max(1, math.ceil(cost * (1 + self._config.hysteresis))) if cost < math.inf else NONE
+
+
+def _best_paid(entry: tuple[PartnerState, Offer]) -> tuple[int, int]:
+    """Of those that pay the same, the one that has more to give needs it more."""
+    return -entry[1].price, -len(entry[1].items)
 
 
 def refusal(peer: str, offer: Offer, why: str) -> Send:

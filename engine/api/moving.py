@@ -69,8 +69,7 @@ class MovingCalls:
         return await self._engine.mover.pass_on(_peer(caller), request)
 
     async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
-        placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))
-        return await self._engine.mover.take_home(placed.name)
+        return await self._engine.mover.give_back(_peer(caller), request)
 
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""

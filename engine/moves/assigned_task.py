@@ -12,11 +12,11 @@ from engine.kept import KeptStream
 from engine.messages import Subscribe
 from engine.mirror import FromProducers
 from engine.moves.messages import Assignment, Progress, ReadInput
-from engine.network import Network
 from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING
-from engine.task_runner import TaskRunner
+from engine.task_runner import TaskRunner, count_all
+from engine.windows import horizon_us
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 from overlay.rpc import Duplex
@@ -40,7 +40,14 @@ class StoredAssignment(Struct, frozen=True):
 
 
 class AssignedTask:
-    """One of them. scope: stops it; None where it does not run."""
+    """One of them.
+
+    Attributes:
+        opened: set once it is running, or cannot be.
+        ready: it goes on with the output. reason: why it never will.
+        asked_at: when its owner was first asked in vain to take it back, on trio's clock, seconds.
+        scope, at_rest: stop it, and say that it has stopped.
+    """
 
     def __init__(self, stored: StoredAssignment, task: Task) -> None:
         self.stored = stored
@@ -49,6 +56,9 @@ class AssignedTask:
         self.kept: KeptStream | None = None
         self.inputs: tuple[KeptStream, ...] = ()
         self.ready = False
+        self.reason = ""
+        self.asked_at: float | None = None
+        self.opened = trio.Event()
         self.scope = trio.CancelScope()
         self.at_rest = trio.Event()
 
@@ -63,26 +73,44 @@ class AssignedTask:
         return BEGINNING if self.kept is None else self.kept.log.boundary
 
     def count(self, after: int, upto: int) -> int:
-        """Input tuples with after < stime <= upto, as far as they are still kept."""
-        return sum(kept.log.count(max(after, kept.log.start), upto) for kept in self.inputs)
+        """Input tuples with after < stime <= upto.
 
-    def hold_for_bill(self, boundary: int) -> None:
-        """Keep the input tuples after this boundary: they are still to be counted."""
+        Raises:
+            NotRetainedError: they are not all here, any more or yet.
+        """
+        return sum(count_all(kept.log, after, upto) for kept in self.inputs)
+
+    def hold_for_bill(self, boundary: int | None) -> None:
+        """Keep the input tuples after this boundary, to be counted; None: no more."""
         for kept in self.inputs:
-            kept.log.hold(f"bill {self.user}", boundary)
+            if boundary is None:
+                kept.log.release(f"bill {self.user}")
+            else:
+                kept.log.hold(f"bill {self.user}", boundary)
 
     @property
     def progress(self) -> Progress:
         runner = self.runner
         if runner is None:
-            return Progress(BEGINNING, 0, reason="it is not open yet")
-        return Progress(self.boundary, runner.input_bytes, self.ready, runner.reason)
+            return Progress(BEGINNING, 0, reason=self.reason or "it is not open yet")
+        reason = self.reason or runner.reason
+        return Progress(self.boundary, runner.input_bytes, self.ready, reason)
+
+    @property
+    def needed(self) -> int:
+        """The boundary after which it needs its inputs."""
+        at = self.boundary
+        return at if at == BEGINNING else max(BEGINNING, at - horizon_us(self.task))
 
     async def run(self) -> None:
         assert self.runner is not None
         try:
             with self.scope:
-                await self.runner.rehearse(self.stored.assignment.after)
+                await self.runner.wait_for_inputs(self.boundary)
+                if any(kept.log.start > self.needed > BEGINNING for kept in self.inputs):
+                    self.reason = "the past of its inputs is gone"  # the output would be wrong
+                    return
+                await self.runner.rehearse(self.boundary)
                 self.ready = True
                 await self.runner.run()
         finally:
@@ -104,7 +132,3 @@ class FromOwner(FromProducers):
         suffix = ReadInput(task, fence, request.stream, request.after)
         async with connection.open("task.input", suffix) as duplex:
             yield duplex
-
-
-def network_of(request: Assignment) -> Network:
-    return Network(request.query, request.inputs, request.kept)

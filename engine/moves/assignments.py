@@ -7,7 +7,6 @@ owner does not know of any more.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +16,12 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.definitions import may_read
 from engine.kept import KeptStream, Role, key_of
 from engine.messages import TaskStatus
 from engine.mirror import Mirrors
-from engine.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment, network_of
+from engine.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
+from engine.moves.assignment_files import AssignmentFiles
+from engine.moves.checks import check_form, network_of, permitted_task, planned_task
 from engine.moves.messages import (
     Activate,
     Assignment,
@@ -40,20 +40,15 @@ from engine.schema import BEGINNING
 from engine.spark.executor import Executor
 from engine.stream_store import OUTPUT, StreamStore
 from engine.task_runner import TaskRunner
-from engine.windows import horizon_us
 from overlay.errors import (
     BusyError,
     ConflictError,
-    InternalError,
-    InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
 from overlay.events import wall_clock
-from overlay.files import write_atomically
 from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
 from overlay.node import Overlay
 
 CONFIRM_S: Final = 2.0
@@ -64,6 +59,9 @@ CALL_S: Final = 10.0
 
 PASS_ON_S: Final = 120.0
 """Patience with a whole move that the owner makes for us, seconds."""
+
+LEAVE_S: Final = 300.0
+"""How long an owner may refuse to take a task back before it is left, seconds."""
 
 ORPHAN_S: Final = 300.0
 """How long an assignment that was never activated waits for its owner, seconds."""
@@ -79,6 +77,7 @@ class Assignments:
         nursery: runs their tasks.
 
     Attributes:
+        expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
         admit: decides whether a peer (hex) of a participant may have that task run here; raises
             NotAuthorisedError or BusyError where not. Contracts put their own here.
         activated: told when a task has become ours, from which boundary on; at least once.
@@ -98,7 +97,7 @@ class Assignments:
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
-        self._folder = folder
+        self._files = AssignmentFiles(folder)
         self._overlay = overlay
         self._participant = overlay.identity.participant
         self._store = store
@@ -109,6 +108,7 @@ class Assignments:
         self._nursery = nursery
         self._tasks: dict[tuple[str, int], AssignedTask] = {}
         self._changing = trio.Lock()
+        self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
         self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
         self.ended: Callable[[StoredAssignment, int], None] = lambda _stored, _until: None
@@ -137,44 +137,56 @@ class Assignments:
         """
         async with self._changing:
             known = self._tasks.get((request.task, request.fence))
-            if known is None or known.stored.assignment != request:
+            if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
                 known = await self._take(owner, participant, request)
             return known.progress
 
     async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
-        for each in self.all():
-            if each.task.name == request.task:
-                if each.stored.assignment.fence > request.fence:
-                    raise ConflictError(f"{request.task}: fence {request.fence} is over")
-                await self._drop(each)
-        task = self._planned(participant, request)
-        if len(self._tasks) >= MAX_ASSIGNMENTS:
+        check_form(request, participant)
+        earlier = [each for each in self.all() if each.task.name == request.task]
+        if any(each.stored.assignment.fence > request.fence for each in earlier):
+            raise ConflictError(f"{request.task}: fence {request.fence} is over")
+        self.expect(owner, participant, request)
+        task = await permitted_task(
+            request, participant, self._participant, self._store, self._producers
+        )
+        if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
         self.admit(owner, participant, request, task)
-        stored = StoredAssignment(request, owner, wall_clock())
-        self._save(stored)
-        return await self._start(AssignedTask(stored, task))
+        for each in earlier:
+            await self._settle(each)
+        assigned = AssignedTask(StoredAssignment(request, owner, wall_clock()), task)
+        self._files.save(assigned.stored)
+        self._tasks[assigned.stored.key] = assigned
+        # not here: who calls may leave while the disk is slow, and come again
+        self._nursery.start_soon(self._open, assigned)
+        await assigned.opened.wait()
+        return assigned
 
-    def _planned(self, participant: str, request: Assignment) -> Task:
-        for name in (request.task, request.query.name):
-            if ObjectName.parse(name).participant != participant:
-                raise NotAuthorisedError(f"{name} is not of {participant}, who wants it run")
-        for name, entry in request.inputs.items():
-            owner = ObjectName.parse(name).participant
-            if entry.stream.name != name or not may_read(entry.stream, self._participant, owner):
-                raise NotAuthorisedError(f"{name} may not be read by {self._participant}")
-        for task in network_of(request).tasks():
-            if task.name == request.task:
-                return task
-        raise InvalidInputError(f"{request.query.name} has no task {request.task}")
+    async def _open(self, assigned: AssignedTask, resumed: bool = False) -> None:
+        """Run it, or let its owner hear why that cannot be."""
+        try:
+            await self._start(assigned, resumed)
+        except MedusaError as error:
+            assigned.reason = str(error)
+            self._overlay.events.note("error", f"{assigned.task.name} is not run: {error}")
+        finally:
+            assigned.opened.set()
 
-    async def _start(self, assigned: AssignedTask) -> AssignedTask:
-        """Open its logs, and run it."""
+    async def _settle(self, assigned: AssignedTask) -> None:
+        """Another fence takes its place: the owner knows up to where it was used."""
+        stored = assigned.stored
+        until = None
+        with suppress(MedusaError):
+            until = (await self._ask(stored)).until
+        await self._end(assigned, until)
+
+    async def _start(self, assigned: AssignedTask, resumed: bool) -> None:
+        """Open its logs, and run it. resumed: it ran here before a restart."""
         stored, task = assigned.stored, assigned.task
-        self._tasks[stored.key] = assigned
+        assigned.kept = await self._keep_output(stored, task, resumed=resumed)
         inputs = await self._follow_inputs(assigned)
         assigned.inputs = tuple(inputs.values())
-        assigned.kept = await self._keep_output(stored, task)
         assigned.runner = TaskRunner(
             task,
             inputs={name: kept.log for name, kept in inputs.items()},
@@ -187,32 +199,38 @@ class Assignments:
         assigned.runner.hold()
         if stored.since is not None:
             self._tell_activated(assigned, stored.since)
+        elif stored.assignment.deal.contract:
+            assigned.hold_for_bill(assigned.boundary)  # what it computes before it hears that it is
         self._nursery.start_soon(self._executor.prepare)
         self._nursery.start_soon(assigned.run)
-        return assigned
 
     def _tell_activated(self, assigned: AssignedTask, since: int) -> None:
-        assigned.hold_for_bill(since)
+        if assigned.stored.assignment.deal.contract:
+            assigned.hold_for_bill(since)
         self.activated(assigned.stored, since)
 
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
-        request, task = assigned.stored.assignment, assigned.task
+        task, owner = assigned.task, assigned.stored.owner
         source = FromOwner(self._producers, self._overlay, assigned.stored)
-        needed = request.after if request.after == BEGINNING else request.after - horizon_us(task)
-        network = network_of(request)
+        network = network_of(assigned.stored.assignment)
         return {
             name: await self._mirrors.follow_from(
-                network.entry_of(name, schema, assigned.stored.owner), assigned.user, source, needed
+                network.entry_of(name, schema, owner), assigned.user, source, assigned.needed, owner
             )
             for name, schema in zip(task.inputs, task.input_schemas, strict=True)
         }
 
-    async def _keep_output(self, stored: StoredAssignment, task: Task) -> KeptStream:
+    async def _keep_output(
+        self, stored: StoredAssignment, task: Task, *, resumed: bool
+    ) -> KeptStream:
         request = stored.assignment
         entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
         kept = self._store.get(key_of(task.output, OUTPUT))
-        if kept is not None and not kept.log.start <= request.after <= kept.log.boundary:
-            await self._store.drop(kept.key)  # of an earlier assignment
+        if kept is not None:
+            # after a restart it goes on where it is, whatever of its beginning nobody needs now
+            begun = resumed or kept.log.start <= request.after
+            if not begun or kept.log.boundary < request.after:
+                await self._store.drop(kept.key)  # of an earlier assignment
         kept = await self._store.keep(entry, Role.ASSIGNED, OUTPUT)
         if kept.log.boundary == BEGINNING and request.after > BEGINNING:
             kept.log.begin(request.after)
@@ -228,7 +246,7 @@ class Assignments:
             assigned = self._theirs(owner, request.task, request.fence)
             if assigned.stored.since != request.since:
                 stored = msgspec.structs.replace(assigned.stored, since=request.since)
-                self._save(stored)
+                self._files.save(stored)
                 assigned.stored = stored
             self._tell_activated(assigned, request.since)
 
@@ -236,10 +254,15 @@ class Assignments:
         """Run it no more. What we do not run is released already."""
         async with self._changing:
             with suppress(NotFoundError):
-                assigned = self._theirs(owner, request.task, request.fence)
-                if request.until is not None:
-                    self.ended(assigned.stored, request.until)
-                await self._drop(assigned)
+                await self._end(self._theirs(owner, request.task, request.fence), request.until)
+
+    async def _end(self, assigned: AssignedTask, until: int | None) -> None:
+        """What is not known of its end is what we have done: who pays says what was used."""
+        if until is None and assigned.stored.since is not None:
+            until = assigned.boundary
+        if until is not None:
+            self.ended(assigned.stored, until)
+        await self._drop(assigned)
 
     async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
         """Ask the owner to let another peer go on with a task.
@@ -252,15 +275,23 @@ class Assignments:
         return await connection.call("task.pass_on", request, MoveRecord, timeout_s=PASS_ON_S)
 
     async def give_back(self, task: str) -> MoveRecord:
-        """Ask the owner to take a task home.
+        """Ask the owner to take a task home. One that would not for `LEAVE_S` is left with it:
+        it has the whole output, and goes on from there when it likes.
 
         Raises:
             MedusaError: it does not.
         """
         assigned = self.of_task(task)
-        connection = await self._overlay.connect(parse_peer_id(assigned.stored.owner))
+        asked_at = trio.current_time() if assigned.asked_at is None else assigned.asked_at
         request = GiveBackTask(task, assigned.stored.assignment.fence)
-        return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
+        try:
+            connection = await self._overlay.connect(parse_peer_id(assigned.stored.owner))
+            return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
+        except MedusaError:
+            assigned.asked_at = asked_at
+            if trio.current_time() - asked_at > LEAVE_S:
+                await self.release(assigned.stored.owner, Release(*assigned.stored.key))
+            raise
 
     def of_task(self, task: str) -> AssignedTask:
         """
@@ -292,14 +323,10 @@ class Assignments:
 
     async def resume(self) -> None:
         """Take up the assignments of the last run where they stood."""
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                stored = msgspec.json.decode(path.read_bytes(), type=StoredAssignment)
-            except msgspec.DecodeError as error:
-                raise InternalError(f"{path} is damaged ({error}); remove it") from None
-            participant = ObjectName.parse(stored.assignment.task).participant
-            task = self._planned(participant, stored.assignment)
-            await self._start(AssignedTask(stored, task))
+        for stored in self._files.load():
+            task = planned_task(stored.assignment)
+            self._tasks[stored.key] = assigned = AssignedTask(stored, task)
+            await self._open(assigned, resumed=True)
         outputs = {key_of(each.task.output, OUTPUT) for each in self.all()}
         for kept in self._store.all():
             if kept.role is Role.ASSIGNED and kept.key not in outputs:
@@ -311,22 +338,26 @@ class Assignments:
             await trio.sleep(CONFIRM_S)
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
-                    nursery.start_soon(self._confirm, assigned)
+                    nursery.start_soon(self._confirm, assigned.stored)
 
-    async def _confirm(self, assigned: AssignedTask) -> None:
-        stored = assigned.stored
-        now = wall_clock()
+    async def _confirm(self, stored: StoredAssignment) -> None:
         try:
-            connection = await self._overlay.connect(parse_peer_id(stored.owner))
-            answer = await connection.call(
-                "task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S
-            )
-        except MedusaError:
-            # in a partition a task goes on; what was never ours waits for its owner for a while
-            if stored.since is None and now - stored.taken_at > ORPHAN_S:
-                await self.release(stored.owner, Release(*stored.key))
-            return
-        await self._heed(stored, answer)
+            try:
+                answer = await self._ask(stored)
+            except MedusaError:
+                # in a partition a task goes on; what was never ours waits for its owner for a while
+                if stored.since is None and wall_clock() - stored.taken_at > ORPHAN_S:
+                    await self.release(stored.owner, Release(*stored.key))
+            else:
+                await self._heed(stored, answer)
+        except MedusaError as error:  # a full disk, say: it is asked again
+            self._overlay.events.note("warning", f"{stored.assignment.task}: {error}")
+
+    async def _ask(self, stored: StoredAssignment) -> Confirmed:
+        connection = await self._overlay.connect(parse_peer_id(stored.owner))
+        return await connection.call(
+            "task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S
+        )
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.standing is Standing.RELEASED:
@@ -337,30 +368,25 @@ class Assignments:
 
     async def _stop(self, assigned: AssignedTask) -> None:
         """End the work; who reads its output from here finds the next worker."""
-        if assigned.runner is None or assigned.kept is None:
-            return
-        assigned.scope.cancel()
-        await assigned.at_rest.wait()
-        assigned.runner.release()
-        await self._store.drop(assigned.kept.key)
+        await assigned.opened.wait()
+        if assigned.runner is not None:
+            assigned.scope.cancel()
+            await assigned.at_rest.wait()
+            assigned.runner.release()
+        if assigned.kept is not None:
+            await self._store.drop(assigned.kept.key)
         assigned.runner = assigned.kept = None
 
     async def _drop(self, assigned: AssignedTask) -> None:
         with trio.CancelScope(shield=True):
-            self._path(assigned.stored).unlink(missing_ok=True)
+            self._files.remove(assigned.stored)
             await self._stop(assigned)
             for kept in assigned.inputs:
                 kept.log.release(f"bill {assigned.user}")
-            for name in assigned.task.inputs:
-                await self._mirrors.leave(name, assigned.user)
+            async with trio.open_nursery() as nursery:  # each may wait for a producer's last word
+                for name in assigned.task.inputs:
+                    nursery.start_soon(self._mirrors.leave, name, assigned.user)
             del self._tasks[assigned.stored.key]
-
-    def _save(self, stored: StoredAssignment) -> None:
-        write_atomically(self._path(stored), msgspec.json.encode(stored))
-
-    def _path(self, stored: StoredAssignment) -> Path:
-        task, fence = stored.key  # a name may be as long as a file's
-        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{fence}.json"
 
     def _only_siblings(self, _owner: str, participant: str, request: Assignment, _: Task) -> None:
         if participant != self._participant:

@@ -30,24 +30,25 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.messages import Done
+from engine.moves.checks import check_readers
 from engine.moves.messages import (
-    Activate,
     Assignment,
     Confirm,
     Confirmed,
     Deal,
+    GiveBackTask,
     MoveRecord,
     PassOn,
     Progress,
-    Release,
     Standing,
 )
 from engine.moves.placed_task import PlacedTask
 from engine.moves.placements import Placement, standing
+from engine.moves.telling import CALL_S, Teller
 from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
+from engine.schema import END
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -70,9 +71,6 @@ PREPARE_S: Final = 60.0
 POLL_S: Final = 0.05
 """How often it is asked how far it is, seconds."""
 
-CALL_S: Final = 10.0
-"""Patience with one call to a worker, seconds."""
-
 TEND_S: Final = 1.0
 """How often workers are looked after, seconds."""
 
@@ -91,7 +89,7 @@ class Mover:
             NotAuthorisedError where not. Contracts put their own here.
         missed: told of a worker that let a task stand still: (worker, task).
         agree: told of a placement before it counts: (task, placement). What it raises stops the
-            move. changed: told of one that does: (task, before, now).
+            move.
     """
 
     def __init__(
@@ -109,13 +107,11 @@ class Mover:
         self._nursery = nursery
         self._here = overlay.identity.peer_id.hex()
         self._preparing: dict[tuple[str, str], int] = {}
-        self._told: set[tuple[str, int, bool]] = set()
-        self._telling: set[str] = set()
+        self._teller = Teller(overlay)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Callable[[Placement], None] = _only_siblings
         self.missed: Callable[[str, str], None] = lambda _worker, _task: None
         self.agree: Callable[[str, Placement], None] = lambda _task, _placement: None
-        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
 
     async def move(self, task: str, to: str, deal: Deal) -> MoveRecord:
         """Let another peer work on a task, or ourselves again.
@@ -140,17 +136,40 @@ class Mover:
             NotAuthorisedError: it is not the task's worker, or may not pass it on.
             MedusaError: as `move`.
         """
-        _, placed = self._queries.find(request.task)
-        current = placed.current
-        if (current.worker, current.fence) != (worker, request.fence):
-            raise NotAuthorisedError(f"{request.task}: you are not its worker")
+        current = self._working(request.task, request.fence, worker).current
+        if request.to in {"", self._here}:  # who passed it on would be paid for what we compute
+            raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
         if not deal.contract:  # to a peer of its own participant, which steps into its place
-            if worker != payee:
+            same = self._participant_of(worker) == self._participant_of(request.to)
+            if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, request.to
+        elif deal.giver != worker:
+            raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
         return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
+
+    async def give_back(self, worker: str, request: GiveBackTask) -> MoveRecord:
+        """The worker wants to be rid of it.
+
+        Raises:
+            NotAuthorisedError: it is not the task's worker.
+            MedusaError: as `move`.
+        """
+        return await self.take_home(self._working(request.task, request.fence, worker).name)
+
+    def _working(self, task: str, fence: int, worker: str) -> PlacedTask:
+        _, placed = self._queries.find(task)
+        if (placed.current.worker, placed.current.fence) != (worker, fence):
+            raise NotAuthorisedError(f"{task}: you are not its worker")
+        return placed
+
+    def _participant_of(self, peer: str) -> str:
+        record = self._overlay.peers.get(parse_peer_id(peer))
+        if record is None:
+            raise UnavailableError(f"peer {peer[:8]} is unknown here, or revoked")
+        return record.participant
 
     async def take_home(self, task: str) -> MoveRecord:
         """`move`, home."""
@@ -180,18 +199,33 @@ class Mover:
         to = "" if to == self._here else to
         stored, placed = self._queries.find(task)
         self._check_movable(placed, to)
+        if to:
+            check_readers(placed.runner.task, stored.inputs, self._participant_of(to))
+        known = placed.current
         async with placed.moving:
+            if placed.current is not known:
+                raise ConflictError(f"{task} has moved meanwhile")
             fence = self._next_fence(placed)
             source = placed.current.worker or self._here
             with self._prepared_for(task, to, fence):
                 carry_bytes = await self._prepare(stored, placed, to, fence, deal) if to else 0
                 self._check_movable(placed, to)
                 async with placed.paused():
+                    self._check_movable(placed, to)  # it may rest because its query was stopped
                     committed_at = placed.kept.log.moved_at
-                    placement = Placement(fence, to, placed.boundary, None, deal, payee, owed)
+                    placement = Placement(
+                        fence,
+                        to,
+                        placed.boundary,
+                        None,
+                        deal,
+                        payee,
+                        owed,
+                        placed.load,
+                        placed.rate,
+                    )
                     self.agree(task, placement)
                     self._queries.place(placed, placement)
-                    self.changed(task, placed.placements[-2], placement)
         record = MoveRecord(
             at=wall_clock(),
             task=task,
@@ -220,7 +254,9 @@ class Mover:
     def _next_fence(self, placed: PlacedTask) -> int:
         """Greater than any before, of a task of that name deleted long ago as well: receipts name
         a placement by it."""
-        return max(placed.current.fence + 1, int(wall_clock() * 1000))
+        last = max(placed.current.fence, placed.tried)
+        placed.tried = max(last + 1, int(wall_clock() * 1000))
+        return placed.tried
 
     def _check_movable(self, placed: PlacedTask, to: str) -> None:
         if not placed.running:
@@ -269,7 +305,7 @@ class Mover:
             "info", f"{placed.name} moved from {record.source[:8]} to {record.target[:8]}"
         )
         self._nursery.start_soon(self._send_subscribers, placed)
-        self._nursery.start_soon(self._tell, placed)
+        self._nursery.start_soon(self._teller.tell, placed)
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(
@@ -293,35 +329,6 @@ class Mover:
         if worker:
             placed.kept.send_away()
 
-    def _untold(self, placed: PlacedTask) -> list[Placement]:
-        """Of the last two placements, those whose worker does not know yet what it is."""
-        return [
-            placement
-            for placement in placed.placements[-2:]
-            if placement.worker and _news(placed.name, placement) not in self._told
-        ]
-
-    async def _tell(self, placed: PlacedTask) -> None:
-        """Once at a time; `tend` repeats what they did not hear."""
-        if placed.name in self._telling:
-            return
-        self._telling.add(placed.name)
-        try:
-            for placement in self._untold(placed):
-                with suppress(MedusaError):
-                    await self._tell_one(placed.name, placement)
-                    self._told.add(_news(placed.name, placement))
-        finally:
-            self._telling.discard(placed.name)
-
-    async def _tell_one(self, task: str, placement: Placement) -> None:
-        if placement.until is None:
-            request: Activate | Release = Activate(task, placement.fence, placement.since)
-            await self._call(placement.worker, "task.activate", request, Done)
-        else:
-            request = Release(task, placement.fence, placement.until)
-            await self._call(placement.worker, "task.release", request, Done)
-
     async def _call(self, to: str, method: str, request: msgspec.Struct, response: type[T]) -> T:
         connection = await self._overlay.connect(parse_peer_id(to))
         return await connection.call(method, request, response, timeout_s=CALL_S)
@@ -334,11 +341,23 @@ class Mover:
                 placed.measure()
                 if placed.moving.locked():
                     continue
-                if self._untold(placed):
-                    self._nursery.start_soon(self._tell, placed)
-                patience_s = placed.current.deal.availability_s or self._config.patience_s
+                if self._teller.untold(placed):
+                    self._nursery.start_soon(self._teller.tell, placed)
+                if placed.boundary == END and placed.current.worker:
+                    self._nursery.start_soon(self._dismiss, placed)
+                patience_s = placed.current.owed.availability_s or self._config.patience_s
                 if placed.watch(trio.current_time()) > patience_s:
                     self._nursery.start_soon(self._miss, placed)
+
+    async def _dismiss(self, placed: PlacedTask) -> None:
+        """The output has ended: its worker has nothing more to do, and we have all of it."""
+        async with placed.moving:
+            if placed.running or not placed.current.worker:
+                return
+            home = Placement(self._next_fence(placed), since=END)
+            with suppress(MedusaError):  # a full disk: the next time
+                self._queries.place(placed, home)
+                await self._send_subscribers(placed)
 
     async def _miss(self, placed: PlacedTask) -> None:
         worker = placed.current.worker
@@ -348,15 +367,6 @@ class Mover:
         self.missed(worker, placed.name)
         with suppress(MedusaError):
             await self.take_home(placed.name)
-
-
-def _news(task: str, placement: Placement) -> tuple[str, int, bool]:
-    """What a worker is told once: that it is, and later that it is no more."""
-    return task, placement.fence, placement.until is None
-
-
-def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
-    pass
 
 
 def _only_siblings(placement: Placement) -> None:

@@ -54,6 +54,7 @@ class PlacedTask:
     Attributes:
         placements: who worked and works on it.
         moving: held while that is being changed.
+        tried: the fence of the last move, which may have failed: no two workers hear of one fence.
         load, rate, cost_ns: cores it takes, rows per second it reads, and CPU nanoseconds a row, as
             last measured here.
         behind_since: since when a worker has let us wait for what its inputs already allow, on
@@ -72,9 +73,10 @@ class PlacedTask:
         self.kept = kept
         self.placements = placements
         self.moving = trio.Lock()
+        self.tried = 0
         self.behind_since: float | None = None
-        self.load = self.rate = 0.0
-        self.cost_ns = 0
+        self.load, self.rate = self.current.load, self.current.rate
+        self.cost_ns = self.current.owed.cost_ns
         self._store = store
         self._overlay = overlay
         self._events: Events = overlay.events
@@ -94,6 +96,11 @@ class PlacedTask:
     @property
     def current(self) -> Placement:
         return self.placements[-1]
+
+    @property
+    def home(self) -> Placement:
+        """The placement that takes it home where it stands."""
+        return Placement(self.current.fence + 1, since=self.boundary)
 
     @property
     def running(self) -> bool:
@@ -127,6 +134,7 @@ class PlacedTask:
             subscriber=f"{OWNER} {self.current.fence}",
             events=self._events,
             committed=self.runner.hold,
+            due=self.runner.wait_for_inputs,  # or its word alone could end the stream
         )
         await mirror.run()
 
@@ -166,7 +174,11 @@ class PlacedTask:
         self.runner.hold_for_bill(boundary)
 
     def count(self, after: int, upto: int) -> int:
-        """Input tuples with after < stime <= upto: what a worker is paid for."""
+        """Input tuples with after < stime <= upto: what a worker is paid for.
+
+        Raises:
+            NotRetainedError: some are gone.
+        """
         return self.runner.count(after, upto)
 
     def status(self, *, stopped: bool) -> TaskStatus:

@@ -24,6 +24,8 @@ class Placement(Struct, frozen=True):
         deal: what the worker was told, that is its terms with whoever gave it the task.
         payee, owed: whom the owner pays (hex), and on what terms: the worker, unless the task
             was passed on; then the one that it was given to.
+        load, rate: cores that it took here, and rows per second that it read, when it was here
+            last; the owner cannot measure them while it is away.
     """
 
     fence: int = 0
@@ -33,6 +35,8 @@ class Placement(Struct, frozen=True):
     deal: Deal = Deal()
     payee: str = ""
     owed: Deal = Deal()
+    load: float = 0.0
+    rate: float = 0.0
 
 
 Placements = tuple[Placement, ...]

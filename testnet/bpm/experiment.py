@@ -37,7 +37,8 @@ PERIOD_ROUNDS: Final = 40
 class Options:
     """
     Attributes:
-        contracts: the least of each node. graph: how they come about (graph.contract_graph). load: of the whole system, share of its capacity.
+        contracts: the least of each node. graph: how they come about (`contract_graph`).
+        load: of the whole system, share of its capacity.
         range_tasks: width of the price range, in tasks (delta_k); 0: one fixed price.
         capacity: of each node, units.
         prices: whether all contracts have the same range.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
-import trio
 from rich.console import Console
 
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
+from testnet.scenario import run_scenario
 
 
 @click.command()
@@ -42,33 +38,18 @@ def load(as_json: bool, plot: Path | None, keep: bool, seed: int, step_s: float)
     a step ended not acceptable, with 2 when something failed.
     """
     # Late: --help and a mistyped option need none of this.
-    from testnet.command import DIFFERENT, FAILED, INTERRUPTED, unless_told_to_stop
     from testnet.load.board import LoadBoard
-    from testnet.load.result import LoadResult
     from testnet.load.run import Options, run_load
     from testnet.load.screen import open_screen, render_result
 
     console = Console(stderr=as_json)
     options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s)
-
-    async def run() -> LoadResult | None:
-        board = LoadBoard()
-        async with open_screen(board, console):
-            return await unless_told_to_stop(partial(run_load, options, board))
-
-    try:
-        with one_error():
-            result = trio.run(run)
-    except MedusaError as error:
-        click.echo(f"error: {error}", err=True)
-        for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
-        sys.exit(FAILED)
-    if result is None:
-        click.echo("interrupted: every peer was stopped", err=True)
-        sys.exit(INTERRUPTED)
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
-    else:
-        console.print(render_result(result))
-    sys.exit(0 if result.good else DIFFERENT)
+    board = LoadBoard()
+    run_scenario(
+        partial(run_load, options, board),
+        open_screen(board, console),
+        console,
+        as_json=as_json,
+        render=render_result,
+        good=lambda result: result.good,
+    )

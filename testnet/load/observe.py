@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 import trio
 
 from engine.messages import PeerStatus
@@ -43,7 +44,7 @@ class Observer:
         self._wall = wall
         self._loads: dict[str, Load] = {}
         self._names: dict[str, str] = {}
-        self._told: list[MoveStatus] = []
+        self._told: list[tuple[str, MoveStatus]] = []
         self._noted: list[MoveStatus] = []
         self._looked = trio.Event()
 
@@ -58,8 +59,8 @@ class Observer:
                 # In the order of the peers, not of their answers.
                 known = [name for name in self._clients if name in self._loads]
                 self._board.sampled({name: self._loads[name] for name in known})
-            for move in self._told:
-                self._note(move)
+            for teller, move in self._told:
+                self._note(teller, move)
             self._told.clear()
             self._looked.set()
             self._looked = trio.Event()
@@ -77,12 +78,19 @@ class Observer:
             market = await client.market_status()
             self._names[status.peer] = participant
             self._loads[participant] = load_of(status, market)
-            self._told += market.moves if market is not None else ()
+            self._told += [(participant, m) for m in (market.moves if market is not None else ())]
 
-    def _note(self, move: MoveStatus) -> None:
-        """Each move once: both ends tell of it, again and again."""
-        if any(is_same(move, noted) for noted in self._noted):
-            return
+    def _note(self, teller: str, move: MoveStatus) -> None:
+        """Each move once: the task's owner tells of it, again and again, and who passed it on as
+        well. The owner knows how long it stood still, who gave it away the price."""
+        for position, noted in enumerate(self._noted):
+            if is_same(move, noted):
+                known = self._board.moves[position]
+                price = move.price if teller == known.origin else known.price
+                stall_ms = max(move.stall_ms, known.stall_ms)
+                merged = msgspec.structs.replace(known, price=price, stall_ms=stall_ms)
+                self._board.moves[position] = merged
+                return
         self._noted.append(move)
         self._board.moves.append(
             Moved(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import trio
 
+from contracts.config import ContractsConfig
 from engine.config import EngineConfig
 from engine.definitions import StreamDefinition
 from engine.kept import KeptStream
@@ -96,6 +97,7 @@ class Place:
     home: Home
     participant: str
     engine_config: EngineConfig
+    contracts_config: ContractsConfig | None = None
     listen: Address = LOOPBACK
     peer: Peer | None = None
 
@@ -112,7 +114,10 @@ class Place:
     def config(self) -> Config:
         config = load_config(self.home)
         overlay = dataclasses.replace(config.overlay, listen=self.listen, preset=Preset.LOCAL)
-        return dataclasses.replace(config, overlay=overlay, engine=self.engine_config)
+        contracts = self.contracts_config or config.contracts
+        return dataclasses.replace(
+            config, overlay=overlay, engine=self.engine_config, contracts=contracts
+        )
 
     def name(self, path: str) -> str:
         return f"medusa://{self.participant}/{path}"
@@ -140,8 +145,15 @@ class Town:
         self._running: dict[str, tuple[trio.Event, trio.Event]] = {}
         self.nursery: trio.Nursery
 
-    async def settle(self, participant: str, *, sibling: bool = False) -> Place:
-        """A new peer of a participant, admitted and running."""
+    async def settle(
+        self,
+        participant: str,
+        *,
+        sibling: bool = False,
+        contracts: ContractsConfig | None = None,
+        **engine: float,
+    ) -> Place:
+        """A new peer of a participant, admitted and running. engine: its own settings."""
         number = len(list(self._folder.iterdir()))
         home = Home(self._folder / f"{number}-{participant}")
         if self._first is None:
@@ -155,7 +167,8 @@ class Town:
             certificate = home.root_certificate
             token = await trio.to_thread.run_sync(invite, founder, participant, certificate, (at,))
             join(home, token)
-        place = Place(home, participant, self._engine)
+        config = dataclasses.replace(self._engine, **engine)  # type: ignore[arg-type]
+        place = Place(home, participant, config, contracts)
         self._first = self._first or place
         await self.start(place)
         return place

@@ -12,9 +12,11 @@ from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, 
 from engine.moves.assignments import Assignments
 from engine.moves.messages import Deal
 from engine.moves.mover import Mover
+from engine.moves.telling import Teller
 from engine.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
 from engine.schema import END
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
+from tools import calls
 from tools.async_client import AsyncMedusaClient
 
 SIZE_US = 100
@@ -144,7 +146,7 @@ async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
         "Mover._prepare",
         "Mover._until_there",
         "Mover._send_subscribers",
-        "Mover._tell_one",
+        "Teller._tell_one",
         "Assignments._take",
         "Assignments._start",
         "Assignments.activate",
@@ -205,7 +207,7 @@ async def _home_again(one: Place) -> None:
 def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, trio.Event]:
     """Let a method wait when it is first called: the events tell that it is, and let it go on."""
     name, method = step.split(".")
-    owner = {c.__name__: c for c in (Assignments, Mover)}[name]
+    owner = {c.__name__: c for c in (Assignments, Mover, Teller)}[name]
     reached, go_on = trio.Event(), trio.Event()
     original = getattr(owner, method)
 
@@ -314,3 +316,22 @@ async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: 
             await poster.post_event(source, rows([(260, 7)]), end=True)
             await sums.take(END)
             assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]
+
+
+async def test_moved_by_hand(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        home = str(one.home.folder)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            await post(client, source, range(250))
+            moved = await trio.to_thread.run_sync(
+                calls.move_task, home, one.name("out"), two.id[:12]
+            )
+            assert (moved.source, moved.target) == (one.id, two.id)
+            with pytest.raises(NotFoundError, match="begins with 'ffff0000'"):
+                await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "ffff0000")
+            back = await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "home")
+            assert (back.source, back.target) == (two.id, one.id)

@@ -91,14 +91,14 @@ OWNER = [
     *both("api.moving:MovingCalls.read_input"),
     *both("queries:QueryHost.place"),
     *both("moves.mover:Mover._send_subscribers"),
-    *both("moves.mover:Mover._tell_one"),
+    *both("moves.telling:Teller._tell_one"),
     *both("streams.log:StreamLog.commit", call=3),
     *both("queries:QueryHost.place", to="owner"),
-    *both("moves.mover:Mover._tell_one", to="owner"),
+    *both("moves.telling:Teller._tell_one", to="owner"),
 ]
 WORKER = [
     *both("api.moving:MovingCalls.assign"),
-    *both("moves.assignments:Assignments._save"),
+    *both("moves.assignment_files:AssignmentFiles.save"),
     *both("moves.assignments:Assignments._follow_inputs"),
     *both("task_runner:TaskRunner._run_epoch"),
     *both("streams.log:StreamLog.commit", call=3),

@@ -6,6 +6,7 @@ import io
 import random
 from collections import deque
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from overlay.errors import InvalidInputError
 from testnet.bpm.clock import Clock
 from testnet.bpm.command import bpm
 from testnet.bpm.experiment import Options, Progress, run
-from testnet.bpm.graph import Graph, contract_graph, skewed
+from testnet.bpm.graph import Graph, Kind, contract_graph, skewed
 from testnet.bpm.least import least_moves
 from testnet.bpm.market import CHEAPEST, PRICE, Market
 from testnet.bpm.picture import check_picture
@@ -31,17 +32,22 @@ from testnet.bpm.tasks import Link, cut
 # -- the graph and the start -----------------------------------------------------------------------
 
 
-@given(st.integers(1, 60), st.integers(0, 12), st.integers(0, 1000))
-def test_graph_has_its_minimum_and_is_connected(nodes: int, contracts: int, seed: int) -> None:
-    graph = contract_graph(nodes, contracts, random.Random(seed))
+@given(
+    st.integers(1, 60),
+    st.integers(0, 12),
+    st.sampled_from(get_args(Kind)),
+    st.integers(0, 1000),
+)
+def test_graph_has_its_minimum(nodes: int, contracts: int, kind: Kind, seed: int) -> None:
+    graph = contract_graph(nodes, contracts, kind, random.Random(seed))
     for node, others in enumerate(graph):
         assert node not in others
         assert all(node in graph[other] for other in others)
         assert len(others) >= min(contracts, nodes - 1)
-    if contracts:
-        assert reached(graph) == nodes
-    else:
+    if not contracts:
         assert not any(graph)
+    elif kind == "grown":
+        assert reached(graph) == nodes
 
 
 def reached(graph: Graph) -> int:
@@ -54,12 +60,14 @@ def reached(graph: Graph) -> int:
     return len(seen)
 
 
-def test_contracts_are_spread_evenly() -> None:
-    graph = contract_graph(995, 7, random.Random(1))
+@pytest.mark.parametrize(("kind", "mean", "most"), [("drawn", 14, 30), ("grown", 8.6, 25)])
+def test_contracts_are_spread_evenly(kind: Kind, mean: float, most: int) -> None:
+    graph = contract_graph(995, 7, kind, random.Random(1))
     degrees = [len(others) for others in graph]
-    assert min(degrees) == 7
-    assert 7 < sum(degrees) / 995 < 11
-    assert max(degrees) < 25
+    assert min(degrees) >= 7
+    assert sum(degrees) / 995 == pytest.approx(mean, abs=0.3)
+    assert max(degrees) < most
+    assert reached(graph) == 995
 
 
 def test_start_is_skewed_and_whole() -> None:
@@ -113,7 +121,7 @@ def fewest(graph: Graph, counts: list[int], capacity: int) -> int:
     st.integers(0, 100),
 )
 def test_fewest_moves(counts: list[int], capacity: int, contracts: int, seed: int) -> None:
-    graph = contract_graph(len(counts), contracts, random.Random(seed))
+    graph = contract_graph(len(counts), contracts, "grown", random.Random(seed))
     assert least_moves(graph, counts, capacity) == fewest(graph, counts, capacity)
 
 

@@ -121,7 +121,7 @@ class Simple:
 def simple_world(nodes: int, seed: int) -> World:
     rng = random.Random(seed)
     return World(
-        contract_graph(nodes, 3, rng),
+        contract_graph(nodes, 3, "grown", rng),
         skewed(6 * nodes, nodes, rng),
         make_brain=lambda peer, number: Simple(peer, number, 8),
         terms=lambda low, high: (5, 7),

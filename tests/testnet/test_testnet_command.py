@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 import testnet.intrusion
 from overlay.errors import UnavailableError
 from testnet.board import Board
-from testnet.command import SpeedType, main, unless_told_to_stop
+from testnet.command import SpeedType, main
+from testnet.scenario import unless_told_to_stop
 from testnet.intrusion import Options, compare
 
 

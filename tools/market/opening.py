@@ -14,9 +14,11 @@ from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE, open_ledger
 from contracts.settlement import Desk, Settlement
 from engine.engine import Engine
+from tools.market.content import Content
 from tools.market.members import Members
 from tools.market.settler import Settler
 from tools.market.status import MarketCalls
+from tools.market.suggestions import Suggestions
 from tools.market.trader import Trader
 
 
@@ -42,8 +44,14 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
             trader = Trader(engine, contracts, settler, config, nursery)
             trader.register()
             MarketCalls(engine, contracts, ledger, trader).register()
+            content = Content(engine, contracts, settler, nursery)
+            content.register()
+            suggestions = Suggestions(engine, contracts)
+            suggestions.register()
             nursery.start_soon(settler.run)
             nursery.start_soon(trader.run)
+            nursery.start_soon(content.run)
+            nursery.start_soon(suggestions.run)
             try:
                 yield trader
             finally:

@@ -6,15 +6,16 @@ sides, and whoever passed a task on in between, are told of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 from msgspec import Struct
 
 from contracts.balances import BalanceQuery, Balances
-from contracts.deals import MAX_TIME, Account, LoadRate, Rate
+from contracts.deals import Account, ContentRate, LoadRate, Rate
 from contracts.deals import Deal as Agreement
 from contracts.desk import MICROS
 from contracts.ledger import Ledger, Standing, read_balances
@@ -35,13 +36,14 @@ from contracts.settlement import (
 from engine.engine import Engine
 from engine.messages import Done
 from engine.moves.assigned_task import StoredAssignment
-from engine.moves.messages import Deal, MoveRecord
+from engine.moves.messages import Deal, MoveRecord, PassOn
 from engine.moves.placements import Placement
-from engine.schema import BEGINNING, END
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.rpc import Caller
+from tools.market.boundaries import clamped, stime_of
+from tools.market.open_deals import OpenDeals
 
 SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"
@@ -73,10 +75,29 @@ class Passed(Struct, frozen=True):
     worker: str = ""
 
 
+class Meter(Protocol):
+    """What counts the tuples of a deal."""
+
+    @property
+    def boundary(self) -> int:
+        """Up to where it can be billed, microseconds of stime."""
+
+    def count(self, after: int, upto: int) -> int:
+        """Tuples with after < stime <= upto, as far as they are still kept.
+
+        Raises:
+            MedusaError: that cannot be said.
+        """
+
+
 class Settler:
     """
     Args:
         path: of the ledger's file. nursery: sends what is to be said.
+
+    Attributes:
+        content_meter: counts the streams that are paid for as such; raises NotFoundError where a
+            stream is not here.
     """
 
     def __init__(
@@ -94,6 +115,9 @@ class Settler:
         self._path = path
         self._nursery = nursery
         self._own = engine.overlay.identity.peer_id
+        self._passing: dict[str, PassOn] = {}
+        self._open_deals = OpenDeals(engine, ledger, self._own)
+        self.content_meter: Callable[[Agreement], Meter] = _no_meter
 
     def register(self) -> None:
         """Serve partners, and our own clients' questions; and hear of placements."""
@@ -102,7 +126,7 @@ class Settler:
         service.unary(PASSED, Passed, self._on_passed)
         service.unary(BALANCE, BalanceQuery, self._on_balance, clients=True, peers=False)
         self._engine.mover.agree = self.agree
-        self._engine.mover.changed = self.changed
+        self._engine.queries.changed = self.changed
         self._engine.assignments.activated = self.activated
         self._engine.assignments.ended = self.ended
 
@@ -110,8 +134,10 @@ class Settler:
         """Bill what is due, for ever."""
         while True:
             if wall_clock() >= self._settlement.wake_at:
-                self._handle(Tick())
-            self._hold_inputs()
+                self.handle(Tick())
+            for ended in list(self._open_deals.over()):
+                self.handle(ended)
+            self._open_deals.hold_inputs(trio.current_time())
             await trio.sleep(LOOK_S)
 
     # -- placements ---------------------------------------------------------------------------
@@ -125,13 +151,14 @@ class Settler:
         if placement.owed.contract:
             owed = placement.owed
             account = Account(owed.contract, self._own, parse_peer_id(placement.payee))
-            self._agree(account, _rate(owed), task, fence=placement.fence, since=placement.since)
+            self.agree_on(account, _rate(owed), task, fence=placement.fence, since=placement.since)
+            self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
         """The owner has placed a task: the deal before is over."""
         if not before.owed.contract:
             return
-        self._handle(Ended(task, before.fence, _clamped(now.since)))
+        self.handle(Ended(task, before.fence, clamped(now.since)))
         stays = now.payee == before.payee
         if before.payee != before.worker or (stays and now.worker != now.payee):
             fence, worker = (now.fence, now.worker) if stays else (None, "")
@@ -146,14 +173,18 @@ class Settler:
         task, fence = stored.key
         try:
             account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
-            self._agree(account, _rate(deal), task, fence=fence, since=since)
+            self.agree_on(account, _rate(deal), task, fence=fence, since=since)
         except MedusaError as error:
             self._overlay.events.note("warning", f"{task} is run without pay: {error}")
 
     def ended(self, stored: StoredAssignment, until: int) -> None:
         """It no longer is, from that boundary on; the last of it is counted now."""
         if stored.assignment.deal.contract:
-            self._handle(Ended(*stored.key, _clamped(until)))
+            self.handle(Ended(*stored.key, clamped(until)))
+
+    def passing_on(self, request: PassOn) -> None:
+        """We ask for it now: the answer may be lost, and then the owner's news say that it was."""
+        self._passing[request.task] = request
 
     def passed_on(self, stored: StoredAssignment, record: MoveRecord, deal: Deal) -> None:
         """What we ran for one peer another runs for us now: we are paid, and pay.
@@ -168,17 +199,22 @@ class Settler:
         )
         for terms, account in accounts:
             if terms.contract:
-                self._agree(
+                self.agree_on(
                     account, _rate(terms), record.task, fence=record.fence, since=record.since
                 )
 
-    def _agree(self, account: Account, rate: Rate, task: str, *, fence: int, since: int) -> None:
+    def agree_on(self, account: Account, rate: Rate, task: str, *, fence: int, since: int) -> None:
+        """Keep a deal from that boundary on.
+
+        Raises:
+            MedusaError: see `Settlement.agree`.
+        """
         now = wall_clock()
         deal = Agreement(
             *account,
             task=task,
             fence=fence,
-            start=_clamped(since),
+            start=clamped(since),
             rate=rate,
             agreed_at=int(now * MICROS),
         )
@@ -187,7 +223,10 @@ class Settler:
     def passes_on(self, task: str) -> bool:
         """Whether we pay another peer for a task that we are paid for."""
         return any(
-            standing.end is None and standing.deal.task == task and standing.deal.payer == self._own
+            standing.end is None
+            and standing.deal.task == task
+            and standing.deal.payer == self._own
+            and isinstance(standing.deal.rate, LoadRate)
             for standing in self.ledger.deals()
         )
 
@@ -199,15 +238,28 @@ class Settler:
         if not any(standing.deal.payer == caller.peer_id for standing in standings):
             raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
         for standing in standings:
-            if request.fence is not None:
+            # as a worker we may have heard before that the last one ended there
+            lasted = standing.end in {None, clamped(request.since)}
+            if request.fence is not None and lasted:
                 deal = standing.deal  # the same for the next placement
-                self._agree(
+                self.agree_on(
                     deal.account, deal.rate, deal.task, fence=request.fence, since=request.since
                 )
             if standing.deal.payer == self._own:
                 await self._forward(standing, request)
-        self._handle(Ended(request.task, request.before, _clamped(request.since)))
+        self._pay_next(request)
+        self.handle(Ended(request.task, request.before, clamped(request.since)))
         return Done()
+
+    def _pay_next(self, news: Passed) -> None:
+        """Whom we passed the task on to runs it."""
+        asked = self._passing.pop(news.task, None)
+        if asked is None or news.fence is None or not asked.deal.contract:
+            return
+        if (asked.fence, asked.to) == (news.before, news.worker):
+            account = Account(asked.deal.contract, self._own, parse_peer_id(asked.to))
+            rate = _rate(asked.deal)
+            self.agree_on(account, rate, news.task, fence=news.fence, since=news.since)
 
     async def _forward(self, standing: Standing, news: Passed) -> None:
         """To the peer that we pay for it, unless it is the worker and knows from the owner."""
@@ -233,7 +285,7 @@ class Settler:
     async def _on_letter(self, caller: Caller, request: Letter, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
         assert caller.peer_id is not None, "clients may not call this"
-        self._handle(Received(caller.peer_id, request.message))
+        self.handle(Received(caller.peer_id, request.message))
         return Done()
 
     async def _on_balance(self, _: Caller, request: BalanceQuery, __: bytes) -> Balances:
@@ -242,7 +294,8 @@ class Settler:
             read_balances, self._path, self._own, self.ledger.federation, request.contract
         )
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
+        """What follows from an event is done."""
         pending = [event]
         while pending:
             for effect in self._settlement.handle(pending.pop(), wall_clock()):
@@ -275,41 +328,32 @@ class Settler:
         deal = effect.deal
         nothing = Counted(effect.number, effect.after if effect.upto is None else effect.upto, None)
         try:
-            counted = (
-                self._engine.assignments.find(deal.task, deal.fence)
-                if deal.payee == self._own
-                else self._engine.queries.find(deal.task)[1]
-            )
-            upto = _clamped(counted.boundary) if effect.upto is None else effect.upto
-            if upto > _clamped(counted.boundary) or upto <= effect.after:
+            counted = self._meter(deal)
+            upto = clamped(counted.boundary) if effect.upto is None else effect.upto
+            if upto > clamped(counted.boundary):
+                return Counted(effect.number, clamped(counted.boundary), None)
+            if upto <= effect.after:
                 return nothing
-            rows = counted.count(_stime(effect.after), _stime(upto))
+            rows = counted.count(stime_of(effect.after), stime_of(upto))
         except (NotFoundError, MedusaError):
             return nothing
         return Counted(effect.number, upto, rows)
 
-    def _hold_inputs(self) -> None:
-        """What is not yet billed has still to be counted."""
-        billed: dict[str, int] = {}
-        for standing in self.ledger.deals():
-            deal, at = standing.deal, _stime(standing.billed)
-            if deal.payee == self._own:
-                with suppress(NotFoundError):
-                    self._engine.assignments.find(deal.task, deal.fence).hold_for_bill(at)
-            elif not standing.paid:
-                billed[deal.task] = min(at, billed.get(deal.task, END))
-        for placed in self._engine.queries.tasks():
-            placed.hold_for_bill(billed.get(placed.name))
+    def _meter(self, deal: Agreement) -> Meter:
+        """
+        Raises:
+            NotFoundError: what the deal is about is not here.
+        """
+        if isinstance(deal.rate, ContentRate):
+            return self.content_meter(deal)
+        if deal.payee == self._own:
+            return self._engine.assignments.find(deal.task, deal.fence)
+        return self._engine.queries.find(deal.task)[1]
+
+
+def _no_meter(deal: Agreement) -> Meter:
+    raise NotFoundError(f"{deal.task}: streams are not counted here")
 
 
 def _rate(deal: Deal) -> LoadRate:
     return LoadRate(deal.cost_ns, deal.price)
-
-
-def _clamped(boundary: int) -> int:
-    """A boundary as receipts write it: the beginning and the end of all time are within 62 bits."""
-    return max(-MAX_TIME, min(MAX_TIME, boundary))
-
-
-def _stime(written: int) -> int:
-    return BEGINNING if written <= -MAX_TIME else END if written >= MAX_TIME else written

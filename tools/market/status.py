@@ -14,6 +14,7 @@ from contracts.market.cost import unit_cost
 from contracts.market.partners import PartnerState
 from contracts.terms import LoadTerms
 from engine.engine import Engine
+from engine.moves.messages import MoveRecord
 from overlay.events import wall_clock
 from overlay.rpc import Caller
 from tools.market.trader import Trader
@@ -76,9 +77,14 @@ class MarketCalls:
                     stall_ms=record.stall_ms,
                     carry_bytes=record.carry_bytes,
                 )
-                for record in list(self._engine.mover.records)[-SHOWN_MOVES:]
+                for record in self._moves()
             ),
         )
+
+    def _moves(self) -> list[MoveRecord]:
+        """Of our own tasks, and of others' that we passed on."""
+        moves = [*self._engine.mover.records, *self._trader.passed]
+        return sorted(moves, key=lambda record: record.at)[-SHOWN_MOVES:]
 
     def _contract_lines(self) -> tuple[ContractStatus, ...]:
         now = wall_clock()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import Final
 
+import msgspec
 import trio
 from msgspec import Struct
 
 from contracts.config import ContractsConfig
-from contracts.contract import Contract, covers
 from contracts.delivery import Contracts
 from contracts.market.brain import Brain
 from contracts.market.config import MarketConfig
@@ -41,8 +42,8 @@ from contracts.terms import UNITS_PER_CORE, LoadTerms
 from engine.definitions import StreamEntry, may_read
 from engine.engine import Engine
 from engine.messages import Done
-from engine.moves.messages import Assignment, Deal, PassOn
-from engine.moves.placements import Placement
+from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn
+from engine.moves.mover import KEPT_RECORDS
 from engine.plan import Task
 from engine.schema import END
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
@@ -50,6 +51,7 @@ from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.rpc import Caller
+from tools.market.admission import Admission
 from tools.market.items import item_of
 from tools.market.members import Members
 from tools.market.settler import Settler
@@ -68,24 +70,11 @@ LEAST_S: Final = 0.02
 SAME: Final = 0.01
 """Share of a load by which it may differ and be the same: less is noise."""
 
-KEPT_OFFERS: Final = 16
-"""Of one partner: it has one out at a time, and may have repeated it."""
-
 
 class Tell(Struct, frozen=True):
     """The request of "market.tell": what one Brain says to another."""
 
     message: Message
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A task that we said we would take, and on what terms."""
-
-    giver: str
-    contract: str
-    price: int
-    item: Item
 
 
 class Trader:
@@ -96,6 +85,7 @@ class Trader:
     Attributes:
         brain: decides. cost, capacity: what it knows of this peer; units.
         offered_at: when it last sent an offer, on trio's clock, seconds.
+        passed: the last tasks of others that it passed on, each at the price that it pays.
     """
 
     def __init__(
@@ -117,26 +107,28 @@ class Trader:
         self._here = engine.overlay.identity.peer_id.hex()
         self.capacity = engine.config.capacity_cores * UNITS_PER_CORE
         self.cost = QueueingCost(self.capacity, config.price)
+        market = MarketConfig(confirm_s=config.confirm_s, stay_s=config.stay_s)
+        self._admission = Admission(self._participant, contracts, market.reserve_s)
         self.brain = Brain(
             self._here,
             self.cost,
             self.capacity,
-            MarketConfig(confirm_s=config.confirm_s, stay_s=config.stay_s),
+            market,
             SystemRandom(),
             number=int(wall_clock() * 1000),  # above those of every earlier run
         )
         self._told: dict[str, TaskHere | TaskOut] = {}
         self._partners: tuple[Partner, ...] = ()
-        self._offers: dict[tuple[str, int], Offer] = {}
-        self._accepted: dict[str, Accepted] = {}
         self._changed = trio.Event()
         self.offered_at = 0.0
+        self.passed: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
 
     def register(self) -> None:
         """Serve partners, and decide what the engine asks for."""
         self._overlay.service.unary(TELL, Tell, self._on_tell)
+        self._engine.assignments.expect = self.expect
         self._engine.assignments.admit = self.admit
-        self._engine.mover.may_pass_on = self.check_pass_on
+        self._engine.mover.may_pass_on = self._admission.check_pass_on
         self._engine.mover.missed = lambda worker, _task: self._handle(Unreachable(worker))
         self._contracts.on_change(self._find_partners)
 
@@ -164,15 +156,23 @@ class Trader:
         assert caller.peer_id is not None, "clients may not call this"
         peer = caller.peer_id.hex()
         if isinstance(request.message, Offer) and request.message.items:
-            self._remember(peer, request.message)
+            self._check_partner(peer, request.message.contract)
+            self._admission.offered(peer, request.message)
         self._handle(Received(peer, request.message))
         return Done()
 
-    def _remember(self, peer: str, offer: Offer) -> None:
-        mine = [key for key in self._offers if key[0] == peer]
-        for key in mine[: len(mine) - KEPT_OFFERS + 1]:
-            del self._offers[key]
-        self._offers[peer, offer.number] = offer
+    def _check_partner(self, peer: str, contract: str) -> None:
+        """That peer may offer under that contract. An offer may overtake the contract itself, or
+        come from a peer that we have not heard of: not to say that there is no room, which the
+        other would remember, and pay more to get round.
+
+        Raises:
+            NotAuthorisedError: it may not, yet or any more.
+        """
+        if (peer, contract) not in self.brain.partners:
+            self._find_partners()
+        if (peer, contract) not in self.brain.partners:
+            raise NotAuthorisedError("there is no such contract in force between us")
 
     # -- what the Brain is told ---------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Trader:
         match effect:
             case Send(peer, message):
                 if isinstance(message, Answer):
-                    self._note_accepted(peer, message)
+                    self._admission.answered(peer, message, trio.current_time())
                 else:
                     self.offered_at = trio.current_time()
                 self._nursery.start_soon(self._send, peer, message)
@@ -275,13 +275,6 @@ class Trader:
             await connection.call(TELL, Tell(message), Done, timeout_s=CALL_S)
         except MedusaError:
             self._handle(Unreachable(peer))
-
-    def _note_accepted(self, peer: str, answer: Answer) -> None:
-        offer = self._offers.get((peer, answer.number))
-        for item in offer.items if offer is not None else ():
-            if item.task in answer.accepted:
-                assert offer is not None
-                self._accepted[item.task] = Accepted(peer, offer.contract, offer.price, item)
 
     async def _move(self, effect: Move) -> None:
         item = effect.item
@@ -307,8 +300,11 @@ class Trader:
     async def _pass_on(self, task: str, to: str, deal: Deal) -> None:
         assigned = self._engine.assignments.of_task(task)
         request = PassOn(task, assigned.stored.assignment.fence, to, deal)
+        self._settler.passing_on(request)
         record = await self._engine.assignments.pass_on(task, request)
         self._settler.passed_on(assigned.stored, record, deal)
+        mine = msgspec.structs.replace(record, contract=deal.contract, price=deal.price)
+        self.passed.append(mine)
 
     async def _recall(self, task: str) -> None:
         try:
@@ -333,49 +329,17 @@ class Trader:
 
     # -- what the engine asks -----------------------------------------------------------------
 
+    def expect(self, owner: str, participant: str, request: Assignment) -> None:
+        """See `Admission.expected`."""
+        self._admission.expected(owner, participant, request, trio.current_time())
+
     def admit(self, owner: str, participant: str, request: Assignment, task: Task) -> None:
-        """Whether that task may run here for that peer: what we said we would take, no other. What
-        we took from a peer of our own comes on the terms of the contract that it ran it under.
+        """Whether that task may run here for that peer.
 
         Raises:
             NotAuthorisedError: why not.
         """
-        deal = request.deal
-        if not deal.contract and participant == self._participant:
-            return  # of our own participant
-        accepted = self._accepted.get(task.name)
-        if accepted is None:
-            raise NotAuthorisedError(f"{task.name}: we have not accepted it")
-        if accepted.contract:
-            said = (accepted.giver, accepted.contract, accepted.price, accepted.item.cost_ns)
-            if said != (deal.giver, deal.contract, deal.price, deal.cost_ns):
-                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
-        if not deal.contract:
-            raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
-        contract = self._in_force(deal.contract)
-        load = accepted.item.load / UNITS_PER_CORE
-        item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
-        why = covers(contract.menu_of(self._participant), item)
-        if why:
-            raise NotAuthorisedError(why)
-
-    def check_pass_on(self, placement: Placement) -> None:
-        """Whether who runs a task of ours may pass it on.
-
-        Raises:
-            NotAuthorisedError: why not.
-        """
-        if not placement.owed.contract:
-            return
-        terms = self._in_force(placement.owed.contract).proposal.terms
-        if not isinstance(terms, LoadTerms) or not terms.sublet:
-            raise NotAuthorisedError("the contract does not let it be passed on")
-
-    def _in_force(self, contract: str) -> Contract:
-        for each in self._contracts.in_force():
-            if each.id == contract:
-                return each
-        raise NotAuthorisedError(f"contract {contract[:8]} is not in force")
+        self._admission.admit(owner, participant, request, task, trio.current_time())
 
 
 @dataclass(frozen=True)

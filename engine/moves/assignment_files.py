@@ -1,0 +1,45 @@
+"""The assignments of a worker, one file each, so that a restart goes on with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from engine.moves.assigned_task import StoredAssignment
+from overlay.errors import InternalError
+from overlay.files import write_atomically
+
+
+class AssignmentFiles:
+    """Those in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self) -> Iterator[StoredAssignment]:
+        """
+        Raises:
+            InternalError: one is damaged.
+        """
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                yield msgspec.json.decode(path.read_bytes(), type=StoredAssignment)
+            except msgspec.DecodeError as error:
+                raise InternalError(f"{path} is damaged ({error}); remove it") from None
+
+    def save(self, stored: StoredAssignment) -> None:
+        """
+        Raises:
+            StorageFullError: no room; what was there is untouched.
+        """
+        write_atomically(self._path(stored), msgspec.json.encode(stored))
+
+    def remove(self, stored: StoredAssignment) -> None:
+        self._path(stored).unlink(missing_ok=True)
+
+    def _path(self, stored: StoredAssignment) -> Path:
+        task, fence = stored.key  # a name may be as long as a file's
+        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{fence}.json"

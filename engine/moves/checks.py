@@ -1,0 +1,125 @@
+"""What is refused of a move, whoever asks for it.
+
+Who computes a task gives its output to whoever the task's owner says. So a worker reads for an
+owner only what that owner may read itself, by the word of whoever the stream belongs to; and an
+owner gives the past of an input only to those who may read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from engine.definitions import StreamEntry, may_read
+from engine.moves.messages import Assignment
+from engine.network import Network
+from engine.plan import Task
+from engine.producers import Producers
+from engine.schema import BEGINNING, END
+from engine.stream_store import StreamStore
+from overlay.errors import InvalidInputError, NotAuthorisedError
+from overlay.names import ObjectName
+
+MAX_FENCE: Final = 2**62
+"""Of a placement: what a receipt can name."""
+
+
+def check_form(request: Assignment, owner: str) -> None:
+    """What needs no look at the definition.
+
+    Args:
+        owner: the participant that wants it run.
+
+    Raises:
+        NotAuthorisedError: it is not theirs.
+        InvalidInputError: a name is none, or a number is beyond what it can be.
+    """
+    for name in (request.task, request.query.name):
+        if ObjectName.parse(name).participant != owner:
+            raise NotAuthorisedError(f"{name[:256]} is not of {owner}, who wants it run")
+    for name, entry in request.inputs.items():
+        ObjectName.parse(name)
+        if entry.stream.name != name:
+            raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
+    numbers = (
+        ("boundary", request.after, BEGINNING, END - 1),
+        ("fence", request.fence, 0, MAX_FENCE),
+        ("load", request.load, 0.0, math.inf),
+        ("rate", request.rate, 0.0, math.inf),
+    )
+    for what, number, least, most in numbers:
+        if not least <= number <= most or number == math.inf:
+            raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
+
+
+def network_of(request: Assignment) -> Network:
+    """The query that it is part of."""
+    return Network(request.query, request.inputs, request.kept)
+
+
+def planned_task(request: Assignment) -> Task:
+    """What is to be run, from its definition alone; that takes seconds for the largest.
+
+    Raises:
+        InvalidInputError: the definition makes no sense, or has no such task.
+    """
+    for task in network_of(request).tasks():
+        if task.name == request.task:
+            return task
+    raise InvalidInputError(f"{request.query.name} has no task {request.task}")
+
+
+def check_reader(entry: StreamEntry, participant: str) -> None:
+    """
+    Raises:
+        NotAuthorisedError: it may not read that stream.
+    """
+    name = entry.stream.name
+    if not may_read(entry.stream, participant, ObjectName.parse(name).participant):
+        raise NotAuthorisedError(f"{name} may not be read by {participant}")
+
+
+def check_readers(task: Task, inputs: Mapping[str, StreamEntry], participant: str) -> None:
+    """
+    Args:
+        inputs: what its query reads from elsewhere.
+
+    Raises:
+        NotAuthorisedError: it may not read them all.
+    """
+    for name in task.inputs:
+        if name in inputs:
+            check_reader(inputs[name], participant)
+
+
+async def permitted_task(
+    request: Assignment, owner: str, worker: str, store: StreamStore, producers: Producers
+) -> Task:
+    """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
+    the streams of others is compared with what they say.
+
+    Args:
+        owner, worker: participants: that wants it run, and ours.
+
+    Raises:
+        NotAuthorisedError: one may not read them all, or the owner wants to make one itself.
+        InvalidInputError: they are not as it says.
+        MedusaError: what they are cannot be found out now.
+    """
+    task = await trio.to_thread.run_sync(planned_task, request)
+    check_readers(task, request.inputs, worker)
+    for name in task.inputs:
+        if ObjectName.parse(name).participant == owner:
+            continue
+        kept = store.serving(name)
+        published = await producers.entry(name) if kept is None else kept.entry
+        check_reader(published, owner)
+        claimed = request.inputs.get(name)
+        if claimed is None:
+            raise NotAuthorisedError(f"{name} is not for {owner} to make")
+        if claimed.schema != published.schema:
+            raise InvalidInputError(f"{name} has other fields than {owner} says")
+    return task

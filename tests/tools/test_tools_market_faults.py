@@ -1,0 +1,211 @@
+"""What crashes, full disks, and partners that never bill or never pay, leave of deals."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_peers import Place, until
+from tools_market_town import (
+    CHEAP,
+    COST_NS,
+    Loads,
+    Work,
+    away,
+    contracted,
+    open_market_town,
+    open_work,
+    set_up,
+    settle,
+    settled,
+    settler,
+    trader,
+)
+
+from engine.moves.assignments import Assignments
+from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
+from engine.queries import QueryHost
+from engine.query import Query, QueryStatus
+from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
+from tools.market.settler import Settler
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    return set_up(monkeypatch)
+
+
+@dataclass
+class Trade:
+    """A task of mit.edu, which utah.edu will run under a contract."""
+
+    mit: Place
+    utah: Place
+    work: Work
+    contract: str
+
+    @property
+    def task(self) -> str:
+        return self.mit.name("out")
+
+    async def move(self) -> None:
+        deal = Deal(self.contract, self.mit.id, CHEAP, COST_NS)
+        await self.mit.up.engine.mover.move(self.task, self.utah.id, deal)
+
+    def ends(self, place: Place) -> list[int | None]:
+        return [standing.end for standing in settler(place).ledger.deals()]
+
+
+@asynccontextmanager
+async def trade(tmp_path: Path, loads: Loads) -> AsyncIterator[Trade]:
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80, trade=False)
+        utah = await settle(town, "utah.edu", 80, trade=False)
+        await town.acquainted(mit, utah)
+        contract = await contracted(mit, utah)
+        utah.up.engine.assignments.expect = lambda *_: None
+        utah.up.engine.assignments.admit = lambda *_: None
+        async with open_work(mit, loads) as work:
+            await work.run("out", units=0.0)
+            await work.post(250)
+            yield Trade(mit, utah, work, contract)
+
+
+async def test_a_placement_that_could_not_be_written_down_is_not_owed(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deal is in the ledger before the placement counts; then the disk is full."""
+    async with trade(tmp_path, loads) as town:
+        with monkeypatch.context() as full:
+            full.setattr(QueryHost, "_save", _no_room)
+            with pytest.raises(StorageFullError):
+                await town.move()
+        assert town.ends(town.mit) != []
+        await until(lambda: None not in town.ends(town.mit), "the deal is over")
+        await town.work.post(250)
+        town.work.check()
+
+
+def _no_room(*_: Any) -> None:
+    raise StorageFullError("no room")
+
+
+async def test_a_placement_whose_end_was_not_told_ends_all_the_same(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash came between the record and the ledger."""
+    async with trade(tmp_path, loads) as town:
+        await town.move()
+        monkeypatch.setattr(town.mit.up.engine.queries, "changed", lambda *_: None)
+        await town.mit.up.engine.mover.take_home(town.task)
+        await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
+        await until(lambda: None not in town.ends(town.utah), "and at the worker")
+
+
+@pytest.mark.parametrize("status", [QueryStatus.STOPPED, QueryStatus.DELETED])
+async def test_a_query_that_is_stopped_while_its_task_is_away_owes_no_more(
+    tmp_path: Path, loads: Loads, status: QueryStatus
+) -> None:
+    async with trade(tmp_path, loads) as town:
+        await town.move()
+        await town.work.post(250)
+        await town.work.client.set_query_status(town.mit.name("q/out"), status)
+        await until(lambda: not town.utah.up.engine.assignments.all(), "its worker is free")
+        await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
+        await until(lambda: None not in town.ends(town.utah), "and at the worker")
+
+
+async def test_who_never_pays_fills_no_disk(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No letter of the settlement comes through: the inputs wait for a while, no longer."""
+
+    async def lost(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr("tools.market.open_deals.KEEP_S", 0.3)
+    monkeypatch.setattr(Settler, "_send", lost)
+    async with trade(tmp_path, loads) as town:
+        await town.move()
+        (guest,) = town.utah.up.engine.assignments.all()
+        (placed,) = town.mit.up.engine.queries.tasks()
+        since = placed.current.since
+        for _ in range(5):
+            await town.work.post(100)
+        await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")
+        log = placed.runner.input(town.work.source)
+        assert log is not None
+        bill = f"bill {town.task}"
+        await until(lambda: bill not in log.retention.consumers, "the owner holds nothing for it")
+        town.work.check()
+
+
+async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner has placed it, and the one that passed it on never hears so."""
+    original = Assignments.pass_on
+
+    async def lost(self: Assignments, task: str, request: PassOn) -> MoveRecord:
+        await original(self, task, request)
+        raise BrokenError("the connection broke")
+
+    monkeypatch.setattr(Assignments, "pass_on", lost)
+    async with open_market_town(tmp_path) as town:
+        mit, utah, third = [
+            await settle(town, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
+        ]
+        await town.acquainted(mit, utah, third)
+        first, second = await contracted(mit, utah), await contracted(utah, third)
+        driver = trader(utah)
+        for worker in (utah, third):
+            worker.up.engine.assignments.expect = lambda *_: None
+            worker.up.engine.assignments.admit = lambda *_: None
+        async with open_work(mit, loads) as work:
+            await work.run("out", units=0.0)
+            await work.post(250)
+            task = mit.name("out")
+            deal = Deal(first, mit.id, CHEAP, COST_NS)
+            await mit.up.engine.mover.move(task, utah.id, deal)
+            await until(lambda: bool(settler(utah).ledger.deals()), "it has heard")
+            onwards = Deal(second, utah.id, CHEAP, COST_NS)
+            with pytest.raises(BrokenError):
+                await driver._pass_on(task, third.id, onwards)
+            await work.post(250)
+            await until(lambda: third.id in away(mit).values())
+            tuples = work.tuples_run_by(third, task)
+            await mit.up.engine.mover.take_home(task)
+            await settled(utah, third, second, tuples=tuples, price=CHEAP)
+            work.check()
+
+
+async def test_a_strangers_definition_is_not_even_planned(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest takes seconds, in which nothing else would run."""
+    planned: list[Query] = []
+
+    def plan(request: Assignment) -> Any:
+        planned.append(request.query)
+        raise MedusaError("it was planned")
+
+    monkeypatch.setattr("engine.moves.checks.planned_task", plan)
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80)
+        stranger = await settle(town, "utah.edu", 80)
+        await town.acquainted(mit, stranger)
+        async with open_work(stranger, loads) as work:
+            await work.run("out", units=0.0)
+            stored, placed = stranger.up.engine.queries.find(stranger.name("out"))
+            connection = await stranger.up.engine.overlay.connect(bytes.fromhex(mit.id))
+            for deal in (Deal(giver=stranger.id), Deal("c" * 32, stranger.id, 1, 1)):
+                request = Assignment(
+                    placed.name, 1, stored.entry.query, stored.inputs, stored.kept, 0, deal
+                )
+                with pytest.raises(NotAuthorisedError):
+                    await connection.call("task.assign", request, Progress, timeout_s=10.0)
+            assert planned == []

@@ -1,0 +1,364 @@
+"""Members that say what they may not: nothing changes, and they get one typed error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from engine_peers import Place, make_stream, rows, until
+from tools_market_town import (
+    CHEAP,
+    COST_NS,
+    PRICE,
+    TERMS,
+    Loads,
+    away,
+    contracted,
+    market,
+    open_market_town,
+    open_work,
+    revoked,
+    set_up,
+    settle,
+    settler,
+    stays,
+    trader,
+    windows,
+    working_at,
+)
+
+from contracts.deals import Account, LoadRate
+from contracts.deals import Deal as Agreement
+from contracts.market.messages import Answer, Item, Offer
+from contracts.receipts import Letter, Refusal, make_receipt, propose
+from contracts.terms import Menu
+from engine.messages import Acknowledge, Done
+from engine.moves.messages import (
+    Activate,
+    Assignment,
+    Confirm,
+    Confirmed,
+    Deal,
+    GiveBackTask,
+    MoveRecord,
+    PassOn,
+    Progress,
+    ReadInput,
+    Release,
+    Standing,
+)
+from overlay.errors import (
+    ConflictError,
+    DecodeError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from tools.market.settler import PASSED, SETTLE, Passed
+from tools.market.trader import TELL, Tell
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    return set_up(monkeypatch)
+
+
+async def say(
+    one: Place, to: Place, method: str, request: msgspec.Struct, answer: Any = Done
+) -> Any:
+    """What one peer says to another, as itself."""
+    connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
+    return await connection.call(method, request, answer, timeout_s=10.0)
+
+
+@dataclass
+class Pair:
+    """utah.edu, whose market is ours to play, and mit.edu, which takes what it is offered.
+
+    Attributes:
+        contract: between them. offer: that mit has accepted. assignment: of its task.
+    """
+
+    utah: Place
+    mit: Place
+    contract: str
+    offer: Offer
+    assignment: Assignment
+
+    async def assign(self, **changes: Any) -> Any:
+        request = msgspec.structs.replace(self.assignment, **changes)
+        return await say(self.utah, self.mit, "task.assign", request, Progress)
+
+    def deal(self, **changes: Any) -> Deal:
+        return msgspec.structs.replace(self.assignment.deal, **changes)
+
+    async def refused(
+        self, match: str = "", error: type[MedusaError] = NotAuthorisedError, **changes: Any
+    ) -> None:
+        with pytest.raises(error, match=match):
+            await self.assign(**changes)
+        assert not self.mit.up.engine.assignments.all()
+
+
+@asynccontextmanager
+async def accepted(tmp_path: Path, menu: Menu = Menu(most_load=50)) -> AsyncIterator[Pair]:  # noqa: B008
+    """utah has offered a task, and mit has accepted it."""
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80)
+        utah = await settle(town, "utah.edu", 80, trade=False)
+        await town.acquainted(mit, utah)
+        terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
+        contract = await contracted(mit, utah, terms)
+        async with utah.client() as client:
+            source = await make_stream(client, utah, "s")
+            for path in ("out", "other"):
+                await client.create_query(windows(utah, source, path))
+                await client.start_query(utah.name("q/" + path))
+            await client.post_event(source, rows((at, at) for at in range(250)), boundary=249)
+            await client.flush()
+        await until(lambda: utah.kept("out").log.boundary == 249)
+        stored, placed = utah.up.engine.queries.find(utah.name("out"))
+        deal = Deal(contract, utah.id, CHEAP, COST_NS)
+        request = Assignment(
+            placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary, deal
+        )
+        item = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
+        offer = Offer(1, contract, CHEAP, (item,))
+        await say(utah, mit, TELL, Tell(offer))
+        await until(lambda: placed.name in trader(mit).brain.held.coming, "accepted")
+        yield Pair(utah, mit, contract, offer, request)
+
+
+async def test_what_was_not_accepted_is_not_run(tmp_path: Path, loads: Loads) -> None:
+    async with accepted(tmp_path) as pair:
+        other = pair.utah.name("other")
+        stored, _ = pair.utah.up.engine.queries.find(other)
+        await pair.refused("not accepted", task=other, query=stored.entry.query)
+        for changes in (
+            {"price": CHEAP + 1},
+            {"price": 0},
+            {"cost_ns": COST_NS + 1},
+            {"giver": pair.mit.id},
+            {"contract": "0" * 32},
+            {"contract": ""},
+        ):
+            await pair.refused(f"{pair.assignment.task}", deal=pair.deal(**changes))
+        foreign = pair.mit.name("out")
+        query = msgspec.structs.replace(pair.assignment.query, name=pair.mit.name("q/out"))
+        await pair.refused(None, task=foreign)
+        await pair.refused(None, query=query)
+        await pair.refused(None, MedusaError, task=pair.utah.name("nothing"))
+        assert (await market(pair.mit)).taken == ()
+        assert not settler(pair.mit).ledger.deals()
+        await pair.assign()  # what was accepted is
+        assert len(pair.mit.up.engine.assignments.all()) == 1
+
+
+async def test_what_was_accepted_is_run_once(tmp_path: Path, loads: Loads) -> None:
+    """An old word is no licence for ever, and to repeat the offer makes no new one."""
+    async with accepted(tmp_path) as pair:
+        await pair.assign()
+        await until(
+            lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it"
+        )
+        await pair.refused("not accepted", fence=8)
+        item = Item(
+            pair.assignment.task, 5.0, pair.utah.id, COST_NS, ("aggregate",), (pair.utah.name("s"),)
+        )
+        await say(pair.utah, pair.mit, TELL, Tell(Offer(1, pair.contract, CHEAP, (item,))))
+        await pair.refused("not accepted", fence=8)
+
+
+async def test_a_contract_that_is_over_since(tmp_path: Path, loads: Loads) -> None:
+    async with accepted(tmp_path) as pair:
+        await revoked(pair.mit, pair.contract)
+        await pair.refused("is not in force")
+
+
+@pytest.mark.parametrize(
+    "menu",
+    [
+        Menu(kinds=("filter", "map"), most_load=50),
+        Menu(streams=("medusa://utah.edu/t*",), most_load=50),
+    ],
+)
+async def test_a_task_that_is_not_on_the_menu(tmp_path: Path, loads: Loads, menu: Menu) -> None:
+    """The offer said it was another kind of task over another stream."""
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80)
+        utah = await settle(town, "utah.edu", 80, trade=False)
+        await town.acquainted(mit, utah)
+        terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
+        contract = await contracted(mit, utah, terms)
+        async with utah.client() as client:
+            source = await make_stream(client, utah, "s")
+            await client.create_query(windows(utah, source, "out"))
+        stored, placed = utah.up.engine.queries.find(utah.name("out"))
+        lie = Item(placed.name, 5.0, utah.id, COST_NS, ("filter",), (utah.name("t"),))
+        if "aggregate" in menu.kinds:
+            lie = msgspec.structs.replace(lie, kinds=("aggregate",))
+        truth = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
+        await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (truth,))))
+        await stays(lambda: not trader(mit).brain.held.coming, 0.3)
+        await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (lie,))))
+        await until(lambda: bool(trader(mit).brain.held.coming))
+        request = Assignment(
+            placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary,
+            Deal(contract, utah.id, CHEAP, COST_NS),
+        )  # fmt: skip
+        with pytest.raises(NotAuthorisedError, match="not on the menu"):
+            await say(utah, mit, "task.assign", request, Progress)
+        assert not mit.up.engine.assignments.all()
+
+
+@pytest.mark.parametrize(
+    "load", [math.nan, math.inf, -1.0, 0.0, 1e300], ids=["nan", "inf", "negative", "none", "huge"]
+)
+async def test_a_load_that_makes_no_sense(tmp_path: Path, loads: Loads, load: float) -> None:
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80)
+        utah = await settle(town, "utah.edu", 80, trade=False)
+        await town.acquainted(mit, utah)
+        contract = await contracted(mit, utah, TERMS)
+        item = Item(utah.name("x"), load, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
+        fine = Item(utah.name("y"), 1.0, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
+        with suppress(DecodeError):
+            await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (item,))))
+        await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (fine,))))
+        await until(lambda: set(trader(mit).brain.held.coming) == {fine.task}, "still at work")
+        assert trader(mit).brain.held.due == 1.0
+
+
+async def test_a_stale_fence(tmp_path: Path, loads: Loads) -> None:
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 30)
+        utah = await settle(town, "utah.edu", 80)
+        await town.acquainted(mit, utah)
+        await contracted(mit, utah)
+        async with open_work(mit, loads) as work:
+            await work.run("a", "b", "c", "d", units=10)
+            await work.post(250)
+            await until(lambda: len(working_at(utah)) == 1)
+            (assigned,) = utah.up.engine.assignments.all()
+            (task, fence), request = assigned.stored.key, assigned.stored.assignment
+            old = msgspec.structs.replace(request, fence=fence - 1)
+            with pytest.raises((ConflictError, NotAuthorisedError)):  # whatever is checked first
+                await say(mit, utah, "task.assign", old, Progress)
+            with pytest.raises(NotFoundError):
+                await say(mit, utah, "task.activate", Activate(task, fence - 1, 0))
+            await say(mit, utah, "task.release", Release(task, fence - 1))
+            with pytest.raises(NotAuthorisedError, match="not its worker"):
+                await say(utah, mit, "task.give_back", GiveBackTask(task, fence - 1), MoveRecord)
+            with pytest.raises(NotAuthorisedError, match="not its worker"):
+                await say(
+                    utah, mit, "task.pass_on", PassOn(task, fence - 1, mit.id, Deal()), MoveRecord
+                )
+            answer = await say(utah, mit, "task.confirm", Confirm(task, fence - 1), Confirmed)
+            assert answer.standing is Standing.RELEASED
+            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, fence)]
+            await work.post(250)
+            work.check()
+
+
+async def test_a_member_without_a_contract_changes_nothing(tmp_path: Path, loads: Loads) -> None:
+    """While a task of mit's runs at utah, brown says to both all that peers may say."""
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 30)
+        utah = await settle(town, "utah.edu", 80)
+        brown = await settle(town, "brown.edu", 80)
+        await town.acquainted(mit, utah, brown)
+        contract = await contracted(mit, utah)
+        async with open_work(mit, loads) as work:
+            await work.run("a", "b", "c", "d", units=10)
+            await work.post(250)
+            await until(lambda: len(working_at(utah)) == 1)
+            await work.post(250)
+            (assigned,) = utah.up.engine.assignments.all()
+            (task, fence), request = assigned.stored.key, assigned.stored.assignment
+            for place in (mit, utah):
+                await _say_all(brown, place, request, contract)
+            assert away(mit) == {task: utah.id}
+            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, fence)]
+            for place in (mit, utah):
+                (standing,) = settler(place).ledger.deals()
+                assert standing.end is None
+                assert not any(peer == brown.id for peer, _ in trader(place).brain.partners)
+                assert not settler(place).ledger.disputes()
+            _, placed = mit.up.engine.queries.find(task)
+            assert placed.running
+            await work.post(230)
+            work.check()
+            ledgers = [settler(place).ledger for place in (mit, utah)]
+            tuples = work.tuples_run_by(utah, task)
+            await until(lambda: all(x.balance(contract).tuples == tuples for x in ledgers))
+
+
+async def _say_all(brown: Place, place: Place, request: Assignment, contract: str) -> None:
+    task, fence = request.task, request.fence
+    item = Item(task, 1.0, brown.id, 0, ("aggregate",), ("medusa://mit.edu/s",))
+    for message in (
+        Offer(2**50, contract, PRICE, (item,)),
+        Offer(2**50, "", PRICE, (item,)),
+        Offer(2**50, "x" * 1000, -1, (item,) * 100),
+    ):
+        with pytest.raises(NotAuthorisedError, match="no such contract"):
+            await say(brown, place, TELL, Tell(message))
+    await say(brown, place, TELL, Tell(Offer(2**50, contract, PRICE, ())))
+    await say(brown, place, TELL, Tell(Answer(trader(place).brain.number, (task,), PRICE)))
+    with pytest.raises(NotAuthorisedError):
+        await say(brown, place, PASSED, Passed(task, fence, 0))
+    for letter in _letters(brown, place, task, fence, contract):
+        await say(brown, place, SETTLE, letter)
+    for forged in (
+        msgspec.structs.replace(request, fence=fence + 10**9),
+        msgspec.structs.replace(request, fence=fence + 10**9, deal=Deal()),
+        request,
+    ):
+        with pytest.raises((NotAuthorisedError, ConflictError)):
+            await say(brown, place, "task.assign", forged, Progress)
+    with pytest.raises(NotFoundError):
+        await say(brown, place, "task.activate", Activate(task, fence, 0))
+    await say(brown, place, "task.release", Release(task, fence, 0))
+    answer = await say(brown, place, "task.confirm", Confirm(task, fence), Confirmed)
+    assert answer == Confirmed(Standing.RELEASED)
+    with pytest.raises((NotAuthorisedError, NotFoundError)):
+        await say(brown, place, "task.give_back", GiveBackTask(task, fence), MoveRecord)
+    with pytest.raises((NotAuthorisedError, NotFoundError)):
+        await say(brown, place, "task.pass_on", PassOn(task, fence, brown.id, Deal()), MoveRecord)
+    connection = await brown.up.engine.overlay.connect(bytes.fromhex(place.id))
+    with pytest.raises(NotAuthorisedError):
+        async with connection.open(
+            "task.input", ReadInput(task, fence, "medusa://mit.edu/s", 0)
+        ) as call:
+            await call.receive(Acknowledge)
+
+
+def _letters(brown: Place, place: Place, task: str, fence: int, contract: str) -> list[Letter]:
+    """A bill, and a refusal, in the names of others and in brown's own."""
+    identity = brown.up.engine.overlay.identity
+    federation = brown.up.engine.overlay.membership.federation
+    letters: list[Letter] = [Letter(Refusal(contract, task, fence, 0, "no", 0, final=True))]
+    for payee in (identity.peer_id, bytes(20)):
+        account = Account(contract, bytes.fromhex(place.id), payee)
+        deal = Agreement(
+            *account, task=task, fence=fence, start=0, rate=LoadRate(1, CHEAP), agreed_at=0
+        )
+        receipt = make_receipt(deal, federation, (0, b""), 1000, 10**6, after=0, at=0)
+        letters.append(Letter(propose(identity.private_key, receipt)))
+    return letters
+
+
+async def test_what_only_our_own_clients_may_ask(tmp_path: Path, loads: Loads) -> None:
+    async with open_market_town(tmp_path) as town:
+        mit = await settle(town, "mit.edu", 80)
+        utah = await settle(town, "utah.edu", 80)
+        await town.acquainted(mit, utah)
+        for method in ("move_task", "contract.balance", "market_status"):
+            with pytest.raises(MedusaError):
+                await say(utah, mit, method, Done(), Done)

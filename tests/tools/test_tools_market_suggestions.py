@@ -1,0 +1,253 @@
+"""Suggested contracts between whole peers: where our queries read, and that they lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, pairs_of, rows, until
+from tools_market_town import (
+    balances,
+    deliver,
+    notes,
+    open_market_town,
+    proposed,
+    revoked,
+    set_up,
+    settle,
+    settler,
+    stays,
+    trader,
+)
+
+from contracts.balances import Balance
+from contracts.documents import contract_id
+from contracts.terms import ContentTerms, SuggestedTerms, Terms
+from engine.moves.messages import Deal
+from engine.query import Filter, Map, Query
+from tools.async_client import AsyncMedusaClient
+from tools.market.suggestions import Suggestions
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up(monkeypatch)
+    monkeypatch.setattr("tools.market.suggestions.LOOK_S", 0.05)
+    monkeypatch.setattr("tools.market.content.LOOK_S", 0.05)
+
+
+def copy_of(place: Place, source: str, path: str) -> Query:
+    """All of it again."""
+    box = Filter("all", source, (place.name(path),), ("value >= 0",))
+    return Query(place.name("q/" + path), (box,))
+
+
+async def run(client: AsyncMedusaClient, query: Query) -> None:
+    await client.create_query(query)
+    await client.start_query(query.name)
+
+
+@dataclass
+class Scene:
+    """mit.edu produces `out` of its source; brown.edu produces `same` of that source, too, which is
+    the same; a query of utah.edu reads mit.edu's."""
+
+    town: Town
+    mit: Place
+    utah: Place
+    brown: Place
+    sends: AsyncMedusaClient
+    reads: AsyncMedusaClient
+    source: str
+
+    @property
+    def out(self) -> str:
+        return self.mit.name("out")
+
+    @property
+    def same(self) -> str:
+        return self.brown.name("same")
+
+    async def post(self, stimes: range) -> None:
+        """The reader has them when it returns."""
+        await self.sends.post_event(
+            self.source, rows((at, at) for at in stimes), boundary=stimes[-1]
+        )
+        await self.sends.flush()
+        log = self.utah.kept("all").log
+        await until(lambda: log.boundary >= stimes[-1], f"the reader is at {stimes[-1]}")
+
+    async def check(self, count: int) -> None:
+        """The answer of utah.edu's query is what it is without any suggestion."""
+        subscription, got = self.reads.subscribe(self.utah.name("all")), list[Row]()
+        with trio.fail_after(DEADLINE_S):
+            while subscription.boundary < count - 1:
+                got += pairs_of((await anext(subscription)).table)
+        assert got == [(at, at) for at in range(count)]
+
+    def read_at(self, place: Place, stream: str) -> bool:
+        """Whether utah.edu's peer is subscribed there."""
+        kept = place.up.engine.store.serving(stream)
+        return kept is not None and kept.subscribers > 0
+
+    async def suggest(self, terms: Terms, by: Place | None = None) -> str:
+        proposal, acceptance = proposed(by or self.brown, self.utah, terms)  # type: ignore[arg-type]
+        await deliver(self.utah, acceptance)
+        contract = contract_id(proposal)
+        held = trader(self.utah)._contracts
+        await until(lambda: contract in {c.id for c in held.in_force()}, "in force")
+        return contract
+
+
+@asynccontextmanager
+async def open_scene(folder: Path) -> AsyncIterator[Scene]:
+    async with open_market_town(folder) as town:
+        mit = await settle(town, "mit.edu", 100)
+        utah, brown = await settle(town, "utah.edu", 100), await settle(town, "brown.edu", 100)
+        await town.acquainted(mit, utah, brown)
+        async with mit.client() as sends, utah.client() as reads, brown.client() as copies:
+            source = await make_stream(sends, mit, "s")
+            await run(sends, copy_of(mit, source, "out"))
+            await run(copies, copy_of(brown, source, "same"))
+            await run(reads, copy_of(utah, mit.name("out"), "all"))
+            scene = Scene(town, mit, utah, brown, sends, reads, source)
+            await scene.post(range(100))
+            await until(lambda: scene.read_at(mit, scene.out), "it is read")
+            yield scene
+
+
+async def test_an_accepted_suggestion_is_followed_until_it_is_revoked(tmp_path: Path) -> None:
+    async with open_scene(tmp_path) as scene:
+        mit, brown = scene.mit, scene.brown
+        contract = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+        await until(lambda: scene.read_at(brown, scene.same), "the alternative is read")
+        await until(lambda: not scene.read_at(mit, scene.out), "and the producer is not")
+        await scene.post(range(100, 250))
+        assert f"is read as {scene.same}" in notes(scene.utah)
+        await revoked(scene.utah, contract)
+        await until(lambda: scene.read_at(mit, scene.out), "back to the producer")
+        await until(lambda: not scene.read_at(brown, scene.same), "and not the alternative")
+        await scene.post(range(250, 400))
+        await scene.check(400)
+
+
+async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with open_scene(tmp_path) as scene:
+        terms = SuggestedTerms(scene.out, alternative=scene.same)
+        proposal, _ = proposed(scene.brown, scene.utah, terms)  # type: ignore[arg-type]
+        await deliver(scene.utah, proposal)
+        _, ours = proposed(scene.utah, scene.brown, terms)  # type: ignore[arg-type]
+        await deliver(scene.utah, ours)  # we suggested it to them
+        await stays(lambda: scene.read_at(scene.mit, scene.out))
+        assert not scene.read_at(scene.brown, scene.same)
+
+
+async def test_where_it_fails_the_producer_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_scene(tmp_path) as scene:
+        await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+        await scene.town.stop(scene.brown)
+        await scene.post(range(100, 250))
+        assert scene.read_at(scene.mit, scene.out)
+        assert "is not read as suggested" in notes(scene.utah)
+        # it is tried again after a while
+        monkeypatch.setattr("tools.market.suggestions.ASIDE_S", 0.2)
+        suggestions(scene.utah)._aside.clear()
+        await scene.town.start(scene.brown)
+        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
+        await scene.post(range(250, 400))
+        await scene.check(400)
+
+
+async def test_each_sender_is_paid_for_what_it_sent(tmp_path: Path) -> None:
+    """With content contracts for both streams, who is read is who is paid."""
+    async with open_scene(tmp_path) as scene:
+        ids = []
+        for sender, stream in ((scene.mit, scene.out), (scene.brown, scene.same)):
+            content = ContentTerms(stream, sender.participant, per_message=1)
+            ids.append(await scene.suggest(content, by=sender))
+        of_mit, of_brown = ids
+        await until(lambda: len(settler(scene.mit).ledger.deals()) == 1, "mit's deal")
+        await scene.post(range(100, 150))
+        suggested = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+        await scene.post(range(150, 250))
+        await revoked(scene.utah, suggested)
+        await until(lambda: scene.read_at(scene.mit, scene.out), "back to the producer")
+        await scene.post(range(250, 400))
+        for sender, contract, tuples in ((scene.mit, of_mit, 200), (scene.brown, of_brown, 100)):
+            earned = Balance(contract)
+            with trio.move_on_after(DEADLINE_S):
+                while earned.tuples != tuples:
+                    await trio.sleep(0.05)
+                    earned = await balances(sender, contract)
+            assert (earned.earned, earned.disputes) == (tuples, 0), notes(sender)
+            assert (await balances(scene.utah, contract)).spent == tuples
+        await scene.check(400)
+
+
+def suggestions(place: Place) -> Suggestions:
+    found = place.up.engine.mirrors.reading.failed.__self__  # type: ignore[attr-defined]
+    assert isinstance(found, Suggestions)
+    return found
+
+
+async def test_a_place_that_stands_still_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.market.suggestions.STILL_S", 0.3)
+    async with open_scene(tmp_path) as scene:
+        await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+        async with scene.brown.client() as client:
+            await client.stop_query(scene.brown.name("q/same"))
+        await scene.post(range(100, 250))
+        assert "it stands still" in notes(scene.utah)
+        await scene.check(250)
+
+
+async def test_what_cannot_be_read_instead_is_not(tmp_path: Path) -> None:
+    async with open_scene(tmp_path) as scene:
+        async with scene.brown.client() as client:
+            box = Map("less", scene.source, scene.brown.name("less"), (("v", "value"),))
+            await run(client, Query(scene.brown.name("q/less"), (box,)))
+        for terms, why in (
+            (SuggestedTerms(scene.out, alternative=scene.brown.name("less")), "other fields"),
+            (SuggestedTerms(scene.out, alternative=scene.brown.name("none")), "none"),
+            (SuggestedTerms(scene.out, peer=scene.brown.id), "not produced by this peer"),
+            (SuggestedTerms(scene.out, peer="f" * 40), "ffffffff"),
+        ):
+            await scene.suggest(terms)
+            await until(lambda w=why: refused(scene.utah, w), why)
+        await scene.post(range(100, 250))
+        assert scene.read_at(scene.mit, scene.out)
+        await scene.check(250)
+
+
+def refused(place: Place, why: str) -> bool:
+    return any("not read as suggested" in n and why in n for n in notes(place).splitlines())
+
+
+async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(tmp_path: Path) -> None:
+    async with open_scene(tmp_path) as scene:
+        two = await settle(scene.town, "mit.edu", 100, sibling=True)
+        await scene.town.acquainted(scene.mit, scene.utah, two)
+        await scene.mit.up.engine.mover.move(scene.out, two.id, Deal(giver=scene.mit.id))
+        await scene.post(range(100, 150))
+        await until(lambda: not scene.read_at(scene.mit, scene.out), "the worker is read")
+        await scene.suggest(SuggestedTerms(scene.out, peer=scene.mit.id), by=scene.mit)
+        await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read")
+        await scene.post(range(150, 250))
+        await scene.town.restart(scene.utah)
+        await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
+        await scene.post(range(250, 400))
+        # the client of before has lost its peer: look into the log
+        assert scene.utah.kept("all").log.count(-1, 399) == 400

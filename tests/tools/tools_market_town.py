@@ -1,0 +1,327 @@
+"""Towns in which load is traded: real peers, contracts, markets and ledgers; the loads are set.
+
+Tasks are computed by the reference interpreter, and what a task takes is what a test says it takes,
+wherever it runs. The waits of the market are shortened, nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
+
+from contracts.balances import Balance, BalanceQuery, Balances
+from contracts.config import ContractsConfig
+from contracts.delivery import DELIVER, Deliver, Delivered
+from contracts.documents import Proposal, accept, contract_id, propose, revoke
+from contracts.market.config import MarketConfig
+from contracts.terms import LoadTerms, Menu
+from engine.messages import TaskStatus
+from engine.query import Aggregate, AggregateFunction, Function, Query
+from engine.task_runner import TaskRunner
+from overlay.events import wall_clock
+from overlay.identity import Root
+from tools.async_client import AsyncMedusaClient
+from tools.market.settler import BALANCE
+from tools.messages import MarketStatus
+
+PRICE = 1_000_000
+"""What a unit costs a peer at its capacity, micros per second."""
+
+CHEAP = 100_000
+"""The least price of the contracts here: an empty peer takes a small task at it."""
+
+COST_NS = 1_000_000
+"""CPU nanoseconds a tuple, of every task here."""
+
+SIZE_US = 100
+"""Of the windows."""
+
+DAY_S = 86_400.0
+
+TERMS = LoadTerms(CHEAP, PRICE, Menu(most_load=200), Menu(most_load=200))
+
+QUICK = MarketConfig(
+    settle_s=0.3,
+    collect_s=0.05,
+    offer_s=2.0,
+    reserve_s=5.0,
+    press_s=0.2,
+    retry_s=0.3,
+    retry_most_s=1.0,
+)
+"""The market's waits; those of a peer's config come on top."""
+
+FIXED = ContractsConfig(price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1)
+
+SHORT = {
+    "engine.moves.mover.TEND_S": 0.05,
+    "engine.moves.assignments.CONFIRM_S": 0.05,
+    "engine.stream_store.TEND_S": 0.05,
+    "tools.market.settler.LOOK_S": 0.05,
+    "tools.market.settler.TRIES": (0.1, 0.2, 0.5, 1.0),
+    "tools.market.trader.SAMPLE_S": 0.05,
+    "contracts.delivery.REVIEW_S": 0.05,
+    "contracts.payee.RETRY_S": 0.3,
+    "contracts.payee.MAX_RETRY_S": 0.5,
+    "contracts.payee.COUNT_S": 2.0,
+}
+
+Sum = tuple[int, int]
+"""(stime, total) of a window."""
+
+
+class Loads(dict[str, float]):
+    """Units of load by task; any other takes nothing."""
+
+    def status(self, real: TaskStatus) -> TaskStatus:
+        load = self.get(real.name, 0.0) / 100
+        return msgspec.structs.replace(real, load=load, cost_ns=COST_NS, input_rate=1.0)
+
+
+def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    """Let every town that is opened from now on be quick, and its loads be those returned."""
+    interpret(monkeypatch)
+    for name, value in SHORT.items():
+        monkeypatch.setattr(name, value)
+    monkeypatch.setattr(
+        "tools.market.trader.MarketConfig", lambda **own: dataclasses.replace(QUICK, **own)
+    )
+    loads, real = Loads(), TaskRunner.status
+
+    def status(runner: TaskRunner, **options: Any) -> TaskStatus:
+        return loads.status(real(runner, **options))
+
+    monkeypatch.setattr(TaskRunner, "status", status)
+    return loads
+
+
+@asynccontextmanager
+async def open_market_town(folder: Path, **engine: float) -> AsyncIterator[Town]:
+    async with open_town(folder, **engine) as town:  # type: ignore[arg-type]
+        yield town
+
+
+async def settle(
+    town: Town, participant: str, units: float, *, sibling: bool = False, **contracts: Any
+) -> Place:
+    """A peer with so much capacity. contracts: its own settings, instead of FIXED's."""
+    config = dataclasses.replace(FIXED, **contracts)
+    return await town.settle(
+        participant, sibling=sibling, contracts=config, capacity_cores=units / 100
+    )
+
+
+def proposed(
+    one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
+) -> tuple[bytes, bytes]:
+    """Proposal and acceptance, signed by both roots. valid_s: seconds from now."""
+    now = wall_clock()
+    federation = one.up.engine.overlay.membership.federation
+    nonce = bytes(8) + int(now * 1e6).to_bytes(8, "big")
+    proposal = propose(
+        Root.load(one.home.folder),
+        Proposal(
+            federation, one.participant, two.participant, terms, now - 60, now + valid_s, now, nonce
+        ),
+    )
+    return proposal, accept(Root.load(two.home.folder), proposal)
+
+
+async def deliver(place: Place, *documents: bytes) -> None:
+    """Hand them to the peer, which passes them on to all peers of both parties."""
+    async with place.client() as client:
+        answer = await client._ask(DELIVER, Deliver(documents), Delivered)
+        assert answer.reasons == ("",) * len(documents)
+
+
+async def contracted(
+    one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
+) -> str:
+    """A contract between the participants of two peers, in force at both; its id. valid_s: as
+    `proposed`."""
+    proposal, acceptance = proposed(one, two, terms, valid_s=valid_s)
+    contract = contract_id(proposal)
+    await deliver(one, acceptance)
+    await until(lambda: contract in binding(one) and contract in binding(two), "in force at both")
+    return contract
+
+
+async def revoked(place: Place, contract: str) -> None:
+    """Its participant revokes it."""
+    federation = place.up.engine.overlay.membership.federation
+    await deliver(place, revoke(Root.load(place.home.folder), federation, contract, wall_clock()))
+
+
+def binding(place: Place) -> set[str]:
+    """The contracts that are in force there."""
+    return {contract.id for contract in trader(place)._contracts.in_force()}
+
+
+def trader(place: Place) -> Any:
+    """What drives the market of a peer: the engine asks it whether to admit a task."""
+    return place.up.engine.assignments.admit.__self__  # type: ignore[attr-defined]
+
+
+def settler(place: Place) -> Any:
+    """What drives its settlement."""
+    return place.up.engine.mover.agree.__self__  # type: ignore[attr-defined]
+
+
+# -- what it shows ---------------------------------------------------------------------------------
+
+
+async def market(place: Place) -> MarketStatus:
+    async with place.client() as client:
+        status = await client.market_status()
+    assert status is not None
+    return status
+
+
+async def balances(place: Place, contract: str) -> Balance:
+    """What its ledger says, by the call that `contract balance` makes; the chain holds."""
+    async with place.client() as client:
+        answer = await client._ask(BALANCE, BalanceQuery(contract), Balances)
+    assert answer.fault == ""
+    return answer.of(contract)
+
+
+async def settled(
+    payer: Place, payee: Place, contract: str, *, tuples: int, price: int, disputes: int = 0
+) -> None:
+    """Wait until those tuples, and no others, are paid for at both."""
+    amount = tuples * COST_NS * price // 10**7
+    spent, earned = Balance(contract), Balance(contract)
+    with trio.move_on_after(DEADLINE_S):
+        while (spent.spent, earned.earned) != (amount, amount):
+            await trio.sleep(0.05)
+            spent, earned = await balances(payer, contract), await balances(payee, contract)
+    said = f"{tuples} tuples, {amount}: {spent} {earned}\n{notes(payer)}\n--\n{notes(payee)}"
+    assert (spent.spent, spent.earned, spent.tuples) == (amount, 0, tuples), said
+    assert (earned.earned, earned.spent, earned.tuples) == (amount, 0, tuples), said
+    assert spent.receipts == earned.receipts > 0, said
+    assert spent.disputes == earned.disputes == disputes, said
+
+
+def notes(place: Place) -> str:
+    """What a person there should see."""
+    return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
+
+
+def working_at(place: Place) -> set[str]:
+    """The tasks that it runs for others now."""
+    return {
+        each.task.name
+        for each in place.up.engine.assignments.all()
+        if each.stored.since is not None
+    }
+
+
+def away(place: Place) -> dict[str, str]:
+    """Its tasks that run elsewhere, and where."""
+    tasks = place.up.engine.queries.tasks()
+    return {task.name: task.current.worker for task in tasks if task.current.worker}
+
+
+# -- work ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Work:
+    """Some tasks of one peer over one source stream, and what they said.
+
+    Attributes:
+        tasks: their names. stimes: all that was posted, each tuple's value is its stime.
+    """
+
+    place: Place
+    client: AsyncMedusaClient
+    source: str
+    loads: Loads
+    tasks: tuple[str, ...] = ()
+    posted: int = 0
+    _readers: dict[str, Any] = field(default_factory=dict)
+    _rows: dict[str, list[Sum]] = field(default_factory=dict)
+
+    async def run(self, *paths: str, units: float) -> None:
+        """More tasks, each of so many units."""
+        for path in paths:
+            task = self.place.name(path)
+            self.loads[task] = units
+            await self.client.create_query(windows(self.place, self.source, path))
+            await self.client.start_query(self.place.name("q/" + path))
+            self._readers[task], self._rows[task] = self.client.subscribe(task), []
+            self.tasks += (task,)
+
+    async def post(self, count: int, *, end: bool = False) -> None:
+        """The next tuples, one a microsecond; the tasks have worked on them when it returns."""
+        stimes = range(self.posted, self.posted + count)
+        self.posted += count
+        await self.client.post_event(
+            self.source, rows((at, at) for at in stimes), boundary=stimes[-1], end=end
+        )
+        await self.client.flush()
+        for task in self.tasks:
+            await self._take(task, stimes[-1])
+
+    async def _take(self, task: str, boundary: int) -> None:
+        reader = self._readers[task]
+        with trio.fail_after(DEADLINE_S):
+            while reader.boundary < boundary:
+                table = (await anext(reader)).table
+                stimes, totals = (table.column(name).to_pylist() for name in ("stime", "total"))
+                self._rows[task] += zip(stimes, totals, strict=True)
+
+    def check(self) -> None:
+        """What the subscribers have is exactly what one run over all that was posted gives."""
+        expected = sums(range(self.posted))
+        for task in self.tasks:
+            got = self._rows[task]
+            assert got == [row for row in expected if row[0] < self.posted], task
+
+    def tuples_run_by(self, place: Place, task: str) -> int:
+        """Tuples of the source within the task's placements at a peer."""
+        _, placed = self.place.up.engine.queries.find(task)
+        return sum(
+            len(range(max(0, p.since + 1), min(self.posted, (p.until or self.posted) + 1)))
+            for p in placed.placements
+            if p.worker == place.id
+        )
+
+
+def windows(place: Place, source: str, path: str) -> Query:
+    """Sums by window."""
+    total = AggregateFunction(Function.SUM, "value", "total")
+    box = Aggregate("sum", source, place.name(path), SIZE_US, SIZE_US, (), (total,))
+    return Query(place.name("q/" + path), (box,))
+
+
+def sums(stimes: Iterable[int]) -> list[Sum]:
+    """The independent answer, for values that are the stimes."""
+    totals: dict[int, int] = {}
+    for stime in stimes:
+        totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime
+    return [(window * SIZE_US + SIZE_US - 1, total) for window, total in sorted(totals.items())]
+
+
+@asynccontextmanager
+async def open_work(place: Place, loads: Loads) -> AsyncIterator[Work]:
+    async with place.client(patience_s=DEADLINE_S) as client:
+        yield Work(place, client, await make_stream(client, place, "s"), loads)
+
+
+async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
+    """Something does not happen: nothing tells when it would have, so some rounds are waited."""
+    with trio.move_on_after(seconds):
+        while True:
+            assert condition()
+            await trio.sleep(0.01)

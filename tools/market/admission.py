@@ -1,0 +1,126 @@
+"""Which tasks of others may run here: what our Brain said we would take, on those terms, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from contracts.contract import Contract, covers
+from contracts.delivery import Contracts
+from contracts.market.messages import Answer, Item, Offer
+from contracts.terms import UNITS_PER_CORE, LoadTerms
+from engine.moves.messages import Assignment
+from engine.moves.placements import Placement
+from engine.plan import Task
+from overlay.errors import NotAuthorisedError
+from tools.market.items import item_of
+
+KEPT_OFFERS: Final = 16
+"""Of one partner: it has one out at a time, and may have repeated it."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A task that we said we would take, from whom and on what terms. until: seconds."""
+
+    giver: str
+    contract: str
+    price: int
+    item: Item
+    until: float
+
+
+class Admission:
+    """
+    Args:
+        keep_s: how long what was accepted is waited for, seconds: as long as room is kept for it.
+    """
+
+    def __init__(self, participant: str, contracts: Contracts, keep_s: float) -> None:
+        self._participant = participant
+        self._contracts = contracts
+        self._keep_s = keep_s
+        self._offers: dict[tuple[str, int], Offer] = {}
+        self._accepted: dict[str, Accepted] = {}
+        self._answered: dict[str, int] = {}
+
+    def offered(self, peer: str, offer: Offer) -> None:
+        """That peer (hex) offers tasks. What was answered is not accepted a second time."""
+        if offer.number <= self._answered.get(peer, -1):
+            return
+        mine = [key for key in self._offers if key[0] == peer]
+        for key in mine[: len(mine) - KEPT_OFFERS + 1]:
+            del self._offers[key]
+        self._offers[peer, offer.number] = offer
+
+    def answered(self, peer: str, answer: Answer, now: float) -> None:
+        """That is what our Brain says to it."""
+        offer = self._offers.pop((peer, answer.number), None)
+        self._answered[peer] = max(answer.number, self._answered.get(peer, -1))
+        for task in [task for task, each in self._accepted.items() if each.until <= now]:
+            del self._accepted[task]
+        for item in offer.items if offer is not None else ():
+            if item.task in answer.accepted:
+                assert offer is not None
+                until = now + self._keep_s
+                self._accepted[item.task] = Accepted(peer, offer.contract, offer.price, item, until)
+
+    def expected(
+        self, owner: str, participant: str, request: Assignment, now: float
+    ) -> Accepted | None:
+        """What we said of that task, by its name; None: nothing, as it is our own participant's.
+
+        Raises:
+            NotAuthorisedError: we have not accepted it.
+        """
+        if not request.deal.contract and participant == self._participant:
+            return None
+        accepted = self._accepted.get(request.task)
+        if accepted is None or accepted.item.owner != owner or accepted.until <= now:
+            raise NotAuthorisedError(f"{request.task}: we have not accepted it")
+        return accepted
+
+    def admit(
+        self, owner: str, participant: str, request: Assignment, task: Task, now: float
+    ) -> None:
+        """Whether that task may run here for that peer. What we took from a peer of our own comes
+        on the terms of the contract that it ran it under. What was accepted comes once.
+
+        Raises:
+            NotAuthorisedError: why not.
+        """
+        deal = request.deal
+        accepted = self.expected(owner, participant, request, now)
+        if accepted is None:
+            return
+        if accepted.contract:
+            said = (accepted.giver, accepted.contract, accepted.price, accepted.item.cost_ns)
+            if said != (deal.giver, deal.contract, deal.price, deal.cost_ns):
+                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
+        if not deal.contract:
+            raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
+        contract = self._in_force(deal.contract)
+        load = accepted.item.load / UNITS_PER_CORE
+        item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
+        why = covers(contract.menu_of(self._participant), item)
+        if why:
+            raise NotAuthorisedError(why)
+        del self._accepted[task.name]
+
+    def check_pass_on(self, placement: Placement) -> None:
+        """Whether who runs a task of ours may pass it on.
+
+        Raises:
+            NotAuthorisedError: why not.
+        """
+        if not placement.owed.contract:
+            return
+        terms = self._in_force(placement.owed.contract).proposal.terms
+        if not isinstance(terms, LoadTerms) or not terms.sublet:
+            raise NotAuthorisedError("the contract does not let it be passed on")
+
+    def _in_force(self, contract: str) -> Contract:
+        for each in self._contracts.in_force():
+            if each.id == contract:
+                return each
+        raise NotAuthorisedError(f"contract {contract[:8]} is not in force")

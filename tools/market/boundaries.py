@@ -1,0 +1,16 @@
+"""Boundaries as receipts write them: the beginning and the end of all time are within 62 bits."""
+
+from __future__ import annotations
+
+from contracts.deals import MAX_TIME
+from engine.schema import BEGINNING, END
+
+
+def clamped(boundary: int) -> int:
+    """A boundary, microseconds of stime, for a receipt."""
+    return max(-MAX_TIME, min(MAX_TIME, boundary))
+
+
+def stime_of(written: int) -> int:
+    """What `clamped` made of a boundary, undone."""
+    return BEGINNING if written <= -MAX_TIME else END if written >= MAX_TIME else written

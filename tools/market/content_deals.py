@@ -1,0 +1,73 @@
+"""Deals for streams: what the receiver tells the sender, and what both look for in the ledger."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from contracts.contract import Contract
+from contracts.deals import ContentRate, ContractId, Fence, TaskName, Time
+from contracts.delivery import Contracts
+from contracts.desk import MICROS
+from contracts.ledger import Ledger, Standing
+from contracts.settlement import Ended
+from contracts.terms import ContentTerms
+
+
+class Begin(Struct, frozen=True):
+    """The request of "content.begin": we receive a stream from you, and pay.
+
+    Attributes:
+        start: the boundary from which on. since: where periods are counted from. Both microseconds
+            of stime.
+    """
+
+    contract: ContractId
+    stream: TaskName
+    fence: Fence
+    start: Time
+    since: Time
+
+
+class Over(Struct, frozen=True):
+    """The request of "content.over": we do so no more, from that boundary on."""
+
+    contract: ContractId
+    stream: TaskName
+    fence: Fence
+    upto: Time
+
+
+def deals_in(ledger: Ledger) -> list[Standing]:
+    """Those for streams, ended ones too."""
+    return [each for each in ledger.deals() if isinstance(each.deal.rate, ContentRate)]
+
+
+def rate_of(standing: Standing) -> ContentRate:
+    rate = standing.deal.rate
+    assert isinstance(rate, ContentRate), "it is a deal for a stream"
+    return rate
+
+
+def ended(standing: Standing, upto: int) -> Ended:
+    """What the settlement is told when a deal is over; it is paid for up to `billed` already."""
+    return Ended(standing.deal.task, standing.deal.fence, max(upto, standing.billed))
+
+
+def content_contracts(contracts: Contracts) -> list[tuple[Contract, ContentTerms]]:
+    """Those in force."""
+    return [
+        (contract, contract.proposal.terms)
+        for contract in contracts.in_force()
+        if isinstance(contract.proposal.terms, ContentTerms)
+    ]
+
+
+def period_start(contract: Contract, terms: ContentTerms, at: int) -> int:
+    """When the period began that `at` is in. at, result: microseconds UTC, and of stime.
+
+    Periods follow one another from the contract's beginning, so that leaving a stream and coming
+    back makes none of them longer, nor is one paid twice.
+    """
+    begin = int(contract.proposal.valid_from * MICROS)
+    period_us = terms.period_s * MICROS
+    return begin + max(0, at - begin) // period_us * period_us if period_us else 0

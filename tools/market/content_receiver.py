@@ -1,0 +1,272 @@
+"""The peer that pays for a stream: it declares what its own queries read, and from when to when.
+
+A deal begins before the subscription does, at the boundary that is asked for, and ends when no
+query of ours reads the stream any more, or the contract has ended. Paid is the peer that keeps the
+stream, whoever computes it for that peer just now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from contracts.contract import Contract
+from contracts.deals import Account, DealKey, content_rate
+from contracts.delivery import Contracts
+from contracts.ledger import Standing
+from contracts.terms import ContentTerms
+from engine.engine import Engine
+from engine.kept import KeptStream
+from engine.messages import Done
+from engine.schema import END
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
+from tools.market.boundaries import clamped, stime_of
+from tools.market.content_deals import (
+    Begin,
+    Over,
+    content_contracts,
+    deals_in,
+    ended,
+    period_start,
+    rate_of,
+)
+from tools.market.content_sender import BEGIN, OVER
+from tools.market.meters import StreamMeter, now_us
+from tools.market.settler import Settler
+from tools.market.standstill import Standstills
+
+CALL_S: Final = 5.0
+"""Patience with the sender, seconds: a subscription waits for it."""
+
+RETRY_S: Final = (2.0, 60.0)
+"""Shortest and longest wait before a sender is told again, seconds; doubled in between."""
+
+
+@dataclass(slots=True)
+class _Try:
+    """What was done about a contract. start: from where on is to be paid. at: when to try again, on
+    trio's clock, seconds. told: the fence of the deal that the sender knows of."""
+
+    start: int
+    at: float = 0.0
+    wait_s: float = RETRY_S[0]
+    told: int | None = None
+
+
+class ContentReceiver:
+    """
+    Args:
+        begun: told when a deal has begun: what it is about must be kept from then on.
+        nursery: carries words to senders.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        contracts: Contracts,
+        settler: Settler,
+        begun: Callable[[], None],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._engine = engine
+        self._overlay = engine.overlay
+        self._contracts = contracts
+        self._settler = settler
+        self._begun = begun
+        self._nursery = nursery
+        self._own = engine.overlay.identity.peer_id
+        self._participant = engine.overlay.identity.participant
+        self._read_as: dict[str, str] = {}
+        self._tries: dict[str, _Try] = {}
+        self._over: dict[DealKey, float] = {}
+        self._one_at_a_time = trio.Lock()
+        self._standstills = Standstills(engine.overlay.events)
+
+    def register(self) -> None:
+        """Hear what is read."""
+        self._engine.mirrors.reading.opening = self.opening
+        self._engine.mirrors.left = self.left
+
+    def log_of(self, stream: str) -> KeptStream | None:
+        """The mirror of our own queries that is read by that name."""
+        for kept in self._engine.mirrors.followed():
+            if self._read_as.get(kept.name, kept.name) == stream:
+                return kept
+        return None
+
+    def resume(self) -> None:
+        """End the deals for what is not read any more since the last run."""
+        for standing in self._paying():
+            task = standing.deal.task
+            if self.log_of(task) is None:
+                self._end(standing, self._engine.store.get(task))
+
+    async def look(self, in_force: set[str]) -> None:
+        """Begin and end deals as the contracts want it. in_force: their ids."""
+        ours = self._ours()
+        for standing in ours:
+            self._say_over(standing)
+            if standing.end is None and standing.deal.contract not in in_force:
+                self._end(standing, self.log_of(standing.deal.task))
+        for contract, terms in self._receiving():
+            kept = self.log_of(terms.stream)
+            self._standstills.look(contract, terms, kept, trio.current_time())
+            if kept is not None:
+                await self._ensure(contract, terms, kept.log.boundary)
+        self._tries = {key: each for key, each in self._tries.items() if key in in_force}
+        kept_deals = {standing.deal.key for standing in ours}
+        self._over = {key: at for key, at in self._over.items() if key in kept_deals}
+
+    async def opening(self, mirror: str, read_as: str, after: int) -> None:
+        """A mirror is about to be read by that name, from that boundary on."""
+        if after == END:
+            return  # it only takes leave
+        before = self._read_as.get(mirror, mirror)
+        if before != read_as:
+            self._end_all(before, self._engine.store.get(mirror))
+        self._read_as[mirror] = read_as
+        for contract, terms in self._receiving():
+            if terms.stream == read_as:
+                await self._ensure(contract, terms, after, hurry=True)
+
+    def left(self, kept: KeptStream) -> None:
+        """None of our queries reads that mirror any more; it goes."""
+        self._end_all(self._read_as.pop(kept.name, kept.name), kept)
+
+    # -- deals ----------------------------------------------------------------------------------
+
+    async def _ensure(
+        self, contract: Contract, terms: ContentTerms, start: int, *, hurry: bool = False
+    ) -> None:
+        """Let there be a deal from that boundary on, and the sender know of it."""
+        async with self._one_at_a_time:
+            attempt = self._tries.setdefault(contract.id, _Try(start))
+            standing = self._deal_under(contract)
+            known = standing is not None and standing.deal.fence == attempt.told
+            if not hurry and (known or trio.current_time() < attempt.at):
+                return
+            try:
+                if standing is None:
+                    standing = await self._begin(contract, terms, attempt.start)
+                await self._tell(standing)
+            except MedusaError as error:
+                attempt.at = trio.current_time() + attempt.wait_s
+                attempt.wait_s = min(2 * attempt.wait_s, RETRY_S[1])
+                text = f"{terms.stream} (contract {contract.short_id}) is not paid for: {error}"
+                self._overlay.events.note("warning", text)
+            else:
+                attempt.told, attempt.wait_s = standing.deal.fence, RETRY_S[0]
+
+    async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
+        account = Account(contract.id, self._own, await self._payee(terms))
+        now = now_us()
+        # greater than any before, whatever the clock does
+        fence = max([now, *(1 + each.deal.fence for each in deals_in(self._settler.ledger))])
+        rate = content_rate(terms, period_start(contract, terms, now))
+        self._settler.agree_on(account, rate, terms.stream, fence=fence, since=start)
+        self._begun()
+        text = f"{terms.stream} is paid for: contract {contract.short_id}"
+        self._overlay.events.note("info", text)
+        standing = self._deal_under(contract)
+        assert standing is not None, "it was agreed on just now"
+        return standing
+
+    async def _payee(self, terms: ContentTerms) -> bytes:
+        """
+        Raises:
+            NotFoundError: the sender does not produce the stream.
+            UnavailableError: the catalog does not answer.
+        """
+        for peer in await self._engine.producers.publishers(terms.stream):
+            record = self._overlay.peers.get(peer)
+            if record is not None and record.participant == terms.sender:
+                return peer
+        raise NotFoundError(f"no peer of {terms.sender} produces it")
+
+    async def _tell(self, standing: Standing) -> None:
+        deal = standing.deal
+        since = rate_of(standing).since
+        request = Begin(deal.contract, deal.task, deal.fence, deal.start, since)
+        try:
+            await self._call(deal.payee, BEGIN, request)
+        except (NotFoundError, InvalidInputError, ConflictError):
+            # it cannot have this deal any more: the next one goes on where this one is paid
+            self._tries[deal.contract].start = standing.billed
+            self._settler.ledger.forget_deal(standing)
+            raise
+
+    def _end_all(self, stream: str, kept: KeptStream | None) -> None:
+        for standing in self._paying():
+            if standing.deal.task == stream:
+                self._end(standing, kept)
+        for contract, terms in self._receiving():
+            if terms.stream == stream:
+                self._tries.pop(contract.id, None)
+
+    def _end(self, standing: Standing, kept: KeptStream | None) -> None:
+        """We receive no more of it: count what is not billed yet while it is there.
+
+        Args:
+            kept: where it was read into; None: that is gone.
+        """
+        billed = standing.billed
+        upto, rows = billed, 0
+        if kept is not None:
+            meter = StreamMeter(kept, rate_of(standing), bills=True)
+            upto = max(billed, clamped(meter.boundary))
+            rows = meter.count(stime_of(billed), stime_of(upto))
+        self._settler.handle(ended(standing, upto))
+        self._settler.ledger.keep_tail(standing, billed, rows)
+        self._say_over(standing)
+
+    def _say_over(self, standing: Standing) -> None:
+        """The sender hears where its deal has ended, now and again until it says so."""
+        deal = standing.deal
+        if standing.end is not None and self._over.get(deal.key, 0.0) <= trio.current_time():
+            self._over[deal.key] = trio.current_time() + RETRY_S[1]
+            over = Over(deal.contract, deal.task, deal.fence, standing.end)
+            self._nursery.start_soon(self._carry_over, deal.key, over)
+
+    async def _carry_over(self, key: DealKey, over: Over) -> None:
+        try:
+            await self._call(key.account.payee, OVER, over)
+        except (UnavailableError, BusyError):
+            return
+        except MedusaError:
+            pass  # it knows of no such deal
+        self._over[key] = inf
+
+    def _ours(self) -> list[Standing]:
+        """The deals by which we pay, ended ones too."""
+        return [each for each in deals_in(self._settler.ledger) if each.deal.payer == self._own]
+
+    def _paying(self) -> list[Standing]:
+        """Those that have not ended."""
+        return [each for each in self._ours() if each.end is None]
+
+    def _deal_under(self, contract: Contract) -> Standing | None:
+        return next((each for each in self._paying() if each.deal.contract == contract.id), None)
+
+    def _receiving(self) -> list[tuple[Contract, ContentTerms]]:
+        """The contracts in force by which we pay."""
+        return [
+            (contract, terms)
+            for contract, terms in content_contracts(self._contracts)
+            if terms.sender != self._participant
+        ]
+
+    async def _call(self, peer: bytes, method: str, request: Struct) -> None:
+        connection = await self._overlay.connect(peer)
+        await connection.call(method, request, Done, timeout_s=CALL_S)

@@ -1,0 +1,156 @@
+"""The peer that keeps a stream which others pay for: it takes a receiver's word for when it reads.
+
+What a receiver does not declare it does not pay for; it signed the contract, and who reads a stream
+the sender sees in the stream's subscribers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from contracts.contract import Contract
+from contracts.deals import Account, content_rate
+from contracts.delivery import Contracts
+from contracts.terms import ContentTerms
+from engine.engine import Engine
+from engine.kept import KeptStream, Role
+from engine.messages import Done
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from overlay.rpc import Caller
+from tools.market.boundaries import clamped
+from tools.market.content_deals import (
+    Begin,
+    Over,
+    content_contracts,
+    deals_in,
+    ended,
+    period_start,
+    rate_of,
+)
+from tools.market.meters import SKEW_US, StreamMeter, now_us
+from tools.market.settler import Settler
+
+BEGIN: Final = "content.begin"
+OVER: Final = "content.over"
+
+MAX_KEPT: Final = 64
+"""Deals of one receiving peer under one contract, ended ones too that are not settled: it begins
+one when it begins to read, so more are a mistake, or meant to fill the ledger."""
+
+
+class ContentSender:
+    """
+    Args:
+        begun: told when a deal has begun: what it is about must be kept from then on.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        contracts: Contracts,
+        settler: Settler,
+        begun: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._contracts = contracts
+        self._settler = settler
+        self._begun = begun
+        self._own = engine.overlay.identity.peer_id
+
+    def register(self) -> None:
+        """Serve receivers."""
+        service = self._engine.overlay.service
+        service.unary(BEGIN, Begin, self._on_begin)
+        service.unary(OVER, Over, self._on_over)
+
+    def log_of(self, stream: str) -> KeptStream | None:
+        """The stream, if it is this peer's."""
+        kept = self._engine.store.get(stream)
+        return None if kept is None or kept.role is Role.MIRROR else kept
+
+    def look(self, in_force: set[str]) -> None:
+        """End the deals whose contract or stream is no more. in_force: ids of contracts."""
+        for standing in deals_in(self._settler.ledger):
+            deal = standing.deal
+            if deal.payee != self._own or standing.end is not None:
+                continue
+            kept = self.log_of(deal.task)
+            if kept is None:
+                self._settler.handle(ended(standing, standing.billed))
+            elif deal.contract not in in_force:
+                reached = StreamMeter(kept, rate_of(standing), bills=True).boundary
+                self._settler.handle(ended(standing, clamped(reached)))
+
+    async def _on_begin(self, caller: Caller, request: Begin, _: bytes) -> Done:
+        await trio.lowlevel.checkpoint()
+        assert caller.peer_id is not None, "clients may not call this"
+        contract, terms = self._contract(request)
+        account = Account(request.contract, caller.peer_id, self._own)
+        ledger = self._settler.ledger
+        mine = [s for s in deals_in(ledger) if s.deal.account == account]
+        if any(s not in mine for s in ledger.deals_of(request.stream, request.fence)):
+            raise ConflictError(f"{request.stream}: fence {request.fence} is another deal's")
+        new = all(s.deal.fence != request.fence for s in mine)
+        if new:
+            self._check(request, contract, terms)
+            if len(mine) >= MAX_KEPT:
+                raise BusyError(f"{request.stream}: {len(mine)} deals of yours are not settled yet")
+        rate = content_rate(terms, request.since)
+        self._settler.agree_on(
+            account, rate, request.stream, fence=request.fence, since=request.start
+        )
+        for earlier in mine:  # whose end was not heard
+            if earlier.end is None and earlier.deal.fence < request.fence:
+                self._settler.handle(ended(earlier, request.start))
+        if new:
+            self._begun()
+            text = f"{caller.participant} pays for {request.stream}: contract {contract.short_id}"
+            self._engine.overlay.events.note("info", text)
+        return Done()
+
+    def _contract(self, request: Begin) -> tuple[Contract, ContentTerms]:
+        """
+        Raises:
+            NotAuthorisedError: no such contract is in force, or it is we who pay.
+        """
+        own = self._engine.overlay.identity.participant
+        for contract, terms in content_contracts(self._contracts):
+            if (contract.id, terms.stream, terms.sender) == (request.contract, request.stream, own):
+                return contract, terms
+        raise NotAuthorisedError(f"{request.stream}: no such contract is in force for it")
+
+    def _check(self, request: Begin, contract: Contract, terms: ContentTerms) -> None:
+        """
+        Raises:
+            NotFoundError: the stream is not here.
+            InvalidInputError: it does not begin where it may.
+        """
+        kept = self.log_of(request.stream)
+        if kept is None:
+            raise NotFoundError(f"{request.stream} is not kept by this peer")
+        boundary = clamped(kept.log.boundary)
+        if request.start > boundary:
+            raise InvalidInputError(f"{request.stream} is at {boundary}, not at {request.start}")
+        now, since = now_us(), request.since
+        near = abs(since - period_start(contract, terms, now)) <= SKEW_US
+        if not near or since != period_start(contract, terms, since):
+            raise InvalidInputError(f"{request.stream}: no period begins at {request.since}")
+
+    async def _on_over(self, caller: Caller, request: Over, _: bytes) -> Done:
+        await trio.lowlevel.checkpoint()
+        assert caller.peer_id is not None, "clients may not call this"
+        account = Account(request.contract, caller.peer_id, self._own)
+        for standing in self._settler.ledger.deals_of(request.stream, request.fence):
+            if standing.deal.account == account and standing in deals_in(self._settler.ledger):
+                self._settler.handle(ended(standing, request.upto))
+                return Done()
+        raise NotFoundError(f"{request.stream}: we have no such deal with you")

@@ -1,0 +1,87 @@
+"""The ledger's open deals beside what the engine says of them.
+
+The inputs of what is not billed yet are kept, for a while; and a deal that a crash, or a full disk,
+left open is over when the owner's record of placements says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from contracts.deals import DealKey, LoadRate
+from contracts.ledger import Ledger, Standing
+from contracts.settlement import Ended
+from engine.engine import Engine
+from engine.moves.placed_task import PlacedTask
+from engine.schema import END
+from overlay.errors import NotFoundError
+from tools.market.boundaries import clamped, stime_of
+
+KEEP_S: Final = 3600.0
+"""How long inputs are kept for a deal whose bills do not get on, seconds: whoever does not bill, or
+does not pay, must not fill the other's disk."""
+
+
+class OpenDeals:
+    """
+    Args:
+        own: this peer's id.
+    """
+
+    def __init__(self, engine: Engine, ledger: Ledger, own: bytes) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._own = own
+        self._progress: dict[DealKey, tuple[int, float]] = {}
+
+    def hold_inputs(self, now: float) -> None:
+        """What is not yet billed has still to be counted. now: on trio's clock, seconds."""
+        earned: dict[tuple[str, int], int] = {}
+        owed: dict[str, int] = {}
+        progress: dict[DealKey, tuple[int, float]] = {}
+        for standing in self._ledger.deals():
+            deal, at = standing.deal, stime_of(standing.billed)
+            if not isinstance(deal.rate, LoadRate) or standing.paid:
+                continue
+            if not self._gets_on(standing, progress, now):
+                continue
+            if deal.payee == self._own:
+                earned[deal.task, deal.fence] = at
+            else:
+                owed[deal.task] = min(at, owed.get(deal.task, END))
+        self._progress = progress
+        for placed in self._engine.queries.tasks():
+            placed.hold_for_bill(owed.get(placed.name))
+        for assigned in self._engine.assignments.all():
+            if assigned.stored.since is not None:
+                assigned.hold_for_bill(earned.get(assigned.stored.key))
+
+    def _gets_on(
+        self, standing: Standing, progress: dict[DealKey, tuple[int, float]], now: float
+    ) -> bool:
+        key, billed = standing.deal.key, standing.billed
+        known = self._progress.get(key)
+        progress[key] = known if known is not None and known[0] == billed else (billed, now)
+        return now <= progress[key][1] + KEEP_S
+
+    def over(self) -> Iterator[Ended]:
+        """The deals of tasks of ours that have ended without being told."""
+        for standing in self._ledger.deals():
+            deal = standing.deal
+            if standing.end is None and deal.payer == self._own and isinstance(deal.rate, LoadRate):
+                try:
+                    placed = self._engine.queries.find(deal.task)[1]
+                except NotFoundError:
+                    continue  # somebody else's, which we passed on
+                end = _end_of(placed, standing)
+                if end is not None:
+                    yield Ended(deal.task, deal.fence, end)
+
+
+def _end_of(placed: PlacedTask, standing: Standing) -> int | None:
+    """Where that placement ended; None: it lasts."""
+    for placement in placed.placements:
+        if placement.fence == standing.deal.fence:
+            return None if placement.until is None else clamped(placement.until)
+    return standing.billed  # it never came to it, or that was long ago

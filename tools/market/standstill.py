@@ -1,0 +1,39 @@
+"""The availability clause of a content contract, watched by who pays: a stream that stands still
+for longer than was promised is noted for people."""
+
+from __future__ import annotations
+
+from contracts.contract import Contract
+from contracts.terms import ContentTerms
+from engine.kept import KeptStream
+from engine.schema import END
+from overlay.events import Events
+
+
+class Standstills:
+    """Sans IO; `now` is on the clock by which streams are measured, seconds."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._still: dict[str, float] = {}
+
+    def look(
+        self, contract: Contract, terms: ContentTerms, kept: KeptStream | None, now: float
+    ) -> None:
+        """Note where a standstill begins to be too long, and how long it was.
+
+        Args:
+            kept: the mirror; None where the stream is not read.
+        """
+        if kept is None or terms.availability_s == 0 or kept.log.boundary == END:
+            self._still.pop(contract.id, None)
+            return
+        name = f"{terms.stream} (contract {contract.short_id})"
+        since = self._still.get(contract.id)
+        if since is None and now - kept.moved_at > terms.availability_s:
+            self._still[contract.id] = kept.moved_at
+            text = f"{name} stands still for longer than the {terms.availability_s} s promised"
+            self._events.note("warning", text)
+        elif since is not None and kept.moved_at > since:
+            del self._still[contract.id]
+            self._events.note("info", f"{name} goes on, after {kept.moved_at - since:.0f} s")

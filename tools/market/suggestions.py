@@ -1,0 +1,144 @@
+"""Suggested contracts at work: what our queries read comes from where an accepted one says.
+
+A suggestion counts where it was made to us and we have signed it, and as long as it is in force. It
+is no more than a better place: where reading there fails, who produces the stream is asked as ever,
+and the place again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import trio
+
+from contracts.delivery import Contracts
+from contracts.terms import SuggestedTerms
+from engine.engine import Engine
+from engine.kept import KeptStream
+from engine.mirror import Place
+from engine.schema import END
+from overlay.errors import InvalidInputError, MedusaError
+from overlay.identity import parse_peer_id
+
+LOOK_S: Final = 1.0
+"""How often it is looked where streams are read and should be, seconds."""
+
+STILL_S: Final = 60.0
+"""Standstill of a stream after which it is tried whether it comes from elsewhere, seconds."""
+
+ASIDE_S: Final = 300.0
+"""How long a place is left alone after it failed, seconds."""
+
+
+class Suggestions:
+    def __init__(self, engine: Engine, contracts: Contracts) -> None:
+        self._engine = engine
+        self._contracts = contracts
+        self._participant = engine.overlay.identity.participant
+        self._own = engine.overlay.identity.peer_id
+        self._aside: dict[tuple[str, Place], float] = {}
+        self._chosen: dict[str, tuple[Place | None, float]] = {}
+        self._changed = trio.Event()
+
+    def register(self) -> None:
+        """Say where streams are to be read."""
+        reading = self._engine.mirrors.reading
+        reading.choose = self.choose
+        reading.failed = self.failed
+        self._contracts.on_change(self._wake)
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Let streams be read elsewhere as suggestions come and go, for ever."""
+        while True:
+            self._changed = trio.Event()
+            self.look()
+            with trio.move_on_after(LOOK_S):
+                await self._changed.wait()
+
+    def look(self) -> None:
+        """Have streams read anew that are not read where they should be."""
+        now = trio.current_time()
+        followed = self._engine.mirrors.followed()
+        for kept in followed:
+            place, since = self._chosen.get(kept.name, (None, now))
+            if place is not None and self._stands_still(kept, since, now):
+                self._put_aside(kept.name, place, "it stands still")
+            if next(self._places(kept.name), None) != place:
+                self._engine.mirrors.read_anew(kept.name)
+        for name in self._chosen.keys() - {kept.name for kept in followed}:
+            del self._chosen[name]
+
+    async def choose(self, stream: str) -> Place | None:
+        """Where a stream is to be read; None: as the catalog says."""
+        for place in tuple(self._places(stream)):
+            try:
+                await self._check(stream, place)
+            except MedusaError as error:
+                self.failed(stream, place, error)
+            else:
+                self._note_chosen(stream, place)
+                return place
+        self._note_chosen(stream, None)
+        return None
+
+    def failed(self, stream: str, place: Place, error: MedusaError) -> None:
+        """Reading it there did not work."""
+        self._put_aside(stream, place, str(error))
+
+    def _put_aside(self, stream: str, place: Place, why: str) -> None:
+        self._aside[stream, place] = trio.current_time() + ASIDE_S
+        if place in self._suggested(stream):
+            text = f"{stream} is not read as suggested for {ASIDE_S:.0f} s: {why}"
+            self._engine.overlay.events.note("warning", text)
+
+    def _note_chosen(self, stream: str, place: Place | None) -> None:
+        before, _ = self._chosen.get(stream, (None, 0.0))
+        self._chosen[stream] = place, trio.current_time()
+        if place == before:
+            return
+        where = "where its producer is"
+        if place is not None:
+            peer = self._engine.overlay.peers.get(place.peer)
+            where = f"at {peer.name}" if peer is not None else f"as {place.stream}"
+        self._engine.overlay.events.note("info", f"{stream} is read {where} from now on")
+
+    def _stands_still(self, kept: KeptStream, since: float, now: float) -> bool:
+        return kept.log.boundary < END and now - max(since, kept.moved_at) > STILL_S
+
+    async def _check(self, stream: str, place: Place) -> None:
+        """
+        Raises:
+            InvalidInputError: the alternative has other fields.
+            MedusaError: it cannot be looked up.
+        """
+        if place.stream == stream:
+            return
+        kept = self._engine.store.get(stream)
+        entry = await self._engine.producers.entry(place.stream)
+        schema = entry.schema.derived if entry.stream.query else entry.schema.source
+        if kept is not None and kept.log.schema != schema:
+            raise InvalidInputError(f"{place.stream} has other fields, or is no source as it is")
+
+    def _places(self, stream: str) -> Iterator[Place]:
+        """Those that have not failed lately."""
+        now = trio.current_time()
+        for place in self._suggested(stream):
+            if self._aside.get((stream, place), 0.0) <= now:
+                yield place
+
+    def _suggested(self, stream: str) -> list[Place]:
+        """Where it may be read, what was suggested last first."""
+        places = []
+        for contract in reversed(self._contracts.in_force()):
+            terms = contract.proposal.terms
+            to_us = contract.proposal.accepter == self._participant
+            if not to_us or not isinstance(terms, SuggestedTerms) or terms.stream != stream:
+                continue
+            peer = parse_peer_id(terms.peer) if terms.peer else b""
+            if peer != self._own:
+                places.append(Place(peer, terms.alternative or stream))
+        return places
