@@ -180,6 +180,14 @@ class LoadMeter:
         self._rate.expect(rate)
         self._learn(load, rate, now)
 
+    def add_elsewhere(self, rows: int, now: float) -> None:
+        """Note the input rows of an epoch that another peer computed."""
+        self._rate.add(rows, now)
+
+    def predicted(self, now: float) -> float:
+        """Cores that it would take here at the present rate."""
+        return self.model.predict(self._rate.read(now))
+
     def load(self, now: float) -> float:
         """Cores."""
         return self._load.read(now)

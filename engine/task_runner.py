@@ -147,6 +147,20 @@ class TaskRunner:
         """Why it does not go on, where it fails."""
         return self._reason
 
+    def followed(self, after: int) -> None:
+        """The output after a boundary has come from another peer that computes it.
+
+        What the task would take here is told by its model, from the rows that come in.
+        """
+        self.hold()
+        with suppress(NotRetainedError):
+            self._load.add_elsewhere(self.count(after, self._output.boundary), trio.current_time())
+
+    @property
+    def predicted_load(self) -> float:
+        """Cores that it would take here now, where another peer computes it."""
+        return self._load.predicted(trio.current_time())
+
     def expect(self, load: float, rate: float) -> None:
         """Take it to need what it needed elsewhere, until it is measured here: cores, rows/s."""
         if load > 0:

@@ -176,10 +176,10 @@ class Assignments:
     async def _settle(self, assigned: AssignedTask) -> None:
         """Another fence takes its place: the owner knows up to where it was used."""
         stored = assigned.stored
-        until = None
+        answer = Confirmed(Standing.RELEASED)
         with suppress(MedusaError):
-            until = (await self._ask(stored)).until
-        await self._end(assigned, until)
+            answer = await self._ask(stored)
+        await self._end(assigned, answer.until, answer.since)
 
     async def _start(self, assigned: AssignedTask, resumed: bool) -> None:
         """Open its logs, and run it. resumed: it ran here before a restart."""
@@ -254,10 +254,14 @@ class Assignments:
         """Run it no more. What we do not run is released already."""
         async with self._changing:
             with suppress(NotFoundError):
-                await self._end(self._theirs(owner, request.task, request.fence), request.until)
+                assigned = self._theirs(owner, request.task, request.fence)
+                await self._end(assigned, request.until, request.since)
 
-    async def _end(self, assigned: AssignedTask, until: int | None) -> None:
-        """What is not known of its end is what we have done: who pays says what was used."""
+    async def _end(self, assigned: AssignedTask, until: int | None, since: int | None) -> None:
+        """What is not known of its end is what we have done: who pays says what was used. It may be
+        the first that we hear of having been the task's worker at all."""
+        if assigned.stored.since is None and until is not None and since is not None:
+            self.activated(assigned.stored, since)
         if until is None and assigned.stored.since is not None:
             until = assigned.boundary
         if until is not None:
@@ -361,7 +365,7 @@ class Assignments:
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.standing is Standing.RELEASED:
-            await self.release(stored.owner, Release(*stored.key, answer.until))
+            await self.release(stored.owner, Release(*stored.key, answer.until, answer.since))
         elif answer.since is not None and answer.since != stored.since:
             with suppress(NotFoundError):
                 await self.activate(stored.owner, Activate(*stored.key, answer.since))

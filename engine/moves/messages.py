@@ -79,11 +79,13 @@ class Activate(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """You are not, or no longer; what you did up to `until` was used, nothing if it is None."""
+    """You are not, or no longer; what you did from `since` up to `until` was used, nothing if that
+    is None."""
 
     task: str
     fence: int
     until: int | None = None
+    since: int | None = None
 
 
 class Confirm(Struct, frozen=True):

@@ -148,6 +148,9 @@ class Mover:
             deal, payee = current.deal, request.to
         elif deal.giver != worker:
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
+        elif not current.owed.contract:  # by a peer of ours, whom nobody pays: then we pay the next
+            deal = msgspec.structs.replace(deal, giver=self._here)
+            return await self._move(request.task, request.to, deal, payee=request.to, owed=deal)
         return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
 
     async def give_back(self, worker: str, request: GiveBackTask) -> MoveRecord:

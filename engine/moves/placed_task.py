@@ -55,8 +55,8 @@ class PlacedTask:
         placements: who worked and works on it.
         moving: held while that is being changed.
         tried: the fence of the last move, which may have failed: no two workers hear of one fence.
-        load, rate, cost_ns: cores it takes, rows per second it reads, and CPU nanoseconds a row, as
-            last measured here.
+        load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
+            nanoseconds a row, as last measured here.
         behind_since: since when a worker has let us wait for what its inputs already allow, on
             trio's clock, seconds; None where it does not.
     """
@@ -123,17 +123,24 @@ class PlacedTask:
             self._at_rest.set()
 
     async def _work(self) -> None:
+        self.runner.expect(self.load, self.rate)
         if not self.current.worker:
-            self.runner.expect(self.load, self.rate)
             await self.runner.run()
             return
+        seen = self.boundary
+
+        def committed() -> None:
+            nonlocal seen
+            self.runner.followed(seen)
+            seen = self.boundary
+
         mirror = Mirror(
             self.kept,
             FromWorker(self._overlay, self.current.worker),
             store=self._store,
             subscriber=f"{OWNER} {self.current.fence}",
             events=self._events,
-            committed=self.runner.hold,
+            committed=committed,
             due=self.runner.wait_for_inputs,  # or its word alone could end the stream
         )
         await mirror.run()
@@ -154,11 +161,13 @@ class PlacedTask:
             self._paused = None
 
     def measure(self) -> None:
-        """Note what it takes, while it runs here."""
-        if not self.current.worker:
-            status = self.status(stopped=False)
-            self.load, self.rate = status.load, status.input_rate
-            self.cost_ns = status.cost_ns
+        """Note what it takes here, or would take."""
+        status = self.status(stopped=False)
+        self.rate = status.input_rate
+        if self.current.worker:
+            self.load = self.runner.predicted_load
+        else:
+            self.load, self.cost_ns = status.load, status.cost_ns
 
     def watch(self, now: float) -> float:
         """How long a worker has let us wait, seconds. now: on trio's clock."""

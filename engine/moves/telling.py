@@ -52,7 +52,7 @@ class Teller:
             activate = Activate(task, placement.fence, placement.since)
             await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
         else:
-            release = Release(task, placement.fence, placement.until)
+            release = Release(task, placement.fence, placement.until, placement.since)
             await connection.call("task.release", release, Done, timeout_s=CALL_S)
 
 

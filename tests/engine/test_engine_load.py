@@ -273,3 +273,17 @@ def test_only_this_thread_is_metered() -> None:
     assert result == "done"
     assert 0.02 <= took < 0.05
     assert metered(time.sleep, 0.02)[1] < 0.01
+
+
+def test_what_a_task_that_runs_elsewhere_would_take_here_follows_its_input() -> None:
+    meter = LoadMeter()
+    now = 0.0
+    for rate in (100, 200) * 200:  # both, so that the slope shows
+        now += 1.0
+        meter.add(rate, 0.02 + 0.001 * rate, now)
+    assert meter.predicted(now) == pytest.approx(0.17, rel=0.1)
+    for _ in range(100):  # at another peer it reads four times as much
+        now += 1.0
+        meter.add_elsewhere(600, now)
+    assert meter.rate(now) == pytest.approx(600, rel=0.05)
+    assert meter.predicted(now) == pytest.approx(0.62, rel=0.25)

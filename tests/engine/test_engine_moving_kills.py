@@ -295,6 +295,27 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert wrapped == [step]
 
 
+DECIDING = {
+    "owner": [
+        Step("queries:QueryHost.place", "before"),
+        Step("queries:QueryHost.place", "after"),
+    ],
+    "worker": [
+        Step("api.moving:MovingCalls.assign", "after"),
+        Step("api.moving:MovingCalls.activate", "before"),
+    ],
+}
+"""Around the one that counts; the others are in the campaign."""
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.parametrize("victim", ["owner", "worker"])
+async def test_killed_where_it_is_decided(victim: Side) -> None:
+    await survives(victim, DECIDING[victim])
+
+
+@pytest.mark.soak
 @pytest.mark.process
 @pytest.mark.spark
 @pytest.mark.timeout(900)

@@ -14,8 +14,8 @@ import testnet.intrusion
 from overlay.errors import UnavailableError
 from testnet.board import Board
 from testnet.command import SpeedType, main
-from testnet.scenario import unless_told_to_stop
 from testnet.intrusion import Options, compare
+from testnet.scenario import unless_told_to_stop
 
 
 def run(*arguments: str) -> Result:

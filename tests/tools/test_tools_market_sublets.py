@@ -17,6 +17,7 @@ from tools_market_town import (
     Loads,
     Work,
     away,
+    binding,
     contracted,
     notes,
     open_market_town,
@@ -33,6 +34,7 @@ from tools_market_town import (
 from contracts.deals import LoadRate
 from contracts.settlement import Count, Counted
 from engine.messages import Done
+from engine.moves.messages import Deal
 from tools.market.settler import PASSED, Passed
 
 LOW = CHEAP // 2
@@ -213,3 +215,28 @@ async def test_to_hear_the_same_again_makes_no_deals(tmp_path: Path, loads: Load
             news = Passed(chain.task, before.deal.fence, 0, before.deal.fence + fence + 1, "")
             await connection.call(PASSED, news, Done)
         assert len(ledger.deals()) == 3
+
+
+async def test_what_a_sibling_passes_on_its_owner_pays(tmp_path: Path, loads: Loads) -> None:
+    async with open_market_town(tmp_path) as town:
+        one = await settle(town, "mit.edu", 30)
+        two = await settle(town, "mit.edu", 14, sibling=True)
+        utah = await settle(town, "utah.edu", 80)
+        await town.acquainted(one, two, utah)
+        async with open_work(one, loads) as work:
+            await work.run("a", "b", "c", units=8)
+            (task, *_) = work.tasks
+            await one.up.engine.mover.move(task, two.id, Deal(giver=one.id))
+            await work.post(250)
+            contract = await contracted(one, utah)
+            await until(lambda: contract in binding(two), "known to the sibling")
+            loads[task] = 18  # more than the sibling can carry, and than there is room at home
+            await until(lambda: working_at(utah) == {task}, "passed on")
+            await work.post(250)
+            loads.update(dict.fromkeys(work.tasks, 0.5))
+            await until(lambda: not away(one), "recalled")
+            await work.post(230)
+            work.check()
+            tuples = work.tuples_run_by(utah, task)
+            assert tuples > 0
+            await settled(one, utah, contract, tuples=tuples, price=CHEAP)

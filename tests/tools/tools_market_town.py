@@ -102,6 +102,11 @@ def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
         return loads.status(real(runner, **options))
 
     monkeypatch.setattr(TaskRunner, "status", status)
+    monkeypatch.setattr(
+        TaskRunner,
+        "predicted_load",
+        property(lambda runner: loads.get(runner.task.name, 0.0) / 100),
+    )
     return loads
 
 

@@ -93,13 +93,16 @@ class Admission:
         accepted = self.expected(owner, participant, request, now)
         if accepted is None:
             return
-        if accepted.contract:
-            said = (accepted.giver, accepted.contract, accepted.price, accepted.item.cost_ns)
-            if said != (deal.giver, deal.contract, deal.price, deal.cost_ns):
-                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
         if not deal.contract:
             raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
         contract = self._in_force(deal.contract)
+        if accepted.contract:
+            said = (accepted.contract, accepted.price, accepted.item.cost_ns)
+            # who gave it may be a peer of the owner's participant, for which the owner pays
+            ours = contract.counterparty(self._participant) == participant and deal.giver == owner
+            same = said == (deal.contract, deal.price, deal.cost_ns)
+            if not same or not (ours or deal.giver == accepted.giver):
+                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
         load = accepted.item.load / UNITS_PER_CORE
         item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
         why = covers(contract.menu_of(self._participant), item)

@@ -116,6 +116,7 @@ class Settler:
         self._nursery = nursery
         self._own = engine.overlay.identity.peer_id
         self._passing: dict[str, PassOn] = {}
+        self._followed: dict[tuple[str, int], int | None] = {}
         self._open_deals = OpenDeals(engine, ledger, self._own)
         self.content_meter: Callable[[Agreement], Meter] = _no_meter
 
@@ -193,6 +194,8 @@ class Settler:
             MedusaError: one of the contracts does not allow it any more.
         """
         ours = stored.assignment.deal
+        if not ours.contract:
+            return  # the owner, a peer of our participant, pays whom we found
         accounts = (
             (ours, Account(ours.contract, parse_peer_id(ours.giver), self._own)),
             (deal, Account(deal.contract, self._own, parse_peer_id(record.target))),
@@ -238,9 +241,7 @@ class Settler:
         if not any(standing.deal.payer == caller.peer_id for standing in standings):
             raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
         for standing in standings:
-            # as a worker we may have heard before that the last one ended there
-            lasted = standing.end in {None, clamped(request.since)}
-            if request.fence is not None and lasted:
+            if request.fence is not None and self._is_news(standing, request):
                 deal = standing.deal  # the same for the next placement
                 self.agree_on(
                     deal.account, deal.rate, deal.task, fence=request.fence, since=request.since
@@ -250,6 +251,17 @@ class Settler:
         self._pay_next(request)
         self.handle(Ended(request.task, request.before, clamped(request.since)))
         return Done()
+
+    def _is_news(self, standing: Standing, news: Passed) -> bool:
+        """Whether it is the first to say what follows. As the worker we may have heard before that
+        the placement ended there."""
+        key = news.task, news.before
+        if standing.end not in {None, clamped(news.since)}:
+            return False
+        if key not in self._followed:
+            known = self._followed.items()
+            self._followed = {k: fence for k, fence in known if self.ledger.deals_of(*k)}
+        return self._followed.setdefault(key, news.fence) == news.fence
 
     def _pay_next(self, news: Passed) -> None:
         """Whom we passed the task on to runs it."""
