@@ -271,9 +271,9 @@ async def open_scene() -> AsyncIterator[Scene]:
             traffic.over.set()
 
 
-async def survives(victim: Side, steps: Sequence[Step]) -> None:
+async def survives(*kills: tuple[Side, Step]) -> None:
     async with open_scene() as scene:
-        for step in steps:
+        for victim, step in kills:
             began = trio.current_time()
             await scene.kill_at(step, scene.owner if victim == "owner" else scene.worker)
             print(f"{victim}, {step}: {trio.current_time() - began:.1f} s", flush=True)
@@ -295,24 +295,16 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert wrapped == [step]
 
 
-DECIDING = {
-    "owner": [
-        Step("queries:QueryHost.place", "before"),
-        Step("queries:QueryHost.place", "after"),
-    ],
-    "worker": [
-        Step("api.moving:MovingCalls.assign", "after"),
-        Step("api.moving:MovingCalls.activate", "before"),
-    ],
-}
-"""Around the one that counts; the others are in the campaign."""
-
-
 @pytest.mark.process
 @pytest.mark.spark
-@pytest.mark.parametrize("victim", ["owner", "worker"])
-async def test_killed_where_it_is_decided(victim: Side) -> None:
-    await survives(victim, DECIDING[victim])
+async def test_killed_where_it_is_decided() -> None:
+    """Around the step that counts; the others are in the campaign."""
+    await survives(
+        ("owner", Step("queries:QueryHost.place", "before")),
+        ("owner", Step("queries:QueryHost.place", "after")),
+        ("worker", Step("api.moving:MovingCalls.assign", "after")),
+        ("worker", Step("api.moving:MovingCalls.activate", "before")),
+    )
 
 
 @pytest.mark.soak
@@ -324,4 +316,4 @@ async def test_killed_where_it_is_decided(victim: Side) -> None:
     ("victim", "steps"), [("owner", OWNER), ("worker", WORKER)], ids=["owner", "worker"]
 )
 async def test_killed_at_every_step_of_a_move(victim: Side, steps: list[Step], to: Side) -> None:
-    await survives(victim, [step for step in steps if step.to == to])
+    await survives(*((victim, step) for step in steps if step.to == to))
