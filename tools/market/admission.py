@@ -93,16 +93,16 @@ class Admission:
         accepted = self.expected(owner, participant, request, now)
         if accepted is None:
             return
+        terms = (accepted.contract, accepted.price, accepted.item.cost_ns)
+        if accepted.contract and terms != (deal.contract, deal.price, deal.cost_ns):
+            raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
         if not deal.contract:
             raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
         contract = self._in_force(deal.contract)
-        if accepted.contract:
-            said = (accepted.contract, accepted.price, accepted.item.cost_ns)
-            # who gave it may be a peer of the owner's participant, for which the owner pays
-            ours = contract.counterparty(self._participant) == participant and deal.giver == owner
-            same = said == (deal.contract, deal.price, deal.cost_ns)
-            if not same or not (ours or deal.giver == accepted.giver):
-                raise NotAuthorisedError(f"{task.name}: not accepted on these terms")
+        # who gave it may be a peer of the owner's participant, for which the owner pays
+        theirs = contract.counterparty(self._participant) == participant and deal.giver == owner
+        if accepted.contract and not theirs and deal.giver != accepted.giver:
+            raise NotAuthorisedError(f"{task.name}: not accepted from whom it is to be billed to")
         load = accepted.item.load / UNITS_PER_CORE
         item = item_of(task, owner=owner, load=load, cost_ns=deal.cost_ns)
         why = covers(contract.menu_of(self._participant), item)
