@@ -6,18 +6,18 @@ is lost, and what comes twice is dropped by the assembler.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from random import SystemRandom  # noqa: TID251 - jitter in a driver
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 import trio
 
 from engine.definitions import StreamEntry
 from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Subscribe, Tuples
+from engine.mirror_sources import ForQueries, MirrorSource, short_digest
 from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
@@ -38,20 +38,6 @@ INPUT: Final = "in"
 """The variant of the mirrors that tasks read which this peer runs for others: one a stream and
 owner, since an owner may give us the past of it. One that begins too late for a task leaves it a
 mirror of its own."""
-
-
-class MirrorSource(Protocol):
-    """Where a stream comes from."""
-
-    def subscribe(self, request: Subscribe) -> AbstractAsyncContextManager[Duplex]:
-        """An open subscription.
-
-        Raises:
-            NotRetainedError: what follows the boundary is gone there.
-        """
-
-    def catch_up(self, request: Subscribe) -> AbstractAsyncContextManager[Duplex]:
-        """The same from who has more of the past; it may end before the stream does."""
 
 
 class Mirror:
@@ -162,89 +148,6 @@ class Mirror:
             self._events.note("warning", f"{self._kept.name} does not come: {error}")
 
 
-class Place(NamedTuple):
-    """Where a stream is read. peer: an id; empty: who produces it. stream: its name there."""
-
-    peer: bytes
-    stream: str
-
-
-class FromProducers:
-    """A stream as the catalog says who produces it."""
-
-    def __init__(self, producers: Producers) -> None:
-        self._producers = producers
-
-    @asynccontextmanager
-    async def subscribe(self, request: Subscribe) -> AsyncIterator[Duplex]:
-        oldest = request.after == BEGINNING
-        connection = await self._producers.connect(request.stream, oldest=oldest)
-        async with connection.open("subscribe", request) as duplex:
-            yield duplex
-
-    @asynccontextmanager
-    async def catch_up(self, request: Subscribe) -> AsyncIterator[Duplex]:
-        connection = await self._producers.connect(request.stream, oldest=True)
-        async with connection.open("subscribe", request) as duplex:
-            yield duplex
-
-
-class ForQueries(FromProducers):
-    """What our own queries read: from its producers too, unless there is a better place.
-
-    Attributes:
-        choose: tells the place where a stream is to be read; None: who produces it is asked.
-        opening: told before a stream is read anew: its name, the name that it is read by, and the
-            boundary from which on.
-        failed: told that reading a stream from a chosen place failed.
-    """
-
-    def __init__(self, producers: Producers) -> None:
-        super().__init__(producers)
-        self.choose: Callable[[str], Awaitable[Place | None]] = _nowhere_else
-        self.opening: Callable[[str, str, int], Awaitable[None]] = _unheard
-        self.failed: Callable[[str, Place, MedusaError], None] = lambda *_: None
-
-    @asynccontextmanager
-    async def subscribe(self, request: Subscribe) -> AsyncIterator[Duplex]:
-        place = await self.choose(request.stream)
-        if place is None:
-            await self.opening(request.stream, request.stream, request.after)
-            async with super().subscribe(request) as duplex:
-                yield duplex
-            return
-        await self.opening(request.stream, place.stream, request.after)
-        try:
-            connection = await self._producers.connect(place.stream, at=place.peer)
-            async with connection.open("subscribe", _at(place, request)) as duplex:
-                yield duplex
-        except MedusaError as error:
-            self.failed(request.stream, place, error)
-            raise
-
-    @asynccontextmanager
-    async def catch_up(self, request: Subscribe) -> AsyncIterator[Duplex]:
-        await self.opening(request.stream, request.stream, request.after)
-        async with super().catch_up(request) as duplex:
-            yield duplex
-
-
-def _at(place: Place, request: Subscribe) -> Subscribe:
-    """The same of the stream's name there; who follows that one too is another subscriber of it."""
-    if place.stream == request.stream:
-        return request
-    label = f"{request.subscriber} {_digest(request.stream)}"
-    return Subscribe(place.stream, request.after, label)
-
-
-async def _nowhere_else(_: str) -> Place | None:
-    return None
-
-
-async def _unheard(*_: object) -> None:
-    return None
-
-
 class Mirrors:
     """The mirrors of one peer: one a remote stream, however many queries read it, unless they need
     it from different boundaries on.
@@ -311,7 +214,7 @@ class Mirrors:
             variant = f"{INPUT}-{owner}"
             kept = await self._store.keep(entry, Role.MIRROR, variant)
             if self._start_of(kept, after) > after:
-                kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{_digest(user)}")
+                kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{short_digest(user)}")
             self._use(kept, user, source, after)
             return kept
 
@@ -370,10 +273,6 @@ class Mirrors:
         async with self._changing:
             if key not in self._running:  # nobody has begun to follow it again meanwhile
                 await self._store.drop(key)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 class _Run:

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import trio
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
@@ -19,6 +17,7 @@ from rich.text import Text
 
 from testnet.board import STAGES, Board, Stage, State
 from testnet.intrusion import AnswerResult, Result
+from testnet.live import open_live
 from testnet.oracle import COLUMNS
 from tools.render import render as render_monitor
 
@@ -46,23 +45,13 @@ async def open_screen(board: Board, console: Console) -> AsyncIterator[None]:
         board.on_stage = lambda stage: _print_stage(stage, board, console)
         yield
         return
-    with Live(
-        console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
-    ) as live:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_draw, live, board, console)
-            try:
-                yield
-            finally:
-                nursery.cancel_scope.cancel()
-        # The federation is gone by now: what stays on screen is what was done.
-        live.update(render_stages(board), refresh=True)
-
-
-async def _draw(live: Live, board: Board, console: Console) -> None:
-    while True:
-        live.update(render(board, console.width, console.height), refresh=True)
-        await trio.sleep(FRAME_S)
+    async with open_live(
+        console,
+        lambda: render(board, console.width, console.height),
+        lambda: render_stages(board),
+        FRAME_S,
+    ):
+        yield
 
 
 def _print_stage(stage: Stage, board: Board, console: Console) -> None:

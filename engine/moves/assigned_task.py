@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from engine.kept import KeptStream
 from engine.messages import Subscribe
-from engine.mirror import FromProducers
+from engine.mirror_sources import FromProducers
 from engine.moves.messages import Assignment, Progress, ReadInput
 from engine.plan import Task
 from engine.producers import Producers

@@ -217,15 +217,14 @@ class Mover:
                     self._check_movable(placed, to)  # it may rest because its query was stopped
                     committed_at = placed.kept.log.moved_at
                     placement = Placement(
-                        fence,
-                        to,
-                        placed.boundary,
-                        None,
-                        deal,
-                        payee,
-                        owed,
-                        placed.load,
-                        placed.rate,
+                        fence=fence,
+                        worker=to,
+                        since=placed.boundary,
+                        deal=deal,
+                        payee=payee,
+                        owed=owed,
+                        load=placed.load,
+                        rate=placed.rate,
                     )
                     self.agree(task, placement)
                     self._queries.place(placed, placement)

@@ -24,8 +24,8 @@ class Placement(Struct, frozen=True):
         deal: what the worker was told, that is its terms with whoever gave it the task.
         payee, owed: whom the owner pays (hex), and on what terms: the worker, unless the task
             was passed on; then the one that it was given to.
-        load, rate: cores that it took here, and rows per second that it read, when it was here
-            last; the owner cannot measure them while it is away.
+        load, rate: cores that it took at the owner, and rows per second that it read, by then: what
+            a restart goes on from.
     """
 
     fence: int = 0

@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import trio
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from testnet.board import Stage, State
+from testnet.live import open_live
 from testnet.load.board import STAGES, LoadBoard
 from testnet.load.judge import Load
 from testnet.load.places import EVERYBODY
@@ -42,22 +41,8 @@ async def open_screen(board: LoadBoard, console: Console) -> AsyncIterator[None]
         board.on_stage = lambda stage: _print_stage(stage, board, console)
         yield
         return
-    with Live(
-        console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
-    ) as live:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_draw, live, board)
-            try:
-                yield
-            finally:
-                nursery.cancel_scope.cancel()
-        live.update(render_stages(board), refresh=True)
-
-
-async def _draw(live: Live, board: LoadBoard) -> None:
-    while True:
-        live.update(render(board), refresh=True)
-        await trio.sleep(FRAME_S)
+    async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
+        yield
 
 
 def _print_stage(stage: Stage, board: LoadBoard, console: Console) -> None:

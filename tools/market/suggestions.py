@@ -16,7 +16,7 @@ from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
 from engine.engine import Engine
 from engine.kept import KeptStream
-from engine.mirror import Place
+from engine.mirror_sources import Place
 from engine.schema import END
 from overlay.errors import InvalidInputError, MedusaError
 from overlay.identity import parse_peer_id
