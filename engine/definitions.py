@@ -46,6 +46,8 @@ class StreamDefinition(Struct, frozen=True):
         readers, writers: participants that may subscribe / post; the owner always may.
         home: peer id (hex) of the peer that orders a source stream; "" lets the peer asked decide.
         query: the query that produces it, or "" for a source stream.
+        k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
+            or its home gone; 0: its home alone keeps it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class StreamDefinition(Struct, frozen=True):
     writers: tuple[str, ...] = ()
     home: str = ""
     query: str = ""
+    k_safety: int = 0
 
 
 def check_stream(stream: StreamDefinition) -> None:
@@ -122,7 +125,11 @@ class Producer(Struct, frozen=True):
 
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
+        secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
+        fence: numbers who took over; who has a lower one is not to be believed any more.
     """
 
     stream: str
     worker: str = ""
+    secondary: str = ""
+    fence: int = 0

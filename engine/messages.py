@@ -96,11 +96,14 @@ class Subscribe(Struct, frozen=True):
         after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
         subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
             away for a while; "" for one that does not mind.
+        fence: the highest under which the subscriber has known the stream to be produced: a
+            producer of a lower one has been succeeded.
     """
 
     stream: str
     after: int = BEGINNING
     subscriber: str = ""
+    fence: int = 0
 
 
 class ReceiveEvents(Struct, frozen=True):

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from engine.availability import Availability
+
 
 class Filter(Struct, frozen=True, tag="filter"):
     """First-match routing: a tuple leaves by the first port whose predicate is true.
@@ -91,11 +93,13 @@ class Query(Struct, frozen=True):
 
     Attributes:
         outputs: streams that others shall be able to read besides those that no box reads.
+        availability: what becomes of it when its peer dies.
     """
 
     name: str
     boxes: tuple[Box, ...]
     outputs: tuple[str, ...] = ()
+    availability: Availability = Availability()
 
 
 class QueryStatus(StrEnum):
