@@ -154,6 +154,10 @@ class Catalog:
             await self._finder.newest(subject)
         await self._publishing.declare(subject, None)
 
+    def leave(self, kind: Kind[T], name: ObjectName) -> None:
+        """Publish it no more, without withdrawing it: another peer of ours does from now on."""
+        self._publishing.leave(kind.under(name))
+
     def own(self, kind: Kind[T]) -> list[Published[T]]:
         """What this peer publishes of that kind."""
         return [

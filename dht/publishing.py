@@ -159,11 +159,18 @@ class Publishing:
         if await self._newest_version(subject) <= publication.version:
             self._schedule.renewed(subject, trio.current_time())
             return
+        self.leave(subject)
+        self._around.events.note("info", f"{subject}: another peer of ours publishes it now")
+
+    def leave(self, subject: Subject) -> None:
+        """Tell it no more, without withdrawing it: another peer of ours does from now on."""
+        publication = self._store.publication(subject)
+        if publication is None:
+            return
         self._schedule.remove(subject)
         self._store.forget(publication)
         if publication.body is not None:
             self._bodies.release(digest_of(publication.body))
-        self._around.events.note("info", f"{subject}: another peer of ours publishes it now")
 
     async def _newest_version(self, subject: Subject) -> int:
         try:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from dht.bodies import Fetch
 from dht.directory import Address, Contacts, Handler, Wire
 from dht.records import Publisher, PublisherOf
-from overlay.certificates import public_key_of
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import UntrustedError
 from overlay.events import Events, wall_clock
@@ -114,7 +113,7 @@ def surroundings_of(
             raise UntrustedError(f"peer {peer_id.hex()} is unknown or revoked")
         if clock() >= record.expires:
             raise UntrustedError(f"peer {record.name}: its certificate has expired")
-        return Publisher(record.participant, public_key_of(record.certificate))
+        return Publisher(record.participant, record.public_key)
 
     async def fetch_body(peer_id: bytes, digest: bytes) -> bytes:
         connection = await overlay.connect(peer_id)

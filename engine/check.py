@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from engine.classes import check_availability
 from engine.expressions import Expression, FieldRef
 from engine.operators import aggregate_type, nullable
 from engine.parse_expression import parse_expression, parse_predicate
@@ -77,9 +78,11 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
             that it may not produce one of them.
 
     Raises:
-        InvalidInputError: an unknown stream, two producers of one, a loop, a type error...
+        InvalidInputError: an unknown stream, two producers of one, a loop, a type error, more
+            availability than its boxes allow...
     """
     boxes = ordered_boxes(query)
+    check_availability(query, query.availability)
     for name in sorted(streams_written(query) & known.keys()):
         raise InvalidInputError(f"query {query.name}: stream {name} is produced elsewhere already")
     schemas: dict[str, Schema] = {}

@@ -23,6 +23,8 @@ class EngineConfig:
         capacity_cores: what this peer declares it can spend, in cores.
         patience_s: how long another peer that runs a task of ours may let its output stand still
             before the task is taken home, seconds, unless a contract says another time.
+        home_silence_s: how long nothing may be heard of the home of a source stream with replicas
+            before one of them stands for its place, seconds; gossip may tell it earlier.
     """
 
     epoch_s: float = 1.0
@@ -34,6 +36,7 @@ class EngineConfig:
     fsync: bool = False
     capacity_cores: float = float(os.cpu_count() or 1)
     patience_s: float = 30.0
+    home_silence_s: float = 3.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -45,6 +48,7 @@ class EngineConfig:
             "lease_s",
             "capacity_cores",
             "patience_s",
+            "home_silence_s",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"engine.{name} must be positive: {getattr(self, name)}")

@@ -23,6 +23,9 @@ MAX_SPAN_US = 10 * 366 * 86_400 * 1_000_000
 MAX_MEMBERS = 64
 """Names in one list of readers or writers: the entry must stay small."""
 
+MAX_K_SAFETY = 3
+"""Seven electors: beyond it a post waits for more peers than it gains safety by."""
+
 DEFAULT_HISTORY_US = 3_600_000_000
 """An hour of stime behind the boundary stays readable unless the stream says otherwise."""
 
@@ -72,6 +75,10 @@ def check_stream(stream: StreamDefinition) -> None:
     for label, span in (("slack", stream.slack_us), ("history", stream.history_us)):
         if not 0 <= span <= MAX_SPAN_US:
             raise InvalidInputError(f"{stream.name}: {label} of {span / 1e6:g} s is out of range")
+    if not 0 <= stream.k_safety <= MAX_K_SAFETY:
+        raise InvalidInputError(f"{stream.name}: k_safety is 0 to {MAX_K_SAFETY}")
+    if stream.k_safety and stream.query:
+        raise InvalidInputError(f"{stream.name}: only a source stream has k_safety")
     for members in (stream.readers, stream.writers):
         if len(members) > MAX_MEMBERS:
             raise InvalidInputError(f"{stream.name}: more than {MAX_MEMBERS} readers or writers")

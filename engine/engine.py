@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -11,15 +12,19 @@ import trio
 from dht.catalog import Catalog
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
+from engine.digests import Digests
+from engine.execution import Executor, OpenExecutor
+from engine.homes.homes import Homes
 from engine.kept import Role, late_entry
 from engine.leases import Leases
-from engine.mirror import Mirrors
+from engine.mirrors import Mirrors
 from engine.moves.assignments import Assignments
 from engine.moves.mover import Mover
 from engine.producers import Producers
 from engine.queries import QueryHost
-from engine.spark.executor import Executor, open_executor
-from engine.spark.session import SparkConfig
+from engine.replicas.primaries import Primaries
+from engine.replicas.standbys import Standbys
+from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
 from overlay.errors import ConflictError
@@ -33,9 +38,10 @@ class Engine:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them.
         producers: who produces the others. mirrors: our copies of them.
-        queries: every query it runs. mover: lets other peers work on their tasks.
+        queries: every query whose primary it is. primaries: finds them secondaries.
+        standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         assignments: the tasks that it runs for other peers.
-        executor: its Spark.
+        executor: its Spark, or what stands in for it.
         started_at: on trio's clock, seconds.
     """
 
@@ -75,6 +81,25 @@ class Engine:
             config=config,
             nursery=nursery,
         )
+        self.standbys = Standbys(
+            overlay=overlay,
+            store=self.store,
+            producers=self.producers,
+            mirrors=self.mirrors,
+            queries=self.queries,
+            nursery=nursery,
+        )
+        self.digests = Digests(overlay, self.queries, self.store, self.producers, config)
+        self.primaries = Primaries(
+            overlay=overlay,
+            store=self.store,
+            producers=self.producers,
+            mirrors=self.mirrors,
+            queries=self.queries,
+            digests=self.digests,
+            nursery=nursery,
+        )
+        self.queries.deleted = self.primaries.deleted
         self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
         self.assignments = Assignments(
             home / "assignments",
@@ -87,25 +112,56 @@ class Engine:
             nursery=nursery,
         )
 
+        self.homes = Homes(
+            home / "ballots",
+            overlay=overlay,
+            store=self.store,
+            producers=self.producers,
+            nursery=nursery,
+            quiet_s=config.home_silence_s,
+        )
+
     async def resume(self) -> None:
         """Open what the last run kept and go on with it. Mirrors that nobody follows any more stay
         until they are dropped: what is paid for may still have to be counted."""
         await self.store.load()
+        await self.homes.resume()
         await self.queries.resume()
+        await self.standbys.resume()
         await self.assignments.resume()
 
     def tend(self) -> None:
         """Look after streams and tasks from now on. Once only, and after everybody has come who
         wants a say in it, or to hear of it: what was let go of, or taken home, stays so."""
-        for loop in (self.store.tend, self.mover.tend, self.assignments.tend):
-            self._nursery.start_soon(loop)
+        for part in (
+            self.store,
+            self.mover,
+            self.assignments,
+            self.primaries,
+            self.standbys,
+            self.digests,
+        ):
+            self._nursery.start_soon(part.tend)
+
+    def may_come_to_produce(self, stream: str) -> bool:
+        """Whether it is an output of a query whose secondary this peer is, or that it has kept and
+        is about to take up; or a source stream that it is an elector of."""
+        if self.homes.get(stream) is not None:
+            return True
+        stored = [standby.stored for standby in self.standbys.all()]
+        stored += self.queries.pending.values()
+        return any(stream in each.entry.outputs for each in stored)
 
     async def host_source(self, entry: StreamEntry) -> None:
         """Become the home of a source stream and tell the catalog.
 
         Raises:
             ConflictError: this peer keeps another stream under that name.
+            MedusaError: it asks for replicas, and there are none; see `Homes.found`.
         """
+        if entry.stream.k_safety:
+            await self.homes.found(entry)
+            return
         kept = await self.store.keep(entry, Role.SOURCE)
         if (kept.entry, kept.role) != (entry, Role.SOURCE):
             raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
@@ -115,18 +171,31 @@ class Engine:
 
 @asynccontextmanager
 async def open_engine(
-    overlay: Overlay, catalog: Catalog, home: Path, config: EngineConfig, spark: SparkConfig
+    overlay: Overlay,
+    catalog: Catalog,
+    home: Path,
+    config: EngineConfig,
+    spark: SparkConfig,
+    *,
+    execution: OpenExecutor | None = None,
 ) -> AsyncIterator[Engine]:
     """A running engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM
     is gone.
 
     Args:
         home: the folder of its data; made if it is not there.
+        execution: what computes its tasks; its own Spark unless said.
     """
     for folder in ("streams", "queries", "assignments", "logs"):
         (home / folder).mkdir(parents=True, exist_ok=True)
+    opened = execution
+    if opened is None:
+        # Late: PySpark is slow to import, and a simulation computes without it.
+        from engine.spark.executor import open_executor
+
+        opened = partial(open_executor, spark)
     async with (
-        open_executor(spark, home / "logs", overlay.events) as executor,
+        opened(home / "logs", overlay.events) as executor,
         AsyncExitStack() as closing,
         trio.open_nursery() as nursery,
     ):

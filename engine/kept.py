@@ -27,6 +27,15 @@ class Role(StrEnum):
     MIRROR = "mirror"
     ASSIGNED = "assigned"
     """The output of a task that this peer runs for another."""
+    STANDBY = "standby"
+    """The output of a query whose secondary this peer is: nobody reads it yet."""
+    REPLICA = "replica"
+    """A source stream, or its late tuples, whose home is elsewhere at the moment."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether subscribers are given it."""
+        return self not in {Role.MIRROR, Role.STANDBY, Role.REPLICA}
 
 
 class KeptEntry(Struct, frozen=True):
@@ -35,6 +44,29 @@ class KeptEntry(Struct, frozen=True):
     entry: StreamEntry
     role: Role
     variant: str = ""
+
+
+class Gate:
+    """Holds epochs back from consumers until what they must not outrun has come as far.
+
+    Attributes:
+        boundary: so far they may read, microseconds; only grows.
+    """
+
+    def __init__(self, boundary: int) -> None:
+        self.boundary = boundary
+        self._opened = trio.Event()
+
+    def open(self, boundary: int) -> None:
+        if boundary > self.boundary:
+            self.boundary = boundary
+            self._opened.set()
+            self._opened = trio.Event()
+
+    async def passed(self, boundary: int) -> None:
+        """Returns once they may read up to there."""
+        while self.boundary < boundary:
+            await self._opened.wait()
 
 
 @dataclass(eq=False)
@@ -50,6 +82,7 @@ class KeptStream:
         scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
         hurry: set where the next epoch should not wait for its time.
         moved_away: set where another peer computes the stream from now on, and replaced.
+        gate: how far consumers may read; None: as far as the log goes.
     """
 
     entry: StreamEntry
@@ -65,6 +98,7 @@ class KeptStream:
     at_rest: trio.Event = field(default_factory=trio.Event)
     hurry: trio.Event = field(default_factory=trio.Event)
     moved_away: trio.Event = field(default_factory=trio.Event)
+    gate: Gate | None = None
     _seen_rows: int = 0
     _seen_boundary: int = BEGINNING
 
@@ -75,6 +109,16 @@ class KeptStream:
     @property
     def key(self) -> str:
         return key_of(self.name, self.variant)
+
+    async def released(self, boundary: int) -> None:
+        """Returns once consumers may have the stream up to there."""
+        if self.gate is not None:
+            await self.gate.passed(boundary)
+
+    def shut(self, boundary: int) -> None:
+        """Let consumers read no further than that from now on, until `gate` opens."""
+        if self.gate is None or self.gate.boundary == END:
+            self.gate = Gate(boundary)
 
     def send_away(self) -> None:
         """Let the peers that read it from here find its new worker."""

@@ -9,6 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from engine.availability import Availability, Mode, Recovery
+from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
@@ -34,9 +36,14 @@ class CreateQuery(Struct, frozen=True):
 
 
 class CreateXml(Struct, frozen=True):
-    """create_query_xml (and schemas and streams): any document of either dialect."""
+    """create_query_xml (and schemas and streams): any document of either dialect.
+
+    Attributes:
+        availability: what is asked of all its queries, whatever their own attributes say.
+    """
 
     text: str
+    availability: AvailabilityRequest | None = None
 
 
 class Created(Struct, frozen=True):
@@ -98,12 +105,15 @@ class Subscribe(Struct, frozen=True):
             away for a while; "" for one that does not mind.
         fence: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
+        keep: the boundary after which the stream is to be kept for the subscriber, although it has
+            some of that already; None: `after`.
     """
 
     stream: str
     after: int = BEGINNING
     subscriber: str = ""
     fence: int = 0
+    keep: int | None = None
 
 
 class ReceiveEvents(Struct, frozen=True):
@@ -154,10 +164,15 @@ class ListObjects(Struct, frozen=True):
 
 
 class Objects(Struct, frozen=True):
-    """Names by kind, of the objects of every participant that answered."""
+    """Names by kind, of the objects of every participant that answered.
+
+    Attributes:
+        availability: by query, of those that have a standby and whose definition was found in time.
+    """
 
     names: dict[str, tuple[str, ...]]
     unreachable: tuple[str, ...] = ()
+    availability: dict[str, Availability] = {}
 
 
 class StreamStatus(Struct, frozen=True):
@@ -206,6 +221,28 @@ class TaskStatus(Struct, frozen=True):
     owner: str = ""
 
 
+class ReplicaStatus(Struct, frozen=True):
+    """What a peer has to do with a query that has a standby, in its own words.
+
+    Attributes:
+        role: primary or secondary.
+        fence: of the tenure that it believes in; primary, secondary: peer ids (hex), "" for none.
+        behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
+        state: of a primary caught up, catching up or alone (there is no secondary now); of a
+            secondary standing by.
+    """
+
+    query: str
+    role: str
+    mode: Mode
+    recovery: Recovery
+    fence: int
+    primary: str
+    secondary: str
+    behind_us: int
+    state: str
+
+
 class EventRecord(Struct, frozen=True):
     """Something worth a person's notice. at: seconds since the epoch."""
 
@@ -221,6 +258,8 @@ class PeerStatus(Struct, frozen=True):
         state: running, starting or unreachable.
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
+        health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
+        sent_bytes, received_bytes: to and from other peers since it started, TLS included.
     """
 
     participant: str
@@ -237,6 +276,10 @@ class PeerStatus(Struct, frozen=True):
     events: tuple[EventRecord, ...] = ()
     links: tuple[str, ...] = ()
     """Peer ids (hex) it has a connection to now."""
+    health: str = ""
+    replicas: tuple[ReplicaStatus, ...] = ()
+    sent_bytes: int = 0
+    received_bytes: int = 0
 
 
 class Status(Struct, frozen=True):

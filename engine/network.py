@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from engine.availability import Availability
 from engine.check import check_query
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.moves.placements import Placements
 from engine.plan import Task, plan
 from engine.query import Query
+from engine.replicas.tenure import Tenure
 from engine.schema import Schema
 
 
@@ -55,12 +57,30 @@ class Network(Struct, frozen=True):
 
 
 class StoredQuery(Struct, frozen=True):
-    """What a restart needs. placements: by task, of those that have ever moved."""
+    """What a restart needs.
+
+    Attributes:
+        placements: by task, of those that have ever moved.
+        tenure: who has it, and who takes over.
+        positions: the boundary after which a secondary that took over needs each of its streams.
+        variant: under which its outputs are kept at this peer (`engine.kept.key_of`).
+    """
 
     entry: QueryEntry
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...]
     placements: dict[str, Placements] = {}
+    tenure: Tenure = Tenure()
+    positions: dict[str, int] = {}
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.entry.query.name
+
+    @property
+    def availability(self) -> Availability:
+        return self.entry.query.availability
 
     @property
     def network(self) -> Network:

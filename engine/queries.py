@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,55 +10,53 @@ import msgspec
 import trio
 
 from dht.catalog import Catalog
+from engine.availability import Mode
 from engine.config import EngineConfig
-from engine.definitions import QueryEntry, StreamEntry, check_not_late, may_read
-from engine.kept import KeptStream, Role, file_name
-from engine.kinds import QUERY, STREAM, find
+from engine.definitions import QueryEntry
+from engine.execution import Executor
+from engine.kept import KeptStream
 from engine.messages import TaskStatus
-from engine.mirror import Mirrors
+from engine.mirrors import Mirrors
 from engine.moves.placed_task import PlacedTask
-from engine.moves.placements import Placement, of, replaced
-from engine.network import Network, StoredQuery, planned
+from engine.moves.placements import Placement, replaced
+from engine.network import StoredQuery
 from engine.plan import Task
 from engine.producers import Producers
-from engine.query import Query, QueryStatus, streams_read, streams_written
-from engine.schema import BEGINNING, Schema
-from engine.spark.executor import Executor
+from engine.query import Query, QueryStatus
+from engine.query_catalog import QueryCatalog
+from engine.query_creation import Creation
+from engine.query_files import QueryFiles
+from engine.query_logs import QueryLogs
+from engine.replicas.tenure import Tenure, next_fence
+from engine.running_query import RunningQuery
 from engine.stream_store import StreamStore
-from engine.task_runner import TaskRunner
 from overlay.errors import (
     ConflictError,
-    InternalError,
-    NotAuthorisedError,
+    MedusaError,
     NotFoundError,
     StorageFullError,
     UnavailableError,
 )
-from overlay.files import write_atomically
-from overlay.names import ObjectName
+from overlay.events import wall_clock
 from overlay.node import Overlay
 
 
-class RunningQuery:
-    """The tasks of one query, and the scope that stops them."""
-
-    def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
-        self.stored = stored
-        self.tasks = tasks
-        self.scope: trio.CancelScope | None = None
-        self.stopped = trio.Event()
-        self.stopped.set()
-
-
 class QueryHost:
-    """Every query of this peer.
+    """Every query whose primary this peer is.
 
     Args:
         folder: one JSON file a query.
         nursery: runs their tasks.
 
     Attributes:
+        files: those of the queries, also of those whose secondary this peer is.
+        logs: opens what they read and make. catalog: tells others of them.
         changed: told of every placement of a task that counts: (task, before, now).
+        deleted: told of a query that is no more.
+        vacated: returns once this peer does not stand by for a query of that name; raises what
+            stands against that.
+        pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
+        leaving: those that another peer has by now, until nothing of them is left here.
     """
 
     def __init__(
@@ -74,21 +72,26 @@ class QueryHost:
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
-        self._folder = folder
-        self._overlay = overlay
-        self._participant = overlay.identity.participant
+        self.files = QueryFiles(folder)
+        self.logs = QueryLogs(store, mirrors, overlay, config)
+        self.catalog = QueryCatalog(catalog, producers, overlay.events, nursery)
         self._peer = overlay.identity.peer_id.hex()
         self._store = store
-        self._catalog = catalog
+        self._creation = Creation(overlay.identity, catalog, store)
         self._producers = producers
         self._mirrors = mirrors
         self._executor = executor
-        self._config = config
         self._events = overlay.events
         self._nursery = nursery
         self._queries: dict[str, RunningQuery] = {}
-        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
         self._changing = trio.Lock()
+        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
+        self.deleted: Callable[[RunningQuery], None] = lambda _: None
+        self.vacated: Callable[[str], Awaitable[None]] = _nobody_is_there
+        self.pending: dict[str, StoredQuery] = {}
+        self.leaving: set[str] = set()
+
+    # -- what clients ask for ---------------------------------------------------------------
 
     async def create(self, query: Query) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.
@@ -96,7 +99,8 @@ class QueryHost:
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
             NotAuthorisedError: an input is not for us, or an output not ours.
-            ConflictError: an output exists already.
+            ConflictError: an output exists already, or is read here as another peer's.
+            MedusaError: this peer stands by for a query of that name.
         """
         async with self._changing:
             running = self._queries.get(query.name)
@@ -107,23 +111,25 @@ class QueryHost:
             return running.stored.entry
 
     async def _create(self, query: Query) -> QueryEntry:
-        inputs = await self._inputs(query)
-        schemas = Network(query, inputs).schemas()
-        kept = await self._declared(query, schemas)
-        tasks = planned(query, schemas, kept, inputs)
-        outputs = tuple(task.output for task in tasks)
-        entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
-        stored = StoredQuery(entry, inputs, tuple(kept))
+        creation = await self._creation.plan(query)
+        outputs = creation.entry.outputs
+        await self.vacated(query.name)
+        for output in outputs:
+            await self._mirrors.make_way(output)
+        # consumers may remember the fence of a query of that name that was deleted long ago
+        fence = next_fence(max(map(self._producers.fence, outputs), default=0), wall_clock())
+        stored = msgspec.structs.replace(creation, tenure=Tenure(fence, self._peer))
         try:
-            for name in kept:
+            for name in stored.kept:
                 await self._store.drop(name)  # what was declared is now produced
-            await self._prepare(stored)
-            await self._catalog.publish(QUERY, ObjectName.parse(query.name), entry)
-            self._save(stored)
+            running = await self.prepare(stored)
+            self.admit(running)
+            await self.catalog.publish(running)
+            self.files.save(stored)
         except BaseException:
             await self._remove(stored)
             raise
-        return entry
+        return stored.entry
 
     async def set_status(self, name: str, status: QueryStatus) -> None:
         """
@@ -135,55 +141,118 @@ class QueryHost:
             await self._set_status(name, status)
 
     async def _set_status(self, name: str, status: QueryStatus) -> None:
-        running = self._queries.get(name)
-        if running is None:
-            raise NotFoundError(f"{name} is not kept by this peer")
+        if name in self.pending:
+            raise UnavailableError(f"{name}: its secondary is asked about it; try again")
+        running = self.get(name)
         if status is QueryStatus.DELETED:
             self._check_unread(running)
             await self._remove(running.stored)
+            self.deleted(running)
             self._events.note("info", f"{name} is deleted")
             return
         if status is running.stored.entry.status:
             return
         entry = msgspec.structs.replace(running.stored.entry, status=status)
-        running.stored = msgspec.structs.replace(running.stored, entry=entry)
-        self._save(running.stored)
+        self.write(running, entry=entry)
         if status is QueryStatus.RUNNING:
-            self._start(running)
+            self.start(running)
         else:
             await self._stop(running)
-        await self._catalog.publish(QUERY, ObjectName.parse(name), entry)
+        await self.catalog.publish_entry(entry)
         self._events.note("info", f"{name} is {status}")
 
-    async def resume(self) -> None:
-        """Take up the queries of the last run where they stood."""
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                stored = msgspec.json.decode(path.read_bytes(), type=StoredQuery)
-            except msgspec.DecodeError as error:
-                raise InternalError(f"{path} is damaged ({error}); remove it") from None
-            running = await self._prepare(stored)
-            # A crash may have come between the file and the catalog; the same again is no change.
-            await self._catalog.publish(
-                QUERY, ObjectName.parse(stored.entry.query.name), stored.entry
-            )
-            if stored.entry.status is QueryStatus.RUNNING:
-                self._start(running)
-            else:
-                await self._call_home(running)  # a crash may have come between
-        await self._tidy()
+    # -- over restarts and failovers ----------------------------------------------------------
 
-    async def _tidy(self) -> None:
-        """Undo what a crash left of creations and deletions: a query's file says that it is."""
-        for kept in self._store.all():
-            if kept.role is Role.DERIVED and kept.entry.stream.query not in self._queries:
-                await self._store.drop(kept.name)
-        for stream in self._catalog.own(STREAM):
-            if stream.value.stream.query and self._store.get(str(stream.name)) is None:
-                await self._producers.withdraw(str(stream.name))
-        for query in self._catalog.own(QUERY):
-            if str(query.name) not in self._queries:
-                await self._catalog.withdraw(QUERY, query.name)
+    async def resume(self) -> None:
+        """Take up the queries of the last run where they stood; what others may have taken over is
+        `pending`."""
+        known = {stored.name: stored for stored in self.files.load()}
+        await self.logs.tidy(known)  # before anybody reads what is left over
+        for stored in known.values():
+            if stored.tenure.primary not in {"", self._peer}:
+                self.pending[stored.name] = stored
+            elif stored.tenure.secondary:
+                self.pending[stored.name] = stored
+                self.admit(await self.prepare(stored))
+            else:
+                await self.take_up(await self.prepare(stored))
+        await self.catalog.withdraw_all_but(set(known))
+
+    def take_over(self, running: RunningQuery) -> None:
+        """Have a query that another peer had, or may have had: it runs first, and is published as
+        soon as may be."""
+        self.admit(running)
+        if running.stored.entry.status is QueryStatus.RUNNING:
+            self.start(running)
+        else:
+            with suppress(StorageFullError):  # it has no workers, and is told so when it asks
+                self._place_home(running)
+        self.catalog.publish_soon(running)
+
+    async def take_up(self, running: RunningQuery) -> None:
+        """Go on with a query of the last run."""
+        self.admit(running)
+        # A crash may have come between the file and the catalog; the same again is no change.
+        await self.catalog.publish(running)
+        if running.stored.entry.status is QueryStatus.RUNNING:
+            self.start(running)
+        else:
+            await self._call_home(running)  # a crash may have come between
+
+    def admit(self, running: RunningQuery) -> None:
+        """It is found by its name here."""
+        self._queries[running.name] = running
+        for task in running.tasks:
+            self._producers.believe(task.name, running.stored.tenure.fence)
+
+    async def relinquish(self, name: str) -> RunningQuery:
+        """It is another peer's, which has published it: stop it, and forget it but for its logs.
+
+        Raises:
+            NotFoundError: it is not ours.
+        """
+        async with self._changing:
+            running = self.get(name)
+            with trio.CancelScope(shield=True):
+                await self.catalog.silence(name)
+                await running.stop()
+                with suppress(StorageFullError):  # it makes room
+                    self._place_home(running)
+                del self._queries[name]
+                # before the file goes: or a restart would withdraw what is another's by now
+                with suppress(MedusaError):
+                    self.catalog.leave(running.stored)
+                self.files.remove(name)
+                for task in running.tasks:
+                    task.runner.release()
+            return running
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def get(self, name: str) -> RunningQuery:
+        """
+        Raises:
+            NotFoundError: this peer is not its primary.
+        """
+        if (running := self._queries.get(name)) is None:
+            raise NotFoundError(f"{name} is not kept by this peer")
+        return running
+
+    def occupied(self, name: str) -> bool:
+        """Whether this peer has, or may have, the query itself, or something of it yet."""
+        return name in self._queries or name in self.leaving
+
+    def all(self) -> list[RunningQuery]:
+        return list(self._queries.values())
+
+    def replicated(self) -> list[RunningQuery]:
+        """Those that ask for a secondary."""
+        return [
+            running
+            for running in self._queries.values()
+            if running.stored.availability.mode is not Mode.NONE
+            and running.name not in self.pending
+        ]
 
     def consumers(self, stream: str) -> list[QueryEntry]:
         """The queries here that read `stream`."""
@@ -195,7 +264,7 @@ class QueryHost:
 
     def task_status(self) -> tuple[TaskStatus, ...]:
         return tuple(
-            task.status(stopped=running.scope is None)
+            task.status(stopped=not running.running)
             for running in self._queries.values()
             for task in running.tasks
         )
@@ -203,10 +272,7 @@ class QueryHost:
     def tasks(self) -> list[PlacedTask]:
         """Every task of the queries that run."""
         return [
-            task
-            for running in self._queries.values()
-            if running.scope is not None
-            for task in running.tasks
+            task for running in self._queries.values() if running.running for task in running.tasks
         ]
 
     def find(self, task: str) -> tuple[StoredQuery, PlacedTask]:
@@ -221,141 +287,86 @@ class QueryHost:
                     return running.stored, placed
         raise NotFoundError(f"{task} is no task of a query of this peer")
 
+    # -- what is decided about them -------------------------------------------------------------
+
     def place(self, placed: PlacedTask, placement: Placement) -> None:
         """Write down who works on a task from now on; it counts from then. Blocking.
 
         Raises:
+            NotFoundError: its query is not ours any more.
             StorageFullError: no room; nothing has changed.
         """
-        running = self._queries[placed.runner.task.query]
+        running = self.get(placed.runner.task.query)
         placements = replaced(placed.placements, placement)
-        stored = running.stored.placed(placed.name, placements)
-        self._save(stored)
         before = placed.current
-        running.stored, placed.placements = stored, placements
+        stored = running.stored.placed(placed.name, placements)
+        self.write(running, placements=stored.placements)
+        placed.placements = placements
         self.changed(placed.name, before, placement)
 
-    async def _inputs(self, query: Query) -> dict[str, StreamEntry]:
-        written = streams_written(query)
-        entries: dict[str, StreamEntry] = {}
-        for name in sorted(streams_read(query) - written):
-            found = await find(self._catalog, STREAM, ObjectName.parse(name))
-            if found is None:
-                raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
-            if not may_read(found.value.stream, self._participant, found.name.participant):
-                raise NotAuthorisedError(f"{name} may not be read by {self._participant}")
-            entries[name] = found.value
-        return entries
+    def write(self, running: RunningQuery, **changes: object) -> None:
+        """Write down what changes of a query; it counts from then. Blocking.
 
-    async def _declared(self, query: Query, schemas: dict[str, Schema]) -> frozenset[str]:
-        """The outputs that were created as streams before: they must fit, and be unused."""
-        declared = set()
-        for name in sorted(streams_written(query)):
-            check_not_late(name)
-            if ObjectName.parse(name).participant != self._participant:
-                raise NotAuthorisedError(f"{query.name} may not produce {name}: not ours")
-            found = await find(self._catalog, STREAM, ObjectName.parse(name))
-            if found is None:
-                continue
-            await self._check_replaceable(query.name, found.value, schemas[name])
-            declared.add(name)
-        return frozenset(declared)
+        Raises:
+            NotFoundError: it is not ours any more: its file would bring it back.
+            StorageFullError: no room; nothing has changed.
+        """
+        if self._queries.get(running.name) is not running:
+            raise NotFoundError(f"{running.name} is not kept by this peer any more")
+        stored = msgspec.structs.replace(running.stored, **changes)
+        self.files.save(stored)
+        running.stored = stored
 
-    async def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:
-        name = entry.stream.name
-        if entry.stream.query == query:
-            return  # of a creation that a crash cut short
-        if entry.stream.query:
-            raise ConflictError(f"{name} is already produced by {entry.stream.query}")
-        declared = [(field.name, field.type) for field in entry.schema.fields]
-        if declared != [(field.name, field.type) for field in schema.fields]:
-            raise ConflictError(f"{name} was created with other fields than the query gives it")
-        kept = self._store.get(name)
-        if (
-            kept is None
-            or kept.home is None
-            or kept.log.boundary != BEGINNING
-            or kept.home.pending_bytes
-        ):
-            raise ConflictError(f"{name} has been posted to; a query cannot take it over")
+    def appoint(self, running: RunningQuery, tenure: Tenure) -> None:
+        """Another tenure, written down and then announced. Blocking. Raises: as `write`."""
+        self.write(running, tenure=tenure)
+        self.catalog.publish_soon(running)
 
-    async def _prepare(self, stored: StoredQuery) -> RunningQuery:
-        """Open the logs and hold the inputs, so that nothing is lost until the query runs."""
-        query = stored.entry.query
-        tasks = stored.network.tasks()
-        logs = {
-            name: await self._mirrors.follow(entry, query.name)
-            for name, entry in stored.inputs.items()
-        }
-        for task in tasks:
-            logs[task.output] = await self._keep_output(stored, task)
-        placed = [self._placed(task, logs, stored) for task in tasks]
-        for each in placed:
-            each.runner.hold()
-        running = RunningQuery(stored, placed)
-        self._queries[query.name] = running
-        return running
+    async def name_worker(self, placed: PlacedTask) -> None:
+        """Publish who computes a task now.
 
-    async def _keep_output(self, stored: StoredQuery, task: Task) -> KeptStream:
-        entry = stored.network.entry_of(task.output, task.output_schema, self._peer)
-        kept = await self._store.keep(entry, Role.DERIVED)
-        worker = of(stored.placements.get(task.name))[-1].worker
-        await self._producers.announce(entry, worker)
-        return kept
+        Raises:
+            NotFoundError: its query is not ours any more.
+            MedusaError: that cannot be published.
+        """
+        await self.catalog.name_worker(self.get(placed.runner.task.query), placed)
 
-    def _placed(
-        self, task: Task, logs: Mapping[str, KeptStream], stored: StoredQuery
-    ) -> PlacedTask:
-        return PlacedTask(
-            self._runner(task, logs),
-            logs[task.output],
-            self._store,
-            self._overlay,
-            of(stored.placements.get(task.name)),
-        )
+    # -- their logs and tasks -----------------------------------------------------------------
 
-    def _runner(self, task: Task, logs: Mapping[str, KeptStream]) -> TaskRunner:
-        inputs = {name: logs[name].log for name in task.inputs}
-        return TaskRunner(
-            task,
-            inputs=inputs,
-            output=logs[task.output].log,
-            executor=self._executor,
-            config=self._config,
-            events=self._events,
-        )
+    async def prepare(self, stored: StoredQuery) -> RunningQuery:
+        """See `QueryLogs.prepare`."""
+        return await self.logs.prepare(stored, self._executor)
 
-    def _start(self, running: RunningQuery) -> None:
-        running.stopped = trio.Event()
-        running.scope = trio.CancelScope()
+    def build(
+        self, stored: StoredQuery, tasks: Sequence[Task], logs: Mapping[str, KeptStream]
+    ) -> RunningQuery:
+        """See `QueryLogs.build`."""
+        return self.logs.build(stored, tasks, logs, self._executor)
+
+    def warm(self) -> None:
+        """Start what computes, so that the first job does not wait for it."""
         self._nursery.start_soon(self._executor.prepare)
-        self._nursery.start_soon(self._run, running, running.scope, running.stopped)
 
-    async def _run(
-        self, running: RunningQuery, scope: trio.CancelScope, stopped: trio.Event
-    ) -> None:
-        try:
-            with scope:
-                async with trio.open_nursery() as nursery:
-                    for task in running.tasks:
-                        nursery.start_soon(task.run)
-        finally:
-            stopped.set()
+    def start(self, running: RunningQuery) -> None:
+        """Let its tasks go on."""
+        self.warm()
+        running.start(self._nursery)
 
     async def _stop(self, running: RunningQuery) -> None:
-        if running.scope is None:
-            return
-        running.scope.cancel()
-        await running.stopped.wait()
-        running.scope = None
-        await self._call_home(running)
+        if running.running:
+            await running.stop()
+            await self._call_home(running)
 
     async def _call_home(self, running: RunningQuery) -> None:
         """A query that does not run has no workers."""
-        for task in running.tasks:
-            if task.current.worker:
-                self.place(task, task.home)
-                await self._producers.name_worker(task.name, "")
+        for task in self._place_home(running):
+            await self.name_worker(task)
+
+    def _place_home(self, running: RunningQuery) -> list[PlacedTask]:
+        away = [task for task in running.tasks if task.current.worker]
+        for task in away:
+            self.place(task, task.home)
+        return away
 
     def _check_unread(self, running: RunningQuery) -> None:
         for output in running.stored.entry.outputs:
@@ -365,28 +376,24 @@ class QueryHost:
 
     async def _remove(self, stored: StoredQuery) -> None:
         """Leave nothing of a query, however far its creation came."""
-        name = stored.entry.query.name
+        name = stored.name
         with trio.CancelScope(shield=True):  # half a query is no query
             running = self._queries.get(name)
             if running is not None:
+                await self.catalog.silence(name)
                 with suppress(StorageFullError):  # it makes room
                     await self._stop(running)
                 del self._queries[name]
                 for task in running.tasks:
                     task.runner.release()
-            (self._folder / file_name(name, ".json")).unlink(missing_ok=True)
-            for stream in stored.inputs:
-                await self._mirrors.leave(stream, name)
-            for output in stored.entry.outputs:
-                await self._store.drop(output)
-                await self._producers.withdraw(output)
-            with suppress(NotFoundError, UnavailableError):
-                await self._catalog.withdraw(QUERY, ObjectName.parse(name))
-
-    def _save(self, stored: StoredQuery) -> None:
-        path = self._folder / file_name(stored.entry.query.name, ".json")
-        write_atomically(path, msgspec.json.encode(stored))
+            self.files.remove(name)
+            await self.logs.drop(stored)
+            await self.catalog.withdraw(stored)
 
 
 def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
+    pass
+
+
+async def _nobody_is_there(_query: str) -> None:
     pass

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +18,7 @@ from engine.definitions import LATE, Idle, StreamEntry
 from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_entry
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer
-from engine.streams.home import Home, open_home
+from engine.streams.home import Home, open_home, open_sources
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
 from engine.streams.source import SourceConfig
@@ -33,6 +35,13 @@ COMPACT_S: Final = 10.0
 
 OUTPUT: Final = "out"
 """The variant under which the output of a task that this peer runs for another is kept."""
+
+REPLICA: Final = "replica"
+"""The variant under which a secondary keeps the outputs of a query, also once it took over."""
+
+HOME: Final = "home"
+"""The variant under which an elector keeps a source stream with replicas, and its late tuples: what
+of it is settled. A query here reads it as any other peer does, by a mirror, whoever is home."""
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
@@ -63,6 +72,7 @@ class StreamStore:
         self._nursery = nursery
         self._shared = SharedMemory()
         self._streams: dict[str, KeptStream] = {}
+        self._broken: dict[str, str] = {}
         self._opening = trio.Lock()
         self._room = trio.Event()
 
@@ -71,15 +81,44 @@ class StreamStore:
         return self._streams.get(key)
 
     def serving(self, name: str) -> KeptStream | None:
-        """What this peer gives to subscribers of that stream: its own, or what it runs for others.
+        """What this peer gives to subscribers of that stream: its own, what it took over, or what
+        it runs for others.
 
-        A mirror is not passed on: its producer is asked.
+        A mirror is not passed on, nor what a standby has: its producer is asked.
         """
-        kept = self._streams.get(key_of(name, OUTPUT)) or self._streams.get(name)
-        return None if kept is None or kept.role is Role.MIRROR else kept
+        variants = (OUTPUT, REPLICA, HOME, "")
+        for key in (key_of(name, variant) for variant in variants):
+            kept = self._streams.get(key)
+            if kept is not None and kept.role.is_served:
+                return kept
+        return None
+
+    def late_of(self, kept: KeptStream) -> KeptStream | None:
+        """The late tuples of a source."""
+        if kept.home is None:
+            return None
+        return self._streams.get(key_of(f"{kept.name}/{LATE}", kept.variant))
+
+    async def change_role(self, kept: KeptStream, role: Role) -> None:
+        """The same log, kept for another reason from now on; on disk on return."""
+        stored = msgspec.json.encode(KeptEntry(kept.entry, role, kept.variant))
+        await trio.to_thread.run_sync(
+            write_atomically, self.folder_of(kept.key) / "stream.json", stored
+        )
+        kept.role = role
 
     def all(self) -> tuple[KeptStream, ...]:
         return tuple(self._streams.values())
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is acknowledged survives a loss of power."""
+        return self._config.fsync
+
+    @property
+    def lease_s(self) -> float:
+        """How long a named subscriber that went away is waited for, seconds."""
+        return self._config.lease_s
 
     @property
     def total_bytes(self) -> int:
@@ -95,23 +134,30 @@ class StreamStore:
                 raise InternalError(
                     f"{path} is damaged ({error}); restore it from a copy"
                 ) from None
-            await self.keep(stored.entry, stored.role, stored.variant)
+            if stored.variant != HOME:  # else its ballot says what is open: `Homes`
+                await self.keep(stored.entry, stored.role, stored.variant)
 
-    async def keep(self, entry: StreamEntry, role: Role, variant: str = "") -> KeptStream:
-        """The stream, opened, or made if it is new here."""
+    async def keep(
+        self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
+    ) -> KeptStream:
+        """The stream, opened, or made if it is new here.
+
+        Args:
+            journal: of a source with replicas: which of its journals counts; see `open_home`.
+        """
         async with self._opening:
             kept = self._streams.get(key_of(entry.stream.name, variant))
             if kept is None:
-                kept = await self._open(entry, role, variant)
+                kept = await self._open(entry, role, variant, journal)
             return kept
 
-    async def _open(self, entry: StreamEntry, role: Role, variant: str) -> KeptStream:
-        folder = self._folder_of(key_of(entry.stream.name, variant))
+    async def _open(self, entry: StreamEntry, role: Role, variant: str, journal: int) -> KeptStream:
+        folder = self.folder_of(key_of(entry.stream.name, variant))
         folder.mkdir(parents=True, exist_ok=True)
         stored = msgspec.json.encode(KeptEntry(entry, role, variant))
         write_atomically(folder / "stream.json", stored)
-        if role is Role.SOURCE:
-            kept = await self._open_source(entry, folder)
+        if role in {Role.SOURCE, Role.REPLICA}:
+            kept = await self._open_source(entry, role, variant, folder, journal)
         else:
             kept = await self._open_log(entry, role, variant, folder)
         self._adopt(kept)
@@ -122,14 +168,10 @@ class StreamStore:
         self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
 
-    async def _open_source(self, entry: StreamEntry, folder: Path) -> KeptStream:
-        stream = entry.stream
-        config = SourceConfig(
-            slack_us=stream.slack_us,
-            idle=stream.idle,
-            durable=self._config.fsync,
-            pending_bytes=self._config.pending_bytes,
-        )
+    async def _open_source(
+        self, entry: StreamEntry, role: Role, variant: str, folder: Path, journal: int
+    ) -> KeptStream:
+        stream, config = entry.stream, self._source_config(entry)
         closing = AsyncExitStack()
         home = await closing.enter_async_context(
             open_home(
@@ -140,13 +182,45 @@ class StreamStore:
                 history_us=stream.history_us,
                 recent_bytes=self._config.recent_bytes,
                 shared=self._shared,
+                journal=journal,
                 now=wall_clock(),
             )
         )
-        kept = KeptStream(entry, Role.SOURCE, home.log, home, closing=closing)
-        self._adopt(KeptStream(late_entry(entry), Role.LATE, home.late_log))
+        self._tell_lost(entry, home.lost)
+        kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
+        late_role = Role.LATE if role is Role.SOURCE else role
+        self._adopt(KeptStream(late_entry(entry), late_role, home.late_log, variant=variant))
         self._nursery.start_soon(self._advance, kept, home)
         return kept
+
+    def _source_config(self, entry: StreamEntry) -> SourceConfig:
+        return SourceConfig(
+            slack_us=entry.stream.slack_us,
+            idle=entry.stream.idle,
+            durable=self._config.fsync,
+            pending_bytes=self._config.pending_bytes,
+            replicated=entry.stream.k_safety > 0,
+        )
+
+    async def replace_journal(self, kept: KeptStream, journal: int) -> None:
+        """Go on with another journal of a source, while its home is `at_rest`.
+
+        Raises:
+            InternalError: it is damaged.
+        """
+        home = kept.home
+        assert home is not None, "a source"
+        opened = partial(
+            open_sources,
+            self.folder_of(kept.key),
+            kept.name,
+            kept.entry.schema,
+            self._source_config(kept.entry),
+            committed=(home.log.boundary, home.late_log.boundary),
+            journal=journal,
+            now=wall_clock(),
+        )
+        home.replace(*await trio.to_thread.run_sync(opened))
 
     async def _open_log(
         self, entry: StreamEntry, role: Role, variant: str, folder: Path
@@ -164,9 +238,14 @@ class StreamStore:
             )
 
         log = await trio.to_thread.run_sync(open_log)
+        self._tell_lost(entry, log.lost)
         kept = KeptStream(entry, role, log, variant=variant)
         kept.closing.callback(kept.log.close)
         return kept
+
+    def _tell_lost(self, entry: StreamEntry, lost: Iterable[str]) -> None:
+        for text in lost:
+            self._events.note("error", f"{entry.stream.name}: {text}")
 
     async def drop(self, key: str) -> None:
         """Close a log and delete what is in it. key: as of `get`."""
@@ -174,18 +253,20 @@ class StreamStore:
         if kept is None:
             return
         kept.scope.cancel()
+        self._broken.pop(key, None)
         if kept.home is not None:
             await kept.at_rest.wait()
         await kept.closing.aclose()
-        late = self._streams.get(f"{kept.name}/{LATE}")
-        if kept.role is Role.SOURCE and late is not None and late.role is Role.LATE:
-            del self._streams[late.name]
+        late = self.late_of(kept)
+        if late is not None:
+            del self._streams[late.key]
             self._subscriptions.forget(late.name)
         if kept.role is not Role.MIRROR:
             self._subscriptions.forget(kept.name)
-        await trio.to_thread.run_sync(_remove, self._folder_of(key))
+        await trio.to_thread.run_sync(_remove, self.folder_of(key))
 
-    def _folder_of(self, key: str) -> Path:
+    def folder_of(self, key: str) -> Path:
+        """Where the files of a log are."""
         name = file_name(key)
         if len(name) > MAX_FILE_NAME:  # of a variant: what it is stands in the file within
             name = hashlib.sha256(key.encode()).hexdigest()
@@ -202,6 +283,7 @@ class StreamStore:
         """Accept a post, waiting while too much waits for the log already.
 
         Raises:
+            InternalError: the stream stands still.
             StorageFullError: the streams of this peer take all the room they may.
             MedusaError: see `Source.post`.
         """
@@ -209,6 +291,8 @@ class StreamStore:
         assert home is not None, "only a home takes posts"
         self._check_room(kept)
         while True:
+            if kept.key in self._broken:
+                raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
             moved = home.log.boundary
             try:
                 posted = await home.post(
@@ -223,7 +307,8 @@ class StreamStore:
                 raise
             except BusyError:
                 kept.hurry.set()
-                await home.log.wait_beyond(moved)
+                with trio.move_on_after(TEND_S):  # a stream that breaks tells nobody
+                    await home.log.wait_beyond(moved)
                 continue
             if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
                 kept.hurry.set()
@@ -243,30 +328,38 @@ class StreamStore:
             await self._room.wait()
 
     async def _advance(self, kept: KeptStream, home: Home) -> None:
-        """Move what is ready into the log, epoch by epoch."""
+        """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
+        try:
+            with kept.scope:
+                await self._move_epochs(kept, home)
+        except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
+            self._broken[kept.key] = f"{type(error).__name__}: {error}"
+            text = "stands still; its posts are refused until this peer is started again"
+            self._events.note("error", f"{kept.name} {text}: {self._broken[kept.key]}")
+            kept.send_away()
+        finally:
+            kept.at_rest.set()
+
+    async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
         pacer = Pacer(self._config.epoch_s)
         clocked = kept.entry.stream.idle is Idle.CLOCK
         full = False
-        try:
-            with kept.scope:
-                while True:
-                    with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                        await home.wait_ready()
-                    with trio.move_on_after(pacer.delay(trio.current_time())):
-                        await kept.hurry.wait()
-                    kept.hurry = trio.Event()
-                    pacer.started(trio.current_time())
-                    try:
-                        await home.advance(wall_clock())
-                        full = False
-                    except StorageFullError as error:
-                        if not full:
-                            self._events.note("error", f"{kept.name} waits for room: {error}")
-                        full = True
-                        await trio.sleep(TEND_S)
-                    pacer.finished(trio.current_time())
-        finally:
-            kept.at_rest.set()
+        while True:
+            with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
+                await home.wait_ready()
+            with trio.move_on_after(pacer.delay(trio.current_time())):
+                await kept.hurry.wait()
+            kept.hurry = trio.Event()
+            pacer.started(trio.current_time())
+            try:
+                await home.advance(wall_clock())
+                full = False
+            except StorageFullError as error:
+                if not full:
+                    self._events.note("error", f"{kept.name} waits for room: {error}")
+                full = True
+                await trio.sleep(TEND_S)
+            pacer.finished(trio.current_time())
 
     async def tend(self) -> None:
         """Retention, leases, rates and compaction, for ever."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
 
 from engine.kept import KeptStream
 from engine.leases import Leases
+from engine.schema import END
 from overlay.errors import MedusaError
 from overlay.events import Events, wall_clock
+
+GRACE_S: Final = 10.0
+"""How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
+it may only be on its way to another peer."""
 
 
 class Reader:
@@ -44,7 +50,8 @@ class Subscriptions:
     async def hold(
         self, kept: KeptStream, subscriber: str, holder: str, after: int
     ) -> AsyncIterator[Reader]:
-        """Hold the stream for a reader; a named one's hold outlives the block by its lease.
+        """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
+        a named one's by its lease, another's by `GRACE_S`.
 
         Raises:
             BusyError: too many named subscribers.
@@ -61,14 +68,17 @@ class Subscriptions:
             kept.log.hold(consumer, boundary, expires)
 
         take(after)
+        reader = Reader(take, after)
         kept.subscribers += 1
         try:
             if subscriber:
                 await self.save()  # from the first tuple on it is waited for, also after a crash
-            yield Reader(take, after)
+            yield reader
         finally:
             kept.subscribers -= 1
-            if not subscriber:
+            if not subscriber and reader.boundary < END:
+                kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S)
+            elif not subscriber:
                 kept.log.release(consumer)
 
     def restore(self, kept: KeptStream) -> None:

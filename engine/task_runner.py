@@ -14,13 +14,12 @@ from typing import Final
 import trio
 
 from engine.config import EngineConfig
+from engine.execution import Executor, Result
 from engine.load import LoadMeter
 from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
-from engine.spark.executor import Executor
-from engine.spark.program import Program, Result
 from engine.streams.log import StreamLog
 from engine.windows import Interval, horizon_us, needs
 from overlay.errors import MedusaError, NotRetainedError
@@ -67,7 +66,7 @@ class TaskRunner:
         self._executor = executor
         self._config = config
         self._events = events
-        self._program = Program(task)
+        self._computation = executor.compile(task)
         self._pacer = Pacer(config.epoch_s)
         self._rows = Rate()
         self._load = LoadMeter()
@@ -260,9 +259,7 @@ class TaskRunner:
                 name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
                 for name, log in self._inputs.items()
             }
-            return await self._executor.run(
-                lambda session: self._program.run(session, files, after, upto, interval)
-            )
+            return await self._computation.run(files, after, upto, interval)
 
     def _note_failure(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try

@@ -5,7 +5,7 @@
       <output stream="busy"   schema="counts"/>
       <schema name="conn" time="ts"> <field name="ts" type="double"/> ... </schema>
       <schema name="counts"> ... </schema>
-      <query name="ids">
+      <query name="ids" ha="passive" recovery="precise" bound="2">
         <box name="count" type="aggregate">
           <in stream="packet"/> <out stream="busy"/>
           <parameter name="aggregate-function.0" value="count()"/> ...
@@ -14,7 +14,9 @@
     </borealis>
 
 Ports are the order listed. Names are relative to the participant. `time` is ours: Borealis left it
-to each window to say which field is in order. An `<output>` is compared with what the query makes.
+to each window to say which field is in order. So are a query's `ha` and its further attributes
+(`engine/xml_availability.py`): Borealis was told on the command line of its nodes. An `<output>` is
+compared with what the query makes.
 """
 
 from __future__ import annotations

@@ -23,11 +23,13 @@ _BY_BOUNDARY: Final = (
     "declared slack; another value would change the result"
 )
 
+_BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
+
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "window-size-by": (("VALUES",), "windows are ranges of the stream's time"),
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
-    "timeout": (("0", "0.0"), _BY_BOUNDARY),
+    "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
     "drop-empty-outputs": (("1", "true"), "a window without tuples emits nothing"),
     "independent-window-alignment": (("1", "true"), "windows are aligned to the epoch"),
 }

@@ -9,6 +9,7 @@ from engine.check import ordered_boxes
 from engine.definitions import StreamDefinition
 from engine.query import Query, inputs_of, outputs_of
 from engine.schema import Schema
+from engine.xml_availability import attributes_of
 from engine.xml_borealis import read_borealis
 from engine.xml_boxes import parameters_of, type_of
 from engine.xml_medusa import Qualify, read_query, read_schema, read_stream
@@ -60,7 +61,9 @@ def write_query(query: Query) -> str:
         InvalidInputError: it is no query, or has characters that XML cannot carry.
     """
     ordered_boxes(query)
-    lines = [f"<query name={quoteattr(query.name)}>"]
+    attributes = [("name", query.name), *attributes_of(query.availability)]
+    told = " ".join(f"{name}={quoteattr(value)}" for name, value in attributes)
+    lines = [f"<query {told}>"]
     for box in query.boxes:
         lines.append(f"  <box name={quoteattr(box.name)} type={quoteattr(type_of(box))}>")
         for tag, streams in (("input", inputs_of(box)), ("output", outputs_of(box))):

@@ -7,7 +7,7 @@
       </schema>
       <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
               idle="explicit" readers="*" writers="utah.edu" />
-      <query name="medusa://mit.edu/web">
+      <query name="medusa://mit.edu/web" ha="active_standby" recovery="precise" bound="2">
         <box name="web" type="filter">
           <input port="1" stream="medusa://mit.edu/conns"/>
           <output port="1" stream="medusa://mit.edu/web/conns"/>
@@ -17,8 +17,9 @@
       </query>
     </medusa>
 
-Times are seconds. An `<output>` of a query names a stream that others shall be able to read
-although one of the query's own boxes reads it.
+Times are seconds. What a query asks of those who run it when one of them dies (`ha` and so on) is
+in `engine/xml_availability.py`. An `<output>` of a query names a stream that others shall be able
+to read although one of the query's own boxes reads it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.check import ordered_boxes
+from engine.classes import applied
 from engine.definitions import DEFAULT_HISTORY_US, Idle, StreamDefinition, check_stream
 from engine.query import Box, Query
 from engine.schema import Field, FieldType, Schema, check_schema
+from engine.xml_availability import ATTRIBUTES, read_request
 from engine.xml_boxes import read_box, seconds_to_us
 from engine.xml_tree import Node
 
@@ -55,12 +58,14 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
 
 def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     node.childless()
-    optional = ("slack", "history", "idle", "readers", "writers", "home")
+    optional = ("slack", "history", "idle", "readers", "writers", "home", "k_safety")
     given = node.checked(("name", "schema"), optional)
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
-    history = given.get("history")
+    history, k_safety = given.get("history"), given.get("k_safety", "0")
+    if not (k_safety.isascii() and k_safety.isdigit() and len(k_safety) == 1):
+        raise node.error(f"k_safety {k_safety[:40]!a} is not a number of peers")
     with node.about():
         stream = StreamDefinition(
             name=qualify(given["name"]),
@@ -71,6 +76,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             readers=_members(given.get("readers", "*")),
             writers=_members(given.get("writers", "")),
             home=given.get("home", ""),
+            k_safety=int(k_safety),
         )
         check_stream(stream)
     return stream
@@ -92,11 +98,12 @@ def read_query(node: Node, qualify: Qualify) -> Query:
 
 
 def made_query(node: Node, qualify: Qualify, boxes: list[Box], outputs: list[str]) -> Query:
-    """The query of a `<query>` element, its network checked."""
+    """The query of a `<query>` element, its network and what it asks for checked."""
+    given = node.checked(("name",), ATTRIBUTES)
     with node.about():
-        query = Query(qualify(node.checked(("name",))["name"]), tuple(boxes), tuple(outputs))
+        query = Query(qualify(given["name"]), tuple(boxes), tuple(outputs))
         ordered_boxes(query)
-    return query
+        return applied(query, read_request(given))
 
 
 def _read_field(node: Node) -> Field:

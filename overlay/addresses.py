@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import re
 import socket
+from functools import lru_cache
 from typing import Final
 
 from overlay.errors import ConflictError, InvalidInputError, MedusaError
@@ -92,6 +93,7 @@ def cannot_listen(address: Address, error: OSError) -> MedusaError:
     )
 
 
+@lru_cache(maxsize=1024)  # every datagram that is sent asks it of one of a few
 def _is_ip(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

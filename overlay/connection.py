@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -47,15 +48,18 @@ class KeepAlive:
         ping_s: a ping after every such time.
         dead_after_s: nothing heard for so long means dead.
         probe_s: how soon a suspected connection must be heard of.
+        stall_s: a write that takes longer is evidence that the remote does not forward.
     """
 
     ping_s: float = 10.0
     dead_after_s: float = 30.0
     probe_s: float = 3.0
+    stall_s: float = 1.0
 
     def __post_init__(self) -> None:
         assert 0 < self.ping_s < self.dead_after_s
         assert self.probe_s > 0
+        assert self.stall_s > 0
 
 
 class Connection:
@@ -78,7 +82,9 @@ class Connection:
         events: Events,
         keep_alive: KeepAlive | None = None,
         memory: Memory | None = None,
+        doubt: Callable[[], None] = lambda: None,
     ) -> None:
+        """doubt: called when there is evidence that the remote, or the way to it, does not work."""
         self.remote = remote
         self.caller = caller
         self.closed = trio.Event()
@@ -94,6 +100,8 @@ class Connection:
         self._probes = trio.Event()
         self._heard_at = 0.0
         self._reads = 0
+        self._doubt = doubt
+        self._writing_since = math.inf
         self._end: tuple[str, bool] | None = None
 
     # -- calling
@@ -172,6 +180,10 @@ class Connection:
         """Close our side now; calls under way fail with ClosedError."""
         self._finish(f"connection to {self}: {reason}", closed_here=True)
 
+    def give_up(self, reason: str) -> None:
+        """The remote is known to be gone: calls under way fail with BrokenError, as if it broke."""
+        self._finish(f"connection to {self}: {reason}", closed_here=False)
+
     def probe(self) -> None:
         """Suspect this connection: unless it is heard of soon it is given up."""
         self._probes.set()
@@ -190,6 +202,7 @@ class Connection:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._stay_alive)
                     nursery.start_soon(self._probe)
+                    nursery.start_soon(self._watch_writes)
                     await self._read(nursery)
         finally:
             self._finish(f"connection to {self} is closed", closed_here=True)
@@ -227,7 +240,9 @@ class Connection:
             buffers, drained = self._multiplexer.pull()
             try:
                 if buffers:
+                    self._writing_since = trio.current_time()
                     await self._stream.send_all(b"".join(buffers))
+                    self._writing_since = math.inf
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._finish(f"connection to {self} broke", closed_here=False)
                 return
@@ -255,6 +270,12 @@ class Connection:
                 self._finish(f"{self} did not answer a probe", closed_here=False)
                 return
             self._probes = trio.Event()
+
+    async def _watch_writes(self) -> None:
+        while True:
+            await trio.sleep(self._keep_alive.stall_s)
+            if trio.current_time() - self._writing_since > self._keep_alive.stall_s:
+                self._doubt()
 
     def _ping(self) -> None:
         self._multiplexer.ping()
@@ -296,6 +317,8 @@ class Connection:
         if self._end is not None:
             return
         self._end = (text, closed_here)
+        if not closed_here:
+            self._doubt()
         self._multiplexer.break_all(text, closed_here=closed_here)
         for duplex in list(self._calls.values()):
             duplex.notify()

@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct
 
 from overlay.addresses import Address, cannot_listen, is_ipv6, is_numeric
-from overlay.certificates import PEER_ID_BYTES, public_key_of
+from overlay.certificates import PEER_ID_BYTES
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Events, wall_clock
@@ -75,6 +75,7 @@ class Counters:
     """Datagrams by what became of them; all but the first two were dropped.
 
     Attributes:
+        sent_bytes, received_bytes: what the socket sent, and what it received of whatever kind.
         full: our queue was full. malformed: bytes that are no datagram. stale: too old, or from the
             future. unknown: of no peer that we know, or of a revoked or expired one. forged: not
             signed by the sender named. unhandled: nobody listens on its channel. rejected: its
@@ -91,6 +92,8 @@ class Counters:
     unhandled: int = 0
     rejected: int = 0
     faults: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
 
 
 class StaleError(UntrustedError, code="stale"):
@@ -140,8 +143,7 @@ class Envelope:
         record = self._peers.get(body.sender)
         if record is None or now >= record.expires:
             raise UnknownSenderError(f"datagram of {body.sender.hex()}: no peer that we know")
-        public = public_key_of(record.certificate)
-        verify(public, self._domain, envelope.payload, envelope.signature)
+        verify(record.public_key, self._domain, envelope.payload, envelope.signature)
         return record, Channel(body.channel), body.payload
 
 
@@ -221,6 +223,7 @@ class Datagrams:
                 self.counters.faults += 1
             else:
                 self.counters.sent += 1
+                self.counters.sent_bytes += len(data)
 
     async def receive_all(self) -> None:
         """Driver: reads the socket."""
@@ -231,6 +234,7 @@ class Datagrams:
                 self.counters.faults += 1
                 await trio.sleep(PAUSE_AFTER_FAULT_S)
             else:
+                self.counters.received_bytes += len(data)
                 self.receive(data, (source[0], source[1]))
 
 

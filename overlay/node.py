@@ -26,6 +26,8 @@ from overlay.errors import ConflictError, InvalidInputError, MedusaError
 from overlay.events import Change, Events, wall_clock
 from overlay.exchange import Exchange, Exchanger, Preset
 from overlay.files import write_atomically
+from overlay.gossip.config import GossipConfig
+from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
@@ -62,13 +64,19 @@ class OverlayConfig:
 
 @dataclass(frozen=True)
 class Overlay:
-    """What the packages above stand on. address: where others reach this peer."""
+    """What the packages above stand on.
+
+    Attributes:
+        gossip: what this peer believes of the health of the others.
+        address: where others reach this peer.
+    """
 
     identity: Identity
     membership: Membership
     peers: PeerTable
     transport: Transport
     datagrams: Datagrams
+    gossip: Gossip
     service: Service
     events: Events
     address: Address
@@ -113,10 +121,12 @@ async def open_overlay(
     data.mkdir(parents=True, exist_ok=True)
     peers.load(data, clock())
     keeper = _Keeper(home, membership, peers)
+    followers = [keeper.tell]
 
     def learned() -> None:
         transport.drop_revoked()
-        keeper.tell()
+        for follow in followers:
+            follow()
 
     exchanger = Exchanger(
         Exchange(membership, peers), peers, events=events, learned=learned, clock=clock, rng=rng
@@ -140,6 +150,19 @@ async def open_overlay(
         address = (host, port or transport.address[1])
         peers.announce([address], clock())
         events.note("info", f"listening on {shown(transport.address)} as {identity.name}")
+        gossip = await stack.enter_async_context(
+            open_gossip(
+                peers,
+                transport,
+                datagrams,
+                service,
+                GossipConfig.of(config.preset),
+                folder=data,
+                events=events,
+                rng=rng or random.SystemRandom(),
+            )
+        )
+        followers.append(gossip.roster_changed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
                 exchanger.run,
@@ -156,6 +179,7 @@ async def open_overlay(
                     peers,
                     transport,
                     datagrams,
+                    gossip,
                     service,
                     events,
                     address,

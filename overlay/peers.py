@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 
 from overlay.addresses import Address, is_numeric, is_one_machine
@@ -102,6 +103,11 @@ class PeerRecord:
     def expires(self) -> float:
         """When its certificate ends, seconds since the epoch."""
         return self.certificate.not_valid_after_utc.timestamp()
+
+    @cached_property
+    def public_key(self) -> Ed25519PublicKey:
+        """What verifies its signatures."""
+        return public_key_of(self.certificate)
 
     @cached_property
     def stamp(self) -> Stamp:

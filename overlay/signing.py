@@ -25,7 +25,7 @@ def sign(key: Ed25519PrivateKey, domain: str, payload: bytes) -> bytes:
     The domain is part of what is signed: a signature made for one purpose is worth nothing for
     another, even if the payload reads as both.
     """
-    return key.sign(_message(domain, payload))
+    return _sign(key, _message(domain, payload))
 
 
 def verify(public: Ed25519PublicKey, domain: str, payload: bytes, signature: bytes) -> None:
@@ -34,7 +34,7 @@ def verify(public: Ed25519PublicKey, domain: str, payload: bytes, signature: byt
         UntrustedError: the holder of this key did not sign this payload for this domain.
     """
     try:
-        public.verify(signature, _message(domain, payload))
+        _verify(public, signature, _message(domain, payload))
     except InvalidSignature:
         raise UntrustedError(f"bad signature on a {domain}") from None
 
@@ -42,6 +42,14 @@ def verify(public: Ed25519PublicKey, domain: str, payload: bytes, signature: byt
 def signed(key: Ed25519PrivateKey, domain: str, payload: bytes) -> Signed:
     """The payload together with its signature."""
     return Signed(payload, sign(key, domain, payload))
+
+
+def _sign(key: Ed25519PrivateKey, message: bytes) -> bytes:
+    return key.sign(message)
+
+
+def _verify(public: Ed25519PublicKey, signature: bytes, message: bytes) -> None:
+    public.verify(signature, message)
 
 
 def _message(domain: str, payload: bytes) -> bytes:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from overlay.certificates import der, fingerprint
 from overlay.errors import MedusaError, UnavailableError, UntrustedError
 from overlay.identity import Identity
-from overlay.tls_stream import TlsStream
+from overlay.tls_stream import TlsStream, Traffic
 
 PEER_PROTOCOL: Final = "medusa-peer/1"
 CLIENT_PROTOCOL: Final = "medusa-client/1"
@@ -70,16 +70,24 @@ def client_context(root: x509.Certificate) -> ssl.SSLContext:
 
 
 async def shake_hands(
-    stream: trio.abc.Stream, context: ssl.SSLContext, protocol: str, *, server_side: bool
+    stream: trio.abc.Stream,
+    context: ssl.SSLContext,
+    protocol: str,
+    *,
+    server_side: bool,
+    traffic: Traffic | None = None,
 ) -> TlsStream:
     """The encrypted stream, its handshake done.
+
+    Args:
+        traffic: where its bytes are counted.
 
     Raises:
         UntrustedError: either side refuses the other's certificate. (In TLS 1.3 the dialling side
             may learn of its refusal only from its first read: see `failure`.)
         UnavailableError: what is there does not speak our TLS.
     """
-    tls = TlsStream(stream, context, server_side=server_side)
+    tls = TlsStream(stream, context, server_side=server_side, traffic=traffic)
     try:
         await tls.do_handshake()
     except trio.BrokenResourceError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -18,13 +19,31 @@ READ_BYTES: Final = 256 * 2**10
 """Bytes asked of the socket at once."""
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Bytes on the wire, what TLS adds included: of one stream, or of all that share it."""
+
+    sent: int = 0
+    received: int = 0
+
+
 class TlsStream(trio.abc.Stream):
-    """TLS over a stream, by OpenSSL's memory buffers. `do_handshake` comes first."""
+    """TLS over a stream, by OpenSSL's memory buffers. `do_handshake` comes first.
+
+    Args:
+        traffic: where its bytes are counted.
+    """
 
     def __init__(
-        self, transport: trio.abc.Stream, context: ssl.SSLContext, *, server_side: bool
+        self,
+        transport: trio.abc.Stream,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        traffic: Traffic | None = None,
     ) -> None:
         self._transport = transport
+        self._traffic = Traffic() if traffic is None else traffic
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
@@ -130,10 +149,12 @@ class TlsStream(trio.abc.Stream):
             data = self._outgoing.read()
             if data:
                 await self._transport.send_all(data)
+                self._traffic.sent += len(data)
 
     async def _fill(self) -> None:
         assert isinstance(self._transport, trio.abc.ReceiveStream)
         data = await self._transport.receive_some(READ_BYTES)
+        self._traffic.received += len(data)
         if data:
             self._incoming.write(data)
         else:

@@ -48,7 +48,7 @@ from overlay.membership import Membership
 from overlay.memory import Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
-from overlay.tls_stream import TlsStream
+from overlay.tls_stream import TlsStream, Traffic
 
 __all__ = ["Transport", "TransportConfig", "open_client", "open_client_listener", "open_transport"]
 
@@ -75,7 +75,12 @@ class TransportConfig:
 
 
 class Transport:
-    """All connections of one peer."""
+    """All connections of one peer.
+
+    Attributes:
+        traffic: bytes to and from peers, on all of them so far.
+        doubted: called with the id of a peer to which a connection broke, or writes stall.
+    """
 
     def __init__(
         self,
@@ -102,6 +107,8 @@ class Transport:
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
         self._links = Links()
         self.address: Address = ("", 0)
+        self.traffic = Traffic()
+        self.doubted: list[Callable[[bytes], None]] = []
 
     def connections(self) -> tuple[Connection, ...]:
         """The connections that stand now."""
@@ -142,6 +149,18 @@ class Transport:
         link = self._links.get(peer_id)
         if link is not None and link.connection is not None:
             link.connection.close("dropped")
+
+    def give_up(self, peer_id: bytes, reason: str) -> None:
+        """That peer is gone: calls over its connection, if there is one, fail as if it broke."""
+        link = self._links.get(peer_id)
+        if link is not None and link.connection is not None:
+            link.connection.give_up(reason)
+
+    def dial_again(self, peer_id: bytes) -> None:
+        """That peer was heard of: what failed before says nothing any more."""
+        link = self._links.get(peer_id)
+        if link is not None and link.connection is None:
+            link.failures, link.retry_at = 0, 0.0
 
     def drop_revoked(self) -> None:
         """Close the connections to peers that membership no longer stands by."""
@@ -284,7 +303,9 @@ class Transport:
     async def _shake_hands(self, stream: trio.SocketStream, *, server_side: bool) -> TlsStream:
         roots = self._membership.roots()
         context = self._contexts.context(roots, server_side=server_side)
-        return await shake_hands(stream, context, PEER_PROTOCOL, server_side=server_side)
+        return await shake_hands(
+            stream, context, PEER_PROTOCOL, server_side=server_side, traffic=self.traffic
+        )
 
     def _adopt(
         self, stream: trio.abc.Stream, name: PeerName, instance: bytes, *, dialled: bool
@@ -299,6 +320,7 @@ class Transport:
             events=self._events,
             keep_alive=self._config.keep_alive,
             memory=self._memory,
+            doubt=lambda: self._tell_doubt(name.peer_id),
         )
         link = self._links.to(name.peer_id)
         if link.connection is not None:
@@ -308,6 +330,10 @@ class Transport:
         link.changed.set()
         link.changed = trio.Event()
         return connection
+
+    def _tell_doubt(self, peer_id: bytes) -> None:
+        for call in tuple(self.doubted):
+            call(peer_id)
 
     async def _drive(self, connection: Connection) -> None:
         try:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from engine.messages import Snapshot
+from testnet.history import History
 
 STAGES: Final[dict[str, str]] = {
     "traces": "read the traces",
@@ -50,6 +51,21 @@ class Posting:
 
 
 @dataclass
+class Toll:
+    """Who is killed on purpose.
+
+    Attributes:
+        planned: kills in all; 0: none. restarts: processes started for those that were killed.
+        down: who is not up, and whether it is started already.
+    """
+
+    planned: int = 0
+    kills: int = 0
+    restarts: int = 0
+    down: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
 class Board:
     """
     Attributes:
@@ -57,6 +73,7 @@ class Board:
         on_stage: called when a stage begins, ends or fails.
         posting: by participant. answers: rows received so far, by answer.
         snapshot: the federation as the subscriber's peer sees it, or None as yet.
+        history: every epoch that the subscriber received.
         moved: when anything last moved on, seconds; silence for long is a fault.
     """
 
@@ -67,6 +84,8 @@ class Board:
     answers: dict[str, int] = field(default_factory=dict)
     first_answer: float | None = None
     snapshot: Snapshot | None = None
+    toll: Toll = field(default_factory=Toll)
+    history: History = field(default_factory=History)
     moved: float = 0.0
     zero: float = field(default=0.0, init=False)
 
@@ -110,6 +129,32 @@ class Board:
         if rows and self.first_answer is None:
             self.first_answer = self.seconds()
         self.say("answers", ", ".join(f"{count} {name}" for name, count in self.answers.items()))
+
+    def killed(self, peer: str) -> None:
+        """A peer is killed."""
+        self.toll.kills += 1
+        self.toll.down[peer] = "down"
+        self.moved = max(self.moved, self.seconds())
+
+    def restarted(self, peer: str) -> None:
+        """It is started, and not yet up."""
+        self.toll.restarts += 1
+        self.toll.down[peer] = "starting"
+
+    def up(self, peer: str) -> None:
+        """It answers again."""
+        self.toll.down.pop(peer, None)
+        self.moved = max(self.moved, self.seconds())
+
+    def answered_since(self, at: float) -> bool:
+        """Whether an epoch of an answer was received later than that, seconds."""
+        last = self.history.last_at()
+        return last is not None and last > at
+
+    @property
+    def all_posted(self) -> bool:
+        """Whether every row was handed over."""
+        return all(posting.rows == posting.total for posting in self.posting.values())
 
     @property
     def total(self) -> int:

@@ -9,8 +9,11 @@ import click
 from rich.console import Console
 
 from testnet.bpm.command import bpm
+from testnet.detection.command import detect
+from testnet.ha.command import ha
 from testnet.load.command import load
 from testnet.scenario import run_scenario
+from testnet.simulation.command import simulate
 
 
 class SpeedType(click.ParamType[float | None]):
@@ -69,7 +72,34 @@ def main() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
 @click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
-@click.option("--seed", default=0, show_default=True, metavar="N", help="Of the generated traffic.")
+@click.option(
+    "--seed", default=0, show_default=True, metavar="N", help="Of generated traffic, and of kills."
+)
+@click.option(
+    "--kills",
+    default=0,
+    metavar="N",
+    type=click.IntRange(0, 1_000),
+    help="Kill peers N times with SIGKILL, at random, and start them again. Without --speed, "
+    "posting goes on for as long as that.",
+)
+@click.option(
+    "--ha",
+    "mode",
+    default="none",
+    show_default=True,
+    type=click.Choice(("none", "upstream_backup", "passive_standby", "active_standby")),
+    help="What a second peer of the query's owner keeps of it. Killed, one of the two is started "
+    "again once the answers go on without it.",
+)
+@click.option(
+    "--k-safety",
+    default=0,
+    show_default=True,
+    metavar="K",
+    type=click.IntRange(0, 3),
+    help="Posts are acknowledged when K further peers of who posts have them, of 2 K that it gets.",
+)
 def intrusion(  # noqa: PLR0917 - click passes them by name
     peers: int,
     traces: tuple[Path, ...],
@@ -78,6 +108,9 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
     keep: bool,
     seed: int,
+    kills: int,
+    mode: str,
+    k_safety: int,
 ) -> None:
     """Detect intrusions over the connections of several participants.
 
@@ -86,8 +119,10 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     when they differ, with 2 when something failed.
     """
     # Late: --help and a mistyped option need none of this.
+    from engine.availability import Mode
     from testnet.board import Board
     from testnet.intrusion import Options, run_intrusion
+    from testnet.intrusion_kills import run_intrusion_kills
     from testnet.screen import open_screen, render_result
 
     console = Console(stderr=as_json)
@@ -99,11 +134,15 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
         keep=keep,
         seed=seed,
         watch=console.is_terminal,
+        mode=Mode(mode),
+        k_safety=k_safety,
     )
 
     board = Board()
     run_scenario(
-        partial(run_intrusion, options, board),
+        partial(run_intrusion_kills, options, kills, board)
+        if kills
+        else partial(run_intrusion, options, board),
         open_screen(board, console),
         console,
         as_json=as_json,
@@ -113,4 +152,7 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
 
 
 main.add_command(bpm)
+main.add_command(detect)
+main.add_command(ha)
 main.add_command(load)
+main.add_command(simulate)

@@ -18,9 +18,10 @@ from overlay.errors import (
     UnavailableError,
 )
 from testnet.board import Board, Posting
+from testnet.history import Received
 from testnet.network import source_stream
 from testnet.oracle import COLUMNS, Answers, Row
-from testnet.pace import Part, paced
+from testnet.pace import Part, Timing, paced
 from testnet.traces import Trace, merge
 from tools.async_client import AsyncMedusaClient
 
@@ -39,6 +40,7 @@ async def flow(
     watch: bool,
     board: Board,
     disturb: Callable[[], Awaitable[None]] | None = None,
+    hurry: bool = False,
 ) -> Answers:
     """Post everything while the first client receives; gives what it received, sorted.
 
@@ -48,7 +50,8 @@ async def flow(
         streams: answer -> the stream that carries it.
         speed: seconds of trace per second; None posts as fast as the peers take it.
         watch: keep the board's snapshot of the federation fresh.
-        disturb: runs beside the posting.
+        disturb: runs beside the posting; no stream ends before it does.
+        hurry: once it has ended, post as fast as the peers take it.
 
     Raises:
         DeadlineError: nothing moved for `STALL_S`.
@@ -69,6 +72,7 @@ async def flow(
         async for epoch in subscriber.subscribe(streams[name], upto, f"testnet-{name}"):
             answers[name].extend(rows_of(epoch.table, name))
             board.received(name, epoch.table.num_rows)
+            board.history.add(name, Received.of(epoch, board.seconds()))
             upto = epoch.upto
         if upto != END:
             raise InternalError(f"the subscription to {streams[name]} ended before the stream")
@@ -81,14 +85,13 @@ async def flow(
         for name in COLUMNS:
             nursery.start_soon(receive, name)
         with board.stage("post"):
-            started = trio.current_time()
+            timing = Timing(trio.current_time(), hurry=hurry)
             async with trio.open_nursery() as posting:
-                if disturb is not None:
-                    posting.start_soon(disturb)
+                posting.start_soon(timing.run, disturb)
                 for participant, traces in by_poster.items():
                     parts = paced(merge(traces), zero, speed)
                     client = clients[participant]
-                    posting.start_soon(_post, client, participant, parts, started, board)
+                    posting.start_soon(_post, client, participant, parts, timing, board)
         with board.stage("answers"):
             for event in ended.values():
                 await event.wait()
@@ -100,16 +103,17 @@ async def _post(
     client: AsyncMedusaClient,
     participant: str,
     parts: Iterator[Part],
-    started: float,
+    timing: Timing,
     board: Board,
 ) -> None:
     stream = source_stream(participant).name
     # Not in a thread: the files were read through before, so they are in the page cache.
     for part in parts:
-        board.wait(max(started + part.due - trio.current_time(), 0.0))
-        await trio.sleep_until(started + part.due)
+        board.wait(timing.seconds_until(part))
+        await timing.until(part)
         await client.post_event(stream, part.table)
         board.posted(participant, part.table.num_rows)
+    await timing.disturbed.wait()
     await client.post_event(stream, None, end=True)
     await client.flush()
 

@@ -16,26 +16,27 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from engine.availability import Mode
+from engine.availability_request import AvailabilityRequest
 from engine.query import QueryStatus
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, InvalidInputError, MedusaError
+from overlay.errors import InvalidInputError, MedusaError
+from testnet.admit import admit
 from testnet.board import Board
 from testnet.conn import conn_schema
-from testnet.flow import LOOK_S, flow
+from testnet.flow import flow
 from testnet.generate import generate
 from testnet.network import Names, intrusion_document, source_schema, source_stream
 from testnet.oracle import COLUMNS, Answers, Row, expected, write_answers
-from testnet.peers import Federation, Peer, open_federation, participant_name
+from testnet.peers import Federation, open_federation, participant_name
 from testnet.traces import Trace, open_trace, write_trace
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.async_client import AsyncMedusaClient
 
 MIN_PEERS: Final = 2
 """One posts, one processes."""
 
-TOGETHER_S: Final = 60.0
-"""Longest that the peers may take to know each other, seconds."""
 DIFFERENCES_SHOWN: Final = 5
 """Differing rows reported of one answer: enough to see what kind of fault it is."""
 
@@ -48,6 +49,11 @@ class Options:
         out: where the answers go.
         keep: leave homes and logs behind.
         watch: ask for the federation's status while it runs, for a screen.
+        stretch_s: where no speed is given, posting takes so many seconds, or until what disturbs is
+            over; None: it takes no longer than it must.
+        mode: what a second peer of the query's owner keeps of it; recovery is precise.
+        k_safety: of the source streams; each participant that posts has twice as many further
+            peers, so that a majority decides who is home.
     """
 
     peers: int = 3
@@ -57,6 +63,17 @@ class Options:
     keep: bool = False
     seed: int = 0
     watch: bool = False
+    stretch_s: float | None = None
+    mode: Mode = Mode.NONE
+    k_safety: int = 0
+
+    def siblings(self) -> dict[str, int]:
+        """How many further peers each participant needs."""
+        names = [participant_name(index) for index in range(self.peers)]
+        return {
+            **dict.fromkeys(names[:-1], 2 * self.k_safety),
+            names[-1]: 0 if self.mode is Mode.NONE else 1,
+        }
 
 
 class AnswerResult(Struct, frozen=True):
@@ -138,17 +155,18 @@ async def _run(
     async with AsyncExitStack() as clients:
         with board.stage("admit"):
             federation.report = partial(board.say, "admit")
-            opened = await _admit(federation, participants[1:], clients, board)
+            opened = await admit(federation, participants[1:], options.siblings(), clients, board)
         with board.stage("define"):
-            await _define(federation.peers, opened, list(by_poster), board)
+            await _define(participants[-1], opened, list(by_poster), board, options)
         answers = await flow(
             opened,
             by_poster,
             Names(participants[-1]).answers,
-            speed=options.speed,
+            speed=_speed(traces, options),
             watch=options.watch,
             board=board,
             disturb=None if disturb is None else partial(disturb, federation, board),
+            hurry=options.stretch_s is not None and options.speed is None,
         )
     with board.stage("compare"):
         wanted = await trio.to_thread.run_sync(_expected, traces)
@@ -173,6 +191,13 @@ def _traces(folder: Path, options: Options, board: Board) -> list[Trace]:
     ]
 
 
+def _speed(traces: Sequence[Trace], options: Options) -> float | None:
+    if options.speed is not None or options.stretch_s is None:
+        return options.speed
+    span = max(trace.last for trace in traces) - min(trace.first for trace in traces)
+    return max(span, 1.0) / options.stretch_s
+
+
 def _placed(traces: Sequence[Trace], posters: Sequence[str]) -> dict[str, list[Trace]]:
     """Trace i is posted by participant i modulo their number."""
     placed: dict[str, list[Trace]] = {}
@@ -181,52 +206,27 @@ def _placed(traces: Sequence[Trace], posters: Sequence[str]) -> dict[str, list[T
     return placed
 
 
-async def _admit(
-    federation: Federation, participants: Sequence[str], clients: AsyncExitStack, board: Board
-) -> dict[str, AsyncMedusaClient]:
-    for participant in participants:
-        await federation.admit(participant)
-    opened = {}
-    for peer in federation.peers:
-        await peer.ready()
-        opened[peer.participant] = await clients.enter_async_context(open_medusa(peer.home.folder))
-        board.say("admit", f"{peer.participant} runs")
-    for client in opened.values():
-        await _until_together(client, len(opened), board)
-    return opened
-
-
-async def _until_together(client: AsyncMedusaClient, peers: int, board: Board) -> None:
-    """Wait until a peer sees all others running."""
-    with trio.move_on_after(TOGETHER_S):
-        while True:
-            board.snapshot = await client.status()
-            running = sum(peer.state == "running" for peer in board.snapshot.peers)
-            board.say("admit", f"{running} of {peers} peers are together")
-            if running == peers:
-                return
-            await trio.sleep(LOOK_S / 4)
-    raise DeadlineError(f"the {peers} peers did not find each other within {TOGETHER_S:.0f} s")
-
-
 async def _define(
-    peers: Sequence[Peer],
+    owner: str,
     clients: dict[str, AsyncMedusaClient],
     posters: Sequence[str],
     board: Board,
+    options: Options,
 ) -> None:
     """Each poster publishes its stream; the last participant the query over all of them."""
     sources = []
     for participant in posters:
         board.say("define", f"{participant} publishes its stream")
-        client, stream = clients[participant], source_stream(participant)
+        client = clients[participant]
+        stream = structs.replace(source_stream(participant), k_safety=options.k_safety)
         await client.create_schema(conn_schema(source_schema(participant)))
         await client.create_stream(stream)
         sources.append(stream.name)
-    owner = peers[-1].participant
     board.say("define", f"{owner} starts the query")
     names = Names(owner)
-    await clients[owner].create_query_xml(intrusion_document(names, sources))
+    document = intrusion_document(names, sources)
+    asked = None if options.mode is Mode.NONE else AvailabilityRequest(options.mode)
+    await clients[owner].create_query_xml(document, asked)
     await clients[owner].set_query_status(names.query, QueryStatus.RUNNING)
     board.say("define", f"{len(sources)} streams and 1 query over them")
 
@@ -255,7 +255,7 @@ def _result(
     first = board.first_answer
     return Result(
         scenario="intrusion",
-        peers=tuple(peer.participant for peer in federation.peers),
+        peers=tuple(dict.fromkeys(peer.participant for peer in federation.peers)),
         rows=board.total,
         seconds=round(seconds, 3),
         rows_per_second=round(board.total / seconds, 1) if seconds else 0.0,

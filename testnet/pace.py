@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import trio
 
 POST_ROWS: Final = 16_384
 """Rows in one post at full speed: some 1.5 MB, so several are under way and none is large."""
@@ -57,3 +58,37 @@ def _ticks(table: pa.Table, zero: float, step: float) -> Iterator[Part]:
         # Due at the end of its tick, when all of it would have been seen.
         yield Part(table.slice(start, rows), (tick + 1) * TICK_S)
         start += rows
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When the parts go out that several participants post.
+
+    Attributes:
+        started: when the first was due, on trio's clock.
+        hurry: whether all that is left is due at once when nothing disturbs any more.
+        disturbed: whatever disturbs the posting has ended.
+    """
+
+    started: float
+    hurry: bool = False
+    disturbed: trio.Event = field(default_factory=trio.Event)
+
+    async def run(self, disturb: Callable[[], Awaitable[None]] | None) -> None:
+        """Run what disturbs, if anything, and take note of its end."""
+        if disturb is not None:
+            await disturb()
+        self.disturbed.set()
+
+    def seconds_until(self, part: Part) -> float:
+        if self.hurry and self.disturbed.is_set():
+            return 0.0
+        return max(self.started + part.due - trio.current_time(), 0.0)
+
+    async def until(self, part: Part) -> None:
+        """Wait until the part is due."""
+        with trio.move_on_at(self.started + part.due):
+            if self.hurry:
+                await self.disturbed.wait()
+            else:
+                await trio.sleep_forever()

@@ -73,6 +73,11 @@ class Peer:
     running: Running | None = None
 
     @property
+    def name(self) -> str:
+        """Its own: a participant may have several peers."""
+        return self.home.folder.name
+
+    @property
     def pid(self) -> int:
         assert self.process is not None, f"the peer of {self.participant} was not started"
         return self.process.pid

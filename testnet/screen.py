@@ -17,6 +17,7 @@ from rich.text import Text
 
 from testnet.board import STAGES, Board, Stage, State
 from testnet.intrusion import AnswerResult, Result
+from testnet.intrusion_kills import KillsResult
 from testnet.live import open_live
 from testnet.oracle import COLUMNS
 from tools.render import render as render_monitor
@@ -69,6 +70,8 @@ def render(board: Board, width: int, height: int) -> RenderableType:
     parts: list[RenderableType] = [render_stages(board)]
     if board.posting:
         parts.append(render_posting(board))
+    if board.toll.planned:
+        parts.append(render_toll(board))
     room = height - _lines_above(board)
     if board.snapshot is not None and room >= MONITOR_LINES:
         parts.append(Rule(style="dim"))
@@ -81,7 +84,7 @@ MONITOR_LINES: Final = 8
 
 
 def _lines_above(board: Board) -> int:
-    return len(STAGES) + len(board.posting) + 5
+    return len(STAGES) + len(board.posting) + 5 + bool(board.toll.planned)
 
 
 def render_stages(board: Board) -> RenderableType:
@@ -133,6 +136,21 @@ def render_posting(board: Board) -> RenderableType:
     return both
 
 
+def render_toll(board: Board) -> Text:
+    """The kills so far, and who is not up now."""
+    toll = board.toll
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{toll.kills} of {toll.planned} kills", "bold red")
+    text.append(f", {toll.restarts} restarts; ")
+    if not toll.down:
+        text.append("all peers are up", "green")
+    for index, (peer, state) in enumerate(toll.down.items()):
+        text.append(", " if index else "")
+        text.append(peer, "bold")
+        text.append(f" {state}", "red" if state == "down" else "yellow")
+    return text
+
+
 def render_result(result: Result) -> RenderableType:
     """The summary: each answer against the batch run, and how fast it went."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
@@ -150,6 +168,8 @@ def render_result(result: Result) -> RenderableType:
             "[green]equal[/]" if answer.exact else "[red]different[/]",
         )
     parts: list[RenderableType] = [table, _figures(result)]
+    if isinstance(result, KillsResult):
+        parts.append(_kills(result))
     for name, answer in result.answers.items():
         if not answer.exact:
             parts.append(_differences(name, answer))
@@ -172,6 +192,17 @@ def _figures(result: Result) -> RenderableType:
     text.append(f"\n{files} are in {result.out}/")
     if result.folder is not None:
         text.append(f"\nhomes and logs are in {result.folder}")
+    return text
+
+
+def _kills(result: KillsResult) -> RenderableType:
+    text = Text()
+    text.append(f"{result.kills} kills", "bold red")
+    text.append(f", {result.restarts} restarts; an answer stood still for at most ")
+    text.append(f"{result.longest_pause_seconds:.1f} s", "bold")
+    text.append(f", a JVM outlived its peer by at most {result.longest_afterlife_seconds:.1f} s")
+    for fault in result.faults:
+        text.append(f"\n{fault}", "red")
     return text
 
 

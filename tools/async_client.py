@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 import trio
-from cryptography import x509
 
+from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.messages import (
     Created,
@@ -37,25 +35,19 @@ from engine.moves.messages import MoveRecord, MoveTask
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
 from engine.streams.feed import Assembler
-from overlay.clients import open_client
-from overlay.connection import Connection
 from overlay.errors import (
     DecodeError,
     InvalidInputError,
-    MedusaError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.files import read_secret
-from overlay.identity import read_certificate
-from tools.addresses import Address
-from tools.home import Home
+from tools.dialling import Endpoint, dial_to
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
 from tools.subscription import Epoch, Subscription
 
-__all__ = ["AsyncMedusaClient", "Endpoint", "Epoch", "Subscription", "open_medusa"]
+__all__ = ["AsyncMedusaClient", "Endpoint", "Epoch", "Subscription", "dial_to", "open_medusa"]
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -68,31 +60,6 @@ DEFINE_S: Final = 60.0
 
 MOVE_S: Final = 120.0
 """Patience with a move, seconds: the new worker starts a JVM and takes over open windows."""
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a peer takes its participant's clients, and how they prove themselves to each other."""
-
-    address: Address
-    participant: str
-    root_certificate: x509.Certificate
-    token: bytes
-
-    @staticmethod
-    def of(home: Home) -> Endpoint:
-        """The daemon of that home, as it runs now.
-
-        Raises:
-            MedusaError: no home, no daemon, or a secret that others can read.
-        """
-        running = home.running()
-        return Endpoint(
-            running.client,
-            running.participant,
-            read_certificate(home.root_certificate),
-            read_secret(home.token).strip(),
-        )
 
 
 class AsyncMedusaClient:
@@ -125,9 +92,16 @@ class AsyncMedusaClient:
         """Define a query network; gives the names it defined. It runs once set RUNNING."""
         return (await self._define("create_query", CreateQuery(query), Created)).names
 
-    async def create_query_xml(self, text: str) -> tuple[str, ...]:
-        """Everything in a document of either dialect: schemas, streams and queries."""
-        return (await self._define("create_query_xml", CreateXml(text), Created)).names
+    async def create_query_xml(
+        self, text: str, availability: AvailabilityRequest | None = None
+    ) -> tuple[str, ...]:
+        """Everything in a document of either dialect: schemas, streams and queries.
+
+        Args:
+            availability: overrides the attributes of all its queries.
+        """
+        request = CreateXml(text, availability)
+        return (await self._define("create_query_xml", request, Created)).names
 
     async def set_query_status(self, query: str, status: QueryStatus) -> None:
         await self._define("set_query_status", SetQueryStatus(query, status), Done)
@@ -301,6 +275,7 @@ async def open_medusa(
     home: Path | str | None = None,
     *,
     endpoint: Endpoint | None = None,
+    also: Sequence[Path | str | Endpoint] = (),
     producer: str | None = None,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[AsyncMedusaClient]:
@@ -309,6 +284,8 @@ async def open_medusa(
     Leaving the block without an error waits until everything posted is stored.
 
     Args:
+        also: homes or endpoints of other peers of the participant, asked in this order while the
+            first does not answer: posts without an answer are sent again there.
         producer: who numbers the posts. A client that posts the same things in the same pieces
             again under the same name, after a crash, posts only what is missing. Random by default.
         patience_s: how long a broken connection or a busy peer is borne, seconds.
@@ -317,18 +294,10 @@ async def open_medusa(
         UnavailableError: the peer does not run.
         MedusaError: it does not let us in.
     """
-    dial = dial_to(home, endpoint)
+    dial = dial_to(home, endpoint, also)
     async with open_client_over(dial, producer=producer, patience_s=patience_s) as client:
         yield client
         await client.finish()
-
-
-def dial_to(home: Path | str | None, endpoint: Endpoint | None) -> Dial:
-    """Dials the peer of a home, wherever it answers by then, or of an endpoint."""
-    where: Callable[[], Endpoint] = (
-        partial(Endpoint.of, Home.locate(home)) if endpoint is None else lambda: endpoint
-    )
-    return partial(_dial, where)
 
 
 @asynccontextmanager
@@ -343,21 +312,6 @@ async def open_client_over(
         yield AsyncMedusaClient(
             link, nursery, producer=producer or secrets.token_hex(8), patience_s=patience_s
         )
-
-
-@asynccontextmanager
-async def _dial(where: Callable[[], Endpoint]) -> AsyncIterator[Connection]:
-    endpoint = where()
-    try:
-        async with open_client(
-            endpoint.address, endpoint.participant, endpoint.root_certificate, endpoint.token
-        ) as connection:
-            yield connection
-    except ExceptionGroup as group:
-        # The connection's nursery wraps what went wrong while it was made.
-        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], MedusaError):
-            raise group.exceptions[0] from None
-        raise
 
 
 def arrow_schema(entry: StreamEntry) -> pa.Schema:

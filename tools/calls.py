@@ -10,11 +10,15 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
+from engine.availability_request import AvailabilityRequest
+from engine.classes import class_of, weakest_box
+from engine.definitions import QueryEntry
 from engine.messages import Objects
 from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.availability_words import in_words
 
 T = TypeVar("T")
 
@@ -35,11 +39,26 @@ def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]])
     return trio.run(main)
 
 
-def create(home: str | None, file: str) -> tuple[str, ...]:
-    """Define everything in an XML document; gives the names."""
+def create(
+    home: str | None, file: str, availability: AvailabilityRequest | None = None
+) -> tuple[str, ...]:
+    """Define everything in an XML document; gives the names.
+
+    Args:
+        availability: overrides the attributes of its queries; its secondary is the beginning of the
+            id of a peer of ours.
+    """
     text = read_text(file)
+
+    async def define(client: AsyncMedusaClient) -> tuple[str, ...]:
+        request = availability
+        if request is not None and request.secondary:
+            secondary = await _sibling(client, request.secondary)
+            request = msgspec.structs.replace(request, secondary=secondary)
+        return await client.create_query_xml(text, request)
+
     try:
-        return ask(home, lambda client: client.create_query_xml(text))
+        return ask(home, define)
     except InvalidInputError as error:
         raise type(error)(f"{file}: {error}") from None
 
@@ -52,6 +71,21 @@ def lookup(home: str | None, name: str) -> dict[str, object]:
     """The entries under a name, by kind."""
     found = ask(home, lambda client: client.lookup_object(name))
     return {kind: msgspec.json.decode(entry) for kind, entry in found.entries.items()}
+
+
+def told_of(kind: str, entry: object) -> list[str]:
+    """What is worth saying in words of an entry in the catalog."""
+    if kind != "query":
+        return []
+    try:
+        query = msgspec.convert(entry, QueryEntry).query
+        weakest = weakest_box(query)
+    except (msgspec.ValidationError, ValueError):  # what was published is not ours to believe
+        return []
+    return [
+        f"availability: {in_words(query.availability)}",
+        f"class: {class_of(weakest)} (box {weakest.name!a})",
+    ]
 
 
 def list_objects(home: str | None) -> Objects:
@@ -68,16 +102,31 @@ def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
     async def move(client: AsyncMedusaClient) -> MoveRecord:
         if to == "home":
             return await client.move_task(stream)
-        snapshot = await client.status()
-        own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
-        peers = [p.peer for p in snapshot.peers if p.participant == own and p.peer.startswith(to)]
-        if not peers:
-            raise NotFoundError(f"no peer of {own} has an id that begins with {to[:40]!a}")
-        if len(peers) > 1:
-            raise InvalidInputError(f"{len(peers)} peers of {own} begin with {to[:40]!a}: say more")
-        return await client.move_task(stream, peers[0])
+        return await client.move_task(stream, await _sibling(client, to))
 
     return ask(home, move)
+
+
+async def _sibling(client: AsyncMedusaClient, beginning: str) -> str:
+    """The one peer of our own whose id begins so.
+
+    Raises:
+        NotFoundError: no such peer. InvalidInputError: several.
+    """
+    snapshot = await client.status()
+    own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+    peers = [
+        peer.peer
+        for peer in snapshot.peers
+        if peer.participant == own and peer.peer.startswith(beginning)
+    ]
+    if not peers:
+        raise NotFoundError(f"no peer of {own} has an id that begins with {beginning[:40]!a}")
+    if len(peers) > 1:
+        raise InvalidInputError(
+            f"{len(peers)} peers of {own} begin with {beginning[:40]!a}: say more"
+        )
+    return peers[0]
 
 
 def read_text(file: str) -> str:

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 import trio
 
+from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition
 from engine.messages import ObjectDescription, Objects, Snapshot
 from engine.moves.messages import MoveRecord
@@ -113,8 +114,10 @@ class MedusaClient:
     def create_query(self, query: Query) -> tuple[str, ...]:
         return self._run(self._client.create_query, query)
 
-    def create_query_xml(self, text: str) -> tuple[str, ...]:
-        return self._run(self._client.create_query_xml, text)
+    def create_query_xml(
+        self, text: str, availability: AvailabilityRequest | None = None
+    ) -> tuple[str, ...]:
+        return self._run(self._client.create_query_xml, text, availability)
 
     def set_query_status(self, query: str, status: QueryStatus) -> None:
         self._run(self._client.set_query_status, query, status)

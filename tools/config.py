@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
     from engine.config import EngineConfig
-    from engine.spark.session import SparkConfig
+    from engine.spark.config import SparkConfig
     from overlay.node import OverlayConfig
 
 T = TypeVar("T")
@@ -71,11 +71,11 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
     Raises:
         InvalidInputError: naming the file, the key and what is wrong.
     """
-    # Late: a client reads no config, and Spark's module is slow to import.
+    # Late: a client reads no config, and these modules are slow to import.
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
     from engine.config import EngineConfig
-    from engine.spark.session import SparkConfig
+    from engine.spark.config import SparkConfig
 
     document = _sections(home)
 

@@ -15,9 +15,11 @@ from dht.catalog import open_catalog
 from engine.api.definitions import DefinitionCalls
 from engine.api.flow import FlowCalls
 from engine.api.moving import MovingCalls
+from engine.api.replicas import ReplicaCalls
 from engine.api.serving import PeerService
 from engine.api.status import StatusCalls
 from engine.engine import Engine, open_engine
+from engine.execution import OpenExecutor
 from overlay.clients import open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import NotAuthorisedError, NotFoundError
@@ -60,8 +62,13 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_peer(home: Home, config: Config) -> AsyncIterator[Peer]:
+async def open_peer(
+    home: Home, config: Config, execution: OpenExecutor | None = None
+) -> AsyncIterator[Peer]:
     """The peer of `home`, until the block ends.
+
+    Args:
+        execution: what computes its tasks; its own Spark unless said.
 
     Raises:
         MedusaError: it cannot start, or the block raised one; alone, never in a group.
@@ -69,7 +76,7 @@ async def open_peer(home: Home, config: Config) -> AsyncIterator[Peer]:
     home.require()
     with home.lock(), one_error():
         try:
-            async with _open(home, config) as peer:
+            async with _open(home, config, execution) as peer:
                 home.write_run(peer.running)
                 yield peer
         finally:
@@ -77,7 +84,7 @@ async def open_peer(home: Home, config: Config) -> AsyncIterator[Peer]:
 
 
 @asynccontextmanager
-async def _open(home: Home, config: Config) -> AsyncIterator[Peer]:
+async def _open(home: Home, config: Config, execution: OpenExecutor | None) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
     membership = _membership(home)
     token = read_secret(home.token)
@@ -85,7 +92,9 @@ async def _open(home: Home, config: Config) -> AsyncIterator[Peer]:
     async with (
         open_overlay(identity, membership, home.folder, config.overlay, service) as overlay,
         open_catalog(overlay, home.folder, config.dht) as catalog,
-        open_engine(overlay, catalog, home.data, config.engine, config.spark) as engine,
+        open_engine(
+            overlay, catalog, home.data, config.engine, config.spark, execution=execution
+        ) as engine,
     ):
         register_calls(engine)
         async with (
@@ -121,6 +130,7 @@ def register_calls(engine: Engine) -> None:
     DefinitionCalls(engine).register()
     FlowCalls(engine).register()
     MovingCalls(engine).register()
+    ReplicaCalls(engine).register()
     StatusCalls(engine).register()
     overlay = engine.overlay
 

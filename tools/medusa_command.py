@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from tools import command_line
+from tools.availability_options import availability_options, requested
 from tools.command_line import home_option, json_option, say, warn
+
+if TYPE_CHECKING:
+    from engine.availability_request import AvailabilityRequest
+    from engine.messages import Objects
 
 
 def main() -> NoReturn:
@@ -35,10 +40,12 @@ def query() -> None:
     """Define, start, stop and delete queries."""
 
 
-def _create(file: str, home: str | None, as_json: bool) -> None:
+def _create(
+    file: str, home: str | None, as_json: bool, availability: AvailabilityRequest | None = None
+) -> None:
     from tools import calls
 
-    names = calls.create(home, file)
+    names = calls.create(home, file, availability)
     say(as_json, {"created": list(names)}, "\n".join(names))
 
 
@@ -53,7 +60,30 @@ def _add_create(group: click.Group, what: str) -> None:
 
 _add_create(schema, "schemas")
 _add_create(stream, "streams")
-_add_create(query, "queries, and the schemas and streams beside them,")
+
+
+@query.command("create")
+@click.argument("file", metavar="FILE.xml")
+@availability_options
+@home_option
+@json_option
+def create_query(  # noqa: PLR0917 - click passes by keyword
+    file: str,
+    ha: str | None,
+    recovery: str | None,
+    bound: float | None,
+    checkpoint: float | None,
+    secondary: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Define the queries, and the schemas and streams beside them, in FILE.xml (- for standard
+    input).
+
+    What is said of availability here counts for all queries in the file, instead of their own
+    attributes.
+    """
+    _create(file, home, as_json, requested(ha, recovery, bound, checkpoint, secondary))
 
 
 def _add_status(verb: str, status: str, help_text: str) -> None:
@@ -108,7 +138,7 @@ def lookup(name: str, home: str | None, as_json: bool) -> None:
     found = calls.lookup(home, name)
     lines = []
     for kind, entry in found.items():
-        lines += [f"{kind} {name}", json.dumps(entry, indent=2)]
+        lines += [f"{kind} {name}", *calls.told_of(kind, entry), json.dumps(entry, indent=2)]
     say(as_json, found, "\n".join(lines))
 
 
@@ -117,14 +147,31 @@ def lookup(name: str, home: str | None, as_json: bool) -> None:
 @json_option
 def list_names(home: str | None, as_json: bool) -> None:
     """List the objects of every participant that answers."""
+    import msgspec
+
     from tools import calls
 
     objects = calls.list_objects(home)
-    lines = [f"{kind:<9} {name}" for kind, names in objects.names.items() for name in names]
-    value = {"names": objects.names, "unreachable": objects.unreachable}
+    lines = [
+        f"{kind:<9} {name}{_told(name, objects) if kind == 'query' else ''}"
+        for kind, names in objects.names.items()
+        for name in names
+    ]
+    value = {
+        "names": objects.names,
+        "unreachable": objects.unreachable,
+        "availability": msgspec.to_builtins(objects.availability),
+    }
     say(as_json, value, "\n".join(lines) or "nothing is defined yet")
     if objects.unreachable:
         warn(f"these peers did not answer: {', '.join(id_[:8] for id_ in objects.unreachable)}")
+
+
+def _told(query_name: str, objects: Objects) -> str:
+    from tools.availability_words import in_words
+
+    availability = objects.availability.get(query_name)
+    return f"  ({in_words(availability)})" if availability else ""
 
 
 @medusa.command()

@@ -15,6 +15,7 @@ from rich.text import Text
 from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
 from tools.messages import MarketStatus
 from tools.render_market import market_sections
+from tools.render_standbys import standby_sections
 from tools.tables import (
     SHORT_ID,
     STYLES,
@@ -53,6 +54,7 @@ def render(
     """
     wide = width >= WIDE
     parts = [Section(len(snapshot.peers), partial(_peers_table, snapshot, wide=wide))]
+    parts += standby_sections(snapshot, wide=wide)
     if market is not None:
         parts += market_sections(market, snapshot, wide=wide)
     if streams := _streams(snapshot):
@@ -86,20 +88,23 @@ def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType
     table = titled("Peers", len(snapshot.peers) - rows)
     words(table, "id")
     if wide:
-        words(table, "address")
+        words(table, "address", "health")
     words(table, "state", "spark", "load")
     figures(table, "memory", "links")
     if wide:
         figures(table, "up")
     # What needs a person comes first.
     peers = sorted(
-        snapshot.peers, key=lambda peer: (peer.state == "running", peer.participant, peer.peer)
+        snapshot.peers, key=lambda peer: (_worse(peer) == "running", peer.participant, peer.peer)
     )
     for peer in peers[:rows]:
         known = peer.state != "unreachable"
         cells: list[RenderableType] = [Text(peer.participant), peer.peer[:SHORT_ID]]
-        cells += [peer.address] if wide else []
-        cells += [styled(peer.state), styled(peer.spark) if known else "-"]
+        cells += [peer.address, styled(peer.health or "-")] if wide else []
+        cells += [
+            styled(peer.state if wide else _worse(peer)),
+            styled(peer.spark) if known else "-",
+        ]
         cells += [_load(peer) if known else "-", size(peer.memory_bytes) if known else "-"]
         cells += [str(len(peer.links)) if known else "-"]
         cells += [show_duration(peer.uptime_s) if known else "-"] if wide else []
@@ -188,6 +193,11 @@ def _events(snapshot: Snapshot) -> list[tuple[PeerStatus, EventRecord]]:
     events = [(peer, event) for peer in snapshot.peers for event in peer.events]
     events.sort(key=lambda both: both[1].at)
     return events
+
+
+def _worse(peer: PeerStatus) -> str:
+    """What it says of itself, or, where that is worse, what the failure detector says."""
+    return peer.state if peer.health in {"", "alive"} else peer.health
 
 
 def _load(peer: PeerStatus) -> Text:

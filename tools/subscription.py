@@ -24,6 +24,10 @@ LEAVE_S: Final = 2.0
 """Wait so long for the peer to take the last acknowledgement; without it the stream waits for us as
 for any subscriber that went away, so nothing is lost."""
 
+STOOD_S: Final = 5.0
+"""A subscription that stood for so long was served, seconds, though nothing may have come: what
+breaks it is a first failure, not one more in a row."""
+
 
 class Subscription:
     """An asynchronous iterator of epochs; one task takes from it.
@@ -156,8 +160,13 @@ class Subscription:
         request = Subscribe(self.stream, assembler.boundary, self._subscriber)
         async with connection.open("subscribe", request, weight=BULK_WEIGHT) as duplex:
             self._duplex = duplex
+            began = trio.current_time()
             try:
                 await self._receive(duplex, assembler)
+            except BrokenError:
+                if trio.current_time() >= began + STOOD_S:
+                    self._patience.progress()
+                raise
             finally:
                 self._duplex = None
 

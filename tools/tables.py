@@ -18,12 +18,21 @@ PREFIX: Final = "medusa://"
 
 STYLES: Final = {
     "running": "green",
+    "alive": "green",
+    "caught up": "green",
     "in force": "green",
     "starting": "yellow",
     "waiting": "yellow",
     "pending": "yellow",
+    "suspect": "yellow",
+    "catching up": "yellow",
+    "superseded": "yellow",
+    "secondary gone": "yellow",
     "lost": "bold red",
     "unreachable": "bold red",
+    "dead": "bold red",
+    "alone": "bold red",
+    "primary gone": "bold red",
     "failing": "bold red",
     "error": "bold red",
     "warning": "yellow",
@@ -31,6 +40,7 @@ STYLES: Final = {
     "revoked": "yellow",
     "stopped": "dim",
     "off": "dim",
+    "left": "dim",
     "info": "",
 }
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from engine.classes import applied, check_secondary
 from engine.definitions import (
     QueryEntry,
     StreamDefinition,
@@ -29,10 +30,16 @@ from engine.messages import (
     Done,
     SetQueryStatus,
 )
-from engine.query import QueryStatus
+from engine.query import Query, QueryStatus
 from engine.schema import check_schema
 from engine.xml_documents import Document, read_document
-from overlay.errors import ConflictError, InvalidInputError, NotAuthorisedError
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -51,6 +58,7 @@ class DefinitionCalls:
         self._defining = trio.Lock()
 
     def register(self) -> None:
+        self._engine.homes.register()
         service = self._engine.overlay.service
         service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
         service.unary("create_stream", CreateStream, self.create_stream, clients=True)
@@ -105,6 +113,7 @@ class DefinitionCalls:
             if existing.value.query != request.query:
                 raise ConflictError(f"{name} exists and differs; delete it first or rename")
             return Created((str(name), *existing.value.outputs))
+        self._check_secondary(request.query)
         entry = await self._engine.queries.create(request.query)
         return Created((str(name), *entry.outputs))
 
@@ -112,12 +121,17 @@ class DefinitionCalls:
         """Everything in a document, schemas first: what refers to a thing finds it."""
         base = f"medusa://{self._engine.overlay.identity.participant}/"
         document: Document = read_document(request.text, base=base)
+        queries = document.queries
+        if request.availability is not None:
+            if not queries:
+                raise InvalidInputError("availability is for queries; the document defines none")
+            queries = tuple(applied(query, request.availability) for query in queries)
         names: list[str] = []
         for schema in document.schemas:
             names += (await self.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
             names += (await self.create_stream(caller, CreateStream(stream), body)).names
-        for query in document.queries:
+        for query in queries:
             names += (await self.create_query(caller, CreateQuery(query), body)).names
         if not names:
             raise InvalidInputError("the document defines no schema, stream or query")
@@ -127,12 +141,30 @@ class DefinitionCalls:
         name = self._own_name(caller, request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
+        queries, here = self._engine.queries, self._engine.overlay.identity.peer_id
         entry: QueryEntry = (await lookup(self._engine.catalog, QUERY, name)).value
-        peer = parse_peer_id(entry.peer)
-        if peer != self._engine.overlay.identity.peer_id:
-            return await self._route(peer, "set_query_status", request, Done)
-        await self._engine.queries.set_status(str(name), request.status)
+        peer = here if queries.occupied(str(name)) else parse_peer_id(entry.peer)
+        try:
+            if peer != here:
+                return await self._route(peer, "set_query_status", request, Done)
+            await queries.set_status(str(name), request.status)
+        except NotFoundError as error:  # who has taken it over may not have told the catalog yet
+            raise UnavailableError(f"{name} is changing hands: {error}") from None
         return Done()
+
+    def _check_secondary(self, query: Query) -> None:
+        """
+        Raises:
+            InvalidInputError: the peer that it asks for cannot be its secondary.
+        """
+        identity, asked = self._engine.overlay.identity, query.availability.secondary
+        check_secondary(query, identity.peer_id.hex())
+        known = self._engine.overlay.peers.get(parse_peer_id(asked)) if asked else None
+        if known is not None and known.participant != identity.participant:
+            raise InvalidInputError(
+                f"query {query.name}: its secondary must be a peer of {identity.participant}; "
+                f"{asked[:8]} is one of {known.participant}"
+            )
 
     def _own_name(self, caller: Caller, text: str) -> ObjectName:
         name = ObjectName.parse(text)

@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Final
 
+import msgspec
 import trio
 
 from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
+from engine.homes.posting import take_posts
 from engine.kept import KeptStream, Role
 from engine.kinds import STREAM, lookup
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
+from engine.stream_store import HOME
 from engine.streams.feed import first_part, serve
-from engine.streams.log import StreamLog
 from engine.subscriptions import Reader
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
@@ -32,6 +34,7 @@ from overlay.errors import (
     NotFoundError,
     NotRetainedError,
     StoppedError,
+    UnavailableError,
 )
 from overlay.names import ObjectName
 from overlay.rpc import Caller, Duplex, EndOfCall
@@ -61,6 +64,9 @@ class FlowCalls:
         entry = await self._entry(request.stream)
         self._check_writer(caller, entry)
         store = self._engine.store
+        if entry.stream.k_safety:
+            await self._post_replicated(caller, request, duplex)
+            return
         kept = store.serving(request.stream)
         if kept is None:
             producer = await self._producer(caller, request.stream)
@@ -75,6 +81,17 @@ class FlowCalls:
                 return
             await duplex.send(await store.post(kept, request.producer, post, body))
 
+    async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
+        homes = self._engine.homes
+        keeper = homes.get(request.stream)
+        if keeper is not None and keeper.is_home:
+            await take_posts(keeper, self._engine.store, request.producer, duplex)
+        elif caller.peer_id is not None:
+            raise UnavailableError(f"{request.stream}: this peer is not its home now; ask again")
+        else:
+            connection = await homes.connect(request.stream)
+            await _pass_on(duplex, connection, "post_event", request)
+
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
@@ -84,13 +101,16 @@ class FlowCalls:
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             await self._relay(caller, request, duplex)
             return
+        self._check_current(caller, kept, request)
         after = _literal(kept, request.after)
+        keep = after if request.keep is None else min(after, request.keep)
+        keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = self._engine.subscriptions.hold(
-            kept, request.subscriber, caller.participant, after
+            kept, request.subscriber, caller.participant, keep
         )
 
         async def send() -> None:
-            await _send(kept.log, after, duplex, reader, named=bool(request.subscriber))
+            await _send(kept, after, duplex, reader)
 
         async def until_moved() -> None:
             await kept.moved_away.wait()
@@ -98,8 +118,9 @@ class FlowCalls:
 
         async with holding as reader:
             with _over_for_now(kept.name):
-                # our own clients read on here, whoever computes it
-                await until_one_ends(send, *([until_moved] if caller.peer_id else []))
+                # our own clients read on here, whoever computes it; but a source's log stands still
+                leaves = caller.peer_id is not None or kept.variant == HOME
+                await until_one_ends(send, *([until_moved] if leaves else []))
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes
@@ -120,21 +141,31 @@ class FlowCalls:
                 with trio.move_on_after(timeout_s):
                     await kept.log.wait_beyond(after)
             if kept.log.boundary > after:
-                return await first_part(await kept.log.next(after))
+                epoch = await kept.log.next(after)
+                with trio.move_on_after(timeout_s):
+                    await kept.released(epoch.upto)
+                    return await first_part(epoch)
         return Tuples(after, None, 0), b""
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""
+        fence = self._engine.producers.fence(request.stream)
+        request = msgspec.structs.replace(request, fence=max(fence, request.fence))
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
                 connection = await self._producer(caller, request.stream)
                 await _pass_on(near, connection, "subscribe", request)
                 return
         connection = await self._producer(caller, request.stream, oldest=True)
-        await _pass_on(near, connection, "subscribe", request)
+        try:
+            await _pass_on(near, connection, "subscribe", request)
+        except NotFoundError as error:  # it is changing hands: the catalog knows who, and soon
+            raise BrokenError(str(error)) from None
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
         if caller.peer_id is not None:  # or two records that are out of date would make a circle
+            if self._engine.may_come_to_produce(stream):
+                raise UnavailableError(f"{stream} is not produced by this peer yet")
             raise NotFoundError(f"{stream} is not produced by this peer any more")
         return await self._engine.producers.connect(stream, oldest=oldest)
 
@@ -142,7 +173,24 @@ class FlowCalls:
         kept = self._engine.store.serving(stream) or self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
+        keeper = self._engine.homes.get(stream)
+        if keeper is not None:
+            return keeper.entry_of(stream)
         return (await lookup(self._engine.catalog, STREAM, ObjectName.parse(stream))).value
+
+    def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:
+        """
+        Raises:
+            NotFoundError: another peer has taken over; a peer of that participant knows it.
+        """
+        producers = self._engine.producers
+        if request.fence <= producers.fence(request.stream) or caller.peer_id is None:
+            return
+        if caller.participant == ObjectName.parse(request.stream).participant:
+            producers.believe(request.stream, request.fence)  # its primary steps down by that
+        if kept.role is Role.ASSIGNED:  # a worker has its owner's word, and no fence of its own
+            return
+        raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
     def _check_reader(self, caller: Caller, entry: StreamEntry) -> None:
         owner = ObjectName.parse(entry.stream.name).participant
@@ -177,11 +225,10 @@ def _literal(kept: KeptStream, after: int) -> int:
     return after
 
 
-async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, named: bool) -> None:
+async def _send(kept: KeptStream, after: int, duplex: Duplex, reader: Reader) -> None:
     """Epochs out, acknowledgements in, until the stream has ended or the subscriber has left.
 
-    A named subscriber acknowledges the last epoch as well before the call is over; for another one,
-    what was sent counts as acknowledged.
+    The last epoch is acknowledged as well before the call is over.
     """
     acknowledged_all = trio.Event()
 
@@ -194,13 +241,12 @@ async def _send(log: StreamLog, after: int, duplex: Duplex, reader: Reader, *, n
             await trio.sleep_forever()
 
     async def send() -> None:
-        async with aclosing(serve(log, after)) as feed:
+        async with aclosing(serve(kept.log, after)) as feed:
             async for message, body in feed:
+                if message.upto is not None:
+                    await kept.released(message.upto)
                 await duplex.send(message, body)
-                if not named and message.upto is not None:
-                    reader.acknowledge(message.upto)
-        if named:
-            await acknowledged_all.wait()
+        await acknowledged_all.wait()
 
     await until_one_ends(take_acknowledgements, send)
 

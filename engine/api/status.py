@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 import psutil
 import trio
 
+from engine.api.replica_status import replica_status
+from engine.availability import Availability, Mode
 from engine.engine import Engine
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, find
 from engine.messages import (
@@ -28,6 +31,12 @@ from overlay.rpc import Caller
 
 ASK_PEER_S: Final = 1.0
 """How long one peer's answer is waited for: a screen is drawn once a second."""
+
+LISTED_QUERIES: Final = 64
+"""Queries of a listing whose availability is looked up, at once: each is a question to the DHT."""
+
+LOOK_UP_S: Final = 2.0
+"""How long a listing waits for that, seconds: a person does."""
 
 SHOWN_EVENTS: Final = 50
 """Events of one peer in a snapshot."""
@@ -72,7 +81,23 @@ class StatusCalls:
 
     async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
         listing = await self._engine.catalog.names()
-        return Objects(listing.names, listing.unreachable)
+        availability = await self._availability(listing.names.get(QUERY.label, ()))
+        return Objects(listing.names, listing.unreachable, availability)
+
+    async def _availability(self, queries: Sequence[str]) -> dict[str, Availability]:
+        found: dict[str, Availability] = {}
+
+        async def look_up(name: str) -> None:
+            with suppress(MedusaError):
+                published = await find(self._engine.catalog, QUERY, ObjectName.parse(name))
+                if published and published.value.query.availability.mode is not Mode.NONE:
+                    found[name] = published.value.query.availability
+
+        with trio.move_on_after(LOOK_UP_S):
+            async with trio.open_nursery() as nursery:
+                for name in queries[:LISTED_QUERIES]:
+                    nursery.start_soon(look_up, name)
+        return found
 
     async def status(self, _caller: Caller, request: Status, _: bytes) -> Snapshot:
         peers: dict[bytes, PeerStatus] = {}
@@ -96,7 +121,12 @@ class StatusCalls:
             wall_clock(),
             self._overlay.identity.peer_id.hex(),
             self._overlay.membership.federation,
-            tuple(sorted(peers.values(), key=lambda peer: (peer.participant, peer.peer))),
+            tuple(
+                msgspec.structs.replace(peer, health=self._health(peer_id))
+                for peer_id, peer in sorted(
+                    peers.items(), key=lambda both: (both[1].participant, both[1].peer)
+                )
+            ),
         )
 
     async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:
@@ -115,6 +145,7 @@ class StatusCalls:
         engine, identity = self._engine, self._overlay.identity
         tasks = engine.queries.task_status() + engine.assignments.task_status()
         host, port = self._overlay.address
+        streams, datagrams = self._overlay.transport.traffic, self._overlay.datagrams.counters
         return PeerStatus(
             participant=identity.participant,
             peer=identity.peer_id.hex(),
@@ -135,7 +166,14 @@ class StatusCalls:
                 connection.remote.peer_id.hex()
                 for connection in self._overlay.transport.connections()
             ),
+            sent_bytes=streams.sent + datagrams.sent_bytes,
+            received_bytes=streams.received + datagrams.received_bytes,
+            replicas=replica_status(engine),
         )
+
+    def _health(self, peer: bytes) -> str:
+        """What our failure detector believes of a peer."""
+        return self._overlay.gossip.health(peer).value
 
     def _unreachable(self, peer: bytes) -> PeerStatus:
         record = self._overlay.peers.get(peer)

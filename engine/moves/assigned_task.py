@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from engine.kept import KeptStream
 from engine.messages import Subscribe
-from engine.mirror_sources import FromProducers
+from engine.mirror_sources import Feed, FromProducers
 from engine.moves.messages import Assignment, Progress, ReadInput
 from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING
+from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner, count_all
 from engine.windows import horizon_us
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
-from overlay.rpc import Duplex
 
 
 class StoredAssignment(Struct, frozen=True):
@@ -120,13 +120,19 @@ class AssignedTask:
 class FromOwner(FromProducers):
     """An input: from its producer, and its suffix from the owner where the producer let it go."""
 
-    def __init__(self, producers: Producers, overlay: Overlay, stored: StoredAssignment) -> None:
-        super().__init__(producers)
+    def __init__(
+        self,
+        producers: Producers,
+        store: StreamStore,
+        overlay: Overlay,
+        stored: StoredAssignment,
+    ) -> None:
+        super().__init__(producers, store)
         self._overlay = overlay
         self._stored = stored
 
     @asynccontextmanager
-    async def catch_up(self, request: Subscribe) -> AsyncIterator[Duplex]:
+    async def catch_up(self, request: Subscribe) -> AsyncIterator[Feed]:
         task, fence = self._stored.key
         connection = await self._overlay.connect(parse_peer_id(self._stored.owner))
         suffix = ReadInput(task, fence, request.stream, request.after)

@@ -16,16 +16,16 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
+from engine.execution import Executor
 from engine.kept import KeptStream, Role, key_of
 from engine.messages import TaskStatus
-from engine.mirror import Mirrors
+from engine.mirrors import Mirrors
 from engine.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
 from engine.moves.assignment_files import AssignmentFiles
 from engine.moves.checks import check_form, network_of, permitted_task, planned_task
 from engine.moves.messages import (
     Activate,
     Assignment,
-    Confirm,
     Confirmed,
     GiveBackTask,
     MoveRecord,
@@ -34,10 +34,10 @@ from engine.moves.messages import (
     Release,
     Standing,
 )
+from engine.moves.owners import ask_owner
 from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING
-from engine.spark.executor import Executor
 from engine.stream_store import OUTPUT, StreamStore
 from engine.task_runner import TaskRunner
 from overlay.errors import (
@@ -53,9 +53,6 @@ from overlay.node import Overlay
 
 CONFIRM_S: Final = 2.0
 """How often the owner is asked whether it still counts on us, seconds."""
-
-CALL_S: Final = 10.0
-"""Patience with the owner, seconds."""
 
 PASS_ON_S: Final = 120.0
 """Patience with a whole move that the owner makes for us, seconds."""
@@ -211,7 +208,7 @@ class Assignments:
 
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
         task, owner = assigned.task, assigned.stored.owner
-        source = FromOwner(self._producers, self._overlay, assigned.stored)
+        source = FromOwner(self._producers, self._store, self._overlay, assigned.stored)
         network = network_of(assigned.stored.assignment)
         return {
             name: await self._mirrors.follow_from(
@@ -358,10 +355,7 @@ class Assignments:
             self._overlay.events.note("warning", f"{stored.assignment.task}: {error}")
 
     async def _ask(self, stored: StoredAssignment) -> Confirmed:
-        connection = await self._overlay.connect(parse_peer_id(stored.owner))
-        return await connection.call(
-            "task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S
-        )
+        return await ask_owner(self._overlay, self._producers, stored)
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.standing is Standing.RELEASED:

@@ -325,7 +325,7 @@ class Mover:
         """The catalog first, so that who is sent away finds the worker there."""
         worker = placed.current.worker
         try:
-            await self._producers.name_worker(placed.name, worker)
+            await self._queries.name_worker(placed)
         except MedusaError as error:
             self._overlay.events.note("warning", f"{placed.name}: its worker is untold: {error}")
         if worker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -10,9 +10,16 @@ from typing import TypeVar
 import trio
 from pyspark.sql import SparkSession
 
-from engine.spark.session import Spark, SparkConfig, SparkLostError
+from engine.execution import Executor, Result
+from engine.plan import Task
+from engine.spark.config import SparkConfig
+from engine.spark.program import Program
+from engine.spark.session import Spark, SparkLostError
+from engine.windows import Interval
 from overlay.errors import MedusaError
 from overlay.events import Events
+
+__all__ = ["Executor", "SparkExecutor", "open_executor"]
 
 T = TypeVar("T")
 
@@ -20,7 +27,7 @@ JOBS_AT_ONCE = 8
 """Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
 
 
-class Executor:
+class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
     Attributes:
@@ -43,6 +50,10 @@ class Executor:
             await self._ensure_running()
         except MedusaError as error:
             self._events.note("error", str(error))
+
+    def compile(self, task: Task) -> SparkComputation:
+        """A task, to be run epoch by epoch."""
+        return SparkComputation(self, Program(task))
 
     async def run(self, job: Callable[[SparkSession], T]) -> T:
         """Run `job` in a worker thread.
@@ -81,10 +92,27 @@ class Executor:
             self._spark.stop()
 
 
+class SparkComputation:
+    """One task as a Spark job; see `engine.execution.Computation`."""
+
+    def __init__(self, executor: SparkExecutor, program: Program) -> None:
+        self._executor = executor
+        self._program = program
+
+    async def run(
+        self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
+    ) -> Result:
+        return await self._executor.run(
+            lambda session: self._program.run(session, files, after, upto, interval)
+        )
+
+
 @asynccontextmanager
-async def open_executor(config: SparkConfig, logs: Path, events: Events) -> AsyncIterator[Executor]:
+async def open_executor(
+    config: SparkConfig, logs: Path, events: Events
+) -> AsyncIterator[SparkExecutor]:
     """An executor whose JVM, if it was ever needed, is gone when the block ends."""
-    executor = Executor(Spark(config, logs), events)
+    executor = SparkExecutor(Spark(config, logs), events)
     try:
         yield executor
     finally:

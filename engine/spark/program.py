@@ -8,7 +8,6 @@ compiles it once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from engine.execution import Result
 from engine.expressions import Expression
 from engine.operators import FLOATS
 from engine.plan import AggregateStep, FilterStep, MapStep, Step, Task
@@ -31,19 +31,6 @@ from engine.windows import Interval
 LARGE_BYTES: Final = 4 * 2**20
 """Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
 Below it one core without a shuffle is quicker."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a run gave.
-
-    Attributes:
-        table: the output's tuples in canonical order, as `output_schema.derived`.
-        cpu_s: CPU seconds it took: planning, executors, and the calling Python thread.
-    """
-
-    table: pa.Table
-    cpu_s: float
 
 
 class Program:

@@ -33,6 +33,8 @@ class Entry(Struct, frozen=True, array_like=True):
         arrival: the stime of all rows, where the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
         late: rows that were late.
+        taken: when it was accepted, microseconds, where replicas must give late rows the same
+            stime; 0 elsewhere.
     """
 
     producer: str
@@ -44,21 +46,30 @@ class Entry(Struct, frozen=True, array_like=True):
     arrival: int | None
     promise: int | None
     late: int
+    taken: int = 0
 
 
 class Snapshot(Struct, frozen=True, array_like=True):
-    """The state between two entries. producers: the longest quiet first."""
+    """The state between two entries.
+
+    Attributes:
+        producers: the longest quiet first.
+        fence: of the home that began the segment, where the stream has replicas; see
+            `engine.homes`.
+    """
 
     producers: dict[str, int]
     rows: int
     boundary: int
     greatest: int
     late_posts: int
+    fence: int = 0
 
 
 class Acceptance:
     """
     Attributes:
+        fence: see `Snapshot`.
         boundary: no row with stime <= it is accepted in order any more; only grows.
         greatest: the greatest stime accepted.
         rows: posted so far, late ones as well; the next row's number.
@@ -73,9 +84,17 @@ class Acceptance:
         self.greatest = BEGINNING
         self.rows = 0
         self.late_posts = 0
+        self.fence = 0
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self._producers, self.rows, self.boundary, self.greatest, self.late_posts)
+        return Snapshot(
+            self._producers,
+            self.rows,
+            self.boundary,
+            self.greatest,
+            self.late_posts,
+            self.fence,
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         self._producers = dict(snapshot.producers)
@@ -83,6 +102,7 @@ class Acceptance:
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
         self.late_posts = snapshot.late_posts
+        self.fence = snapshot.fence
 
     def is_duplicate(self, producer: str, sequence: int) -> bool:
         """Whether this post was accepted before.
@@ -129,6 +149,8 @@ class Acceptance:
             self.greatest = max(self.greatest, entry.greatest)
         self.rows = entry.first + entry.count
         self.late_posts += entry.late > 0
+        if not entry.producer:
+            return  # the clock's
         self._producers.pop(entry.producer, None)
         self._producers[entry.producer] = entry.sequence
         if len(self._producers) > MAX_PRODUCERS:
@@ -140,4 +162,9 @@ class Acceptance:
 
     def tick(self, now_us: int) -> None:
         """The clock of an idle stream whose stime is the present."""
-        self.advance(min(now_us - (0 if self._arrival else self._slack_us) - 1, END))
+        self.advance(self.clock(now_us))
+
+    def clock(self, now_us: int) -> int:
+        """What `tick` makes of the boundary."""
+        at = min(now_us - (0 if self._arrival else self._slack_us) - 1, END)
+        return max(self.boundary, at)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from engine.schema import STIME
 from engine.streams.ordering import between, bounds, is_ordered, rows_upto, tidy
 from engine.streams.recent import Epoch
-from engine.streams.storage import TEMPORARY, storing, sweep, sync_file
+from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_file
 from overlay.errors import InternalError
 
 _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
@@ -78,14 +78,16 @@ def path_of(folder: Path, after: int, upto: int) -> Path:
     return folder / f"{after}_{upto}.parquet"
 
 
-def scan(folder: Path) -> list[EpochFile]:
-    """The log in the folder, oldest first: the newest file and what is contiguous before it.
+def scan(folder: Path, *, durable: bool = True) -> tuple[list[EpochFile], list[str]]:
+    """The log in the folder, oldest first: the newest file and what is contiguous before it. And,
+    for people, what a loss of power has taken where files are not `durable`: damaged ones at the
+    end, which are removed with all that follow them, as if they had never been committed.
 
     Removes what a crash left: half-written files, files that others replaced, and files before a
     gap (retention was deleting them).
 
     Raises:
-        InternalError: a file is damaged, or two overlap.
+        InternalError: a file is damaged otherwise, or two overlap.
     """
     sweep(folder)
     found = [
@@ -106,7 +108,30 @@ def scan(folder: Path) -> list[EpochFile]:
                 old.unlink()
             kept.clear()
         kept.append((after, upto, path))
-    return [_describe(path, after, upto) for after, upto, path in kept]
+    unsynced = set() if durable else _unsynced([path for _, _, path in kept])
+    described: list[EpochFile] = []
+    for number, (after, upto, path) in enumerate(kept):
+        try:
+            described.append(_describe(path, after, upto))
+        except InternalError:
+            if path not in unsynced:
+                raise
+            return described, _remove([path for _, _, path in kept[number:]])
+    return described, []
+
+
+def _unsynced(paths: Sequence[Path]) -> set[Path]:
+    """Those that the kernel may not have written when the last of them was made."""
+    made = {path: path.stat().st_mtime for path in paths}
+    newest = max(made.values(), default=0.0)
+    return {path for path in paths if made[path] >= newest - WRITTEN_BACK_S}
+
+
+def _remove(paths: Sequence[Path]) -> list[str]:
+    for path in paths:
+        path.unlink()
+    what = "a loss of power has torn it (engine.fsync = true would keep it); it is made anew"
+    return [f"{path} was removed: {what} from what is there still" for path in paths]
 
 
 def _describe(path: Path, after: int, upto: int) -> EpochFile:

@@ -14,9 +14,10 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import Schema
-from engine.streams.journal import Bytes
+from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
+from engine.streams.replicated import ReplicatedSource
 from engine.streams.source import Source, SourceConfig
 
 _INLINE_BYTES: Final = 16 * 2**10
@@ -40,6 +41,7 @@ class Home:
         self.log = log
         self.late_log = late_log
         self._ready = trio.Event()
+        self._grown = trio.Event()
 
     @property
     def boundary(self) -> int:
@@ -54,6 +56,28 @@ class Home:
     @property
     def pending_bytes(self) -> int:
         return self._source.pending_bytes
+
+    @property
+    def source(self) -> Source:
+        """Not to be called while a post is under way: see `exclusive`."""
+        return self._source
+
+    @property
+    def replica(self) -> ReplicatedSource:
+        """`source`, of a stream with replicas."""
+        assert isinstance(self._source, ReplicatedSource), "it has no replicas"
+        return self._source
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What a loss of power took, for people; known when it is opened."""
+        journals = (self._source.lost, self._late.lost)
+        return (*(text for text in journals if text), *self.log.lost, *self.late_log.lost)
+
+    @property
+    def late_source(self) -> Source:
+        """As `source`."""
+        return self._late
 
     async def post(
         self,
@@ -81,15 +105,55 @@ class Home:
                 posted = accept()
             else:
                 posted = await trio.to_thread.run_sync(accept)
-        if self._source.boundary > self.log.boundary:
+        self._tell()
+        return posted
+
+    async def settle(self, upto: Position, now: float) -> None:
+        """All replicas have everything before `upto`; see `Source.settle`."""
+        async with self.exclusive():
+            self.replica.settle(upto, now)
+
+    async def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
+        """A part of the journal; see `Journal.read`."""
+        async with self._lock:
+            return self._source.read(at, limit)
+
+    async def wait_grown(self, beyond: Position) -> None:
+        """Returns once the journal has more than that."""
+        await trio.lowlevel.checkpoint()
+        while self._source.position <= beyond:
+            await self._grown.wait()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """No post goes through meanwhile, and no file of the journal changes."""
+        async with self._lock:
+            yield
+        self._tell()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """And no epoch is cut."""
+        async with self._advancing, self.exclusive():
+            yield
+
+    def replace(self, source: Source, late: Source) -> None:
+        """Go on with other journals over the same logs, `at_rest`; ours are closed."""
+        self._source.close()
+        self._late.close()
+        self._source, self._late = source, late
+
+    def _tell(self) -> None:
+        if self._source.ready > self.log.boundary:
             self._ready.set()
             self._ready = trio.Event()
-        return posted
+        self._grown.set()
+        self._grown = trio.Event()
 
     async def wait_ready(self) -> None:
         """Returns once a post has moved the boundary beyond the log's: `advance` has work."""
         await trio.lowlevel.checkpoint()
-        while self._source.boundary <= self.log.boundary:
+        while self._source.ready <= self.log.boundary:
             await self._ready.wait()
 
     async def advance(self, now: float) -> bool:
@@ -112,7 +176,8 @@ class Home:
     async def _advance(self, source: Source, log: StreamLog, now: float) -> bool:
         async with self._lock:
             source.tick(now)
-            ready = source.boundary
+            ready = source.ready
+        self._tell()
         moved = False
         while log.boundary < ready or source.has_cut:
             async with self._lock:
@@ -139,18 +204,18 @@ async def open_home(
     history_us: int,
     recent_bytes: int = RECENT_BYTES,
     shared: SharedMemory | None = None,
+    journal: int = 0,
     now: float,
 ) -> AsyncIterator[Home]:
     """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`).
 
     Args:
+        journal: tells its journals from others of the stream; 0: there are none.
         now: seconds since the epoch.
 
     Raises:
         InternalError: its files are damaged. StorageFullError: no room to begin.
     """
-    late_schema = Schema(schema.name, schema.fields)
-    late_config = SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes)
     shared = shared or SharedMemory()
 
     def open_all() -> Home:
@@ -170,22 +235,13 @@ async def open_home(
             shared=shared,
             durable=config.durable,
         )
-        late = Source.open(
-            folder / "late-journal",
-            f"{name}/late",
-            late_schema,
-            committed=late_log.boundary,
-            config=late_config,
-            late=None,
-            now=now,
-        )
-        source = Source.open(
-            folder / "journal",
+        source, late = open_sources(
+            folder,
             name,
             schema,
-            committed=log.boundary,
-            config=config,
-            late=late,
+            config,
+            committed=(log.boundary, late_log.boundary),
+            journal=journal,
             now=now,
         )
         return Home(source, log, late, late_log)
@@ -195,3 +251,44 @@ async def open_home(
         yield home
     finally:
         home.close()
+
+
+def open_sources(
+    folder: Path,
+    name: str,
+    schema: Schema,
+    config: SourceConfig,
+    *,
+    committed: tuple[int, int],
+    journal: int,
+    now: float,
+) -> tuple[Source, Source]:
+    """The sources of a stream and of its late tuples. Blocking.
+
+    Args:
+        committed: the boundaries of their logs. journal: see `open_home`.
+
+    Raises:
+        InternalError: the files are damaged. StorageFullError: no room to begin.
+    """
+    main, lates = journal_folders(folder, journal)
+    late = Source.open(
+        lates,
+        f"{name}/late",
+        Schema(schema.name, schema.fields),
+        committed=committed[1],
+        config=SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes),
+        late=None,
+        now=now,
+    )
+    kind = ReplicatedSource if config.replicated else Source
+    source = kind.open(
+        main, name, schema, committed=committed[0], config=config, late=late, now=now
+    )
+    return source, late
+
+
+def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
+    """Of the stream, and of its late tuples."""
+    suffix = f"-{journal}" if journal else ""
+    return folder / f"journal{suffix}", folder / f"late-journal{suffix}"

@@ -17,7 +17,9 @@ What a crash leaves, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so what remains is always the newest segments without a gap.
 
-Without `durable`, an entry survives the death of the process, not that of the machine.
+Without `durable`, an entry survives the death of the process, not that of the machine: the newest
+segment may then begin with a torn snapshot, too, which is put aside; and one before it that was
+written shortly before may be torn at its end. `lost` says so.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from engine.streams.storage import TEMPORARY, storing, sweep, sync_folder
-from overlay.errors import InternalError, InvalidInputError
+from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_folder
+from overlay.errors import DecodeError, InternalError, InvalidInputError, NotRetainedError
 
 _HEAD: Final = struct.Struct("<III")
 _SUFFIX: Final = ".journal"
+_TORN: Final = ".torn"
 
 MAX_META_BYTES: Final = 8 * 2**20
 """A snapshot of 10,000 producers with names of 256 bytes takes under 3 MiB."""
@@ -42,6 +45,11 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 """Above anything a post may carry; a longer claim is damage."""
 
 Bytes = bytes | bytearray | memoryview
+
+Position = tuple[int, int]
+"""Between two entries: a segment's number, and how many of its bytes are before."""
+
+START: Final[Position] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ class Record:
     first: bool
     meta: bytes
     body: bytes
+    end: int = field(default=0, compare=False)
+    """Where it ends in its segment's file."""
 
 
 class Journal:
@@ -60,6 +70,7 @@ class Journal:
     Attributes:
         segment: the newest segment's number; 0: none yet, call `begin`.
         size: its length, bytes.
+        lost: what a loss of power took that was acknowledged, for people; "": nothing is known.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
@@ -69,6 +80,7 @@ class Journal:
         self._segments: list[int] = []
         self.segment = 0
         self.size = 0
+        self.lost = ""
 
     @classmethod
     def open(
@@ -82,6 +94,8 @@ class Journal:
         sweep(folder)
         journal = cls(folder, durable=durable)
         journal._segments = sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}"))
+        if not durable:
+            journal._put_aside_torn()
         for older, newer in zip(journal._segments, journal._segments[1:], strict=False):
             if newer != older + 1:
                 raise InternalError(
@@ -95,13 +109,53 @@ class Journal:
     def segments(self) -> tuple[int, ...]:
         return tuple(self._segments)
 
-    def begin(self, snapshot: bytes) -> None:
+    @property
+    def position(self) -> Position:
+        """Its end."""
+        return self.segment, self.size
+
+    def length(self, segment: int) -> int:
+        """Bytes in a segment that is there."""
+        if segment == self.segment:
+            return self.size
+        with storing(self._folder):
+            return self._path(segment).stat().st_size
+
+    def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
+        """Whole entries from there on, of one segment: where they stand, and about `limit` bytes of
+        them, or one entry if it is longer. At the end of a segment the next one follows.
+
+        Raises:
+            NotRetainedError: the segment was dropped.
+        """
+        segment, offset = at
+        if segment not in self._segments:
+            raise NotRetainedError(f"journal segment {segment} is gone")
+        if segment < self.segment and offset >= self.length(segment):
+            segment, offset = segment + 1, 0
+        end = self.length(segment)
+        if offset >= end:
+            return (segment, offset), b""
+        with storing(self._folder), self._path(segment).open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), max(min(limit, end - offset), _HEAD.size), offset)
+            whole = _whole(data)
+            if not whole:
+                _, meta_length, body_length = _HEAD.unpack_from(data)
+                whole = _HEAD.size + meta_length + body_length
+                data = os.pread(file.fileno(), whole, offset)
+        return (segment, offset), data[:whole]
+
+    def begin(self, snapshot: bytes, number: int = 0) -> None:
         """Starts a new segment.
+
+        Args:
+            number: of the first one, where it does not follow another of this journal.
 
         Raises:
             StorageFullError: there is no room; the old segment stays the newest.
         """
-        number = self.segment + 1
+        assert not (number and self._segments), "segments follow one another"
+        number = number or self.segment + 1
         path = self._path(number)
         temporary = self._folder / f"{TEMPORARY}{number}"
         head, length = _head(snapshot, b"")
@@ -166,6 +220,27 @@ class Journal:
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:012d}{_SUFFIX}"
 
+    def _put_aside_torn(self) -> None:
+        """The newest segment, if not even its snapshot had reached the disk."""
+        if not self._segments:
+            return
+        path = self._path(self._segments[-1])
+        with path.open("rb") as file:
+            if not _is_torn(file):
+                return
+        with storing(path):
+            path.rename(path.with_suffix(_TORN))
+        del self._segments[-1]
+        self.lost = (
+            f"{path}: a loss of power left nothing of this newest segment; what was acknowledged "
+            f"since it was begun is lost (engine.fsync = true would keep it), and it is put aside "
+            f"as {path.stem}{_TORN}"
+        )
+
+    def _may_be_unsynced(self, path: Path) -> bool:
+        newest = self._path(self._segments[-1]).stat().st_mtime
+        return not self._durable and path.stat().st_mtime >= newest - WRITTEN_BACK_S
+
     def _restore(self, number: int, restore: Callable[[Record], None]) -> None:
         path = self._path(number)
         newest = number == self._segments[-1]
@@ -173,11 +248,16 @@ class Journal:
         end = 0
         try:
             for meta, body, stop in _entries(file):
-                restore(Record(number, end == 0, meta, body))
+                restore(Record(number, end == 0, meta, body, stop))
                 end = stop
             length = os.fstat(file.fileno()).st_size
             if end == 0 or (length > end and not newest):
-                raise InternalError(f"{path} is damaged at byte {end}: restore it from a copy")
+                if newest or not self._may_be_unsynced(path):
+                    raise InternalError(f"{path} is damaged at byte {end}: restore it from a copy")
+                self.lost = (
+                    f"{path}: a loss of power left its first {end} bytes; what was acknowledged "
+                    "after them is lost (engine.fsync = true would keep it)"
+                )
             if length > end:
                 os.ftruncate(file.fileno(), end)
         except BaseException:
@@ -187,6 +267,38 @@ class Journal:
             self._file, self.segment, self.size = file, number, end
         else:
             file.close()
+
+
+def split(data: Bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """(meta, body) of each of some whole entries.
+
+    Raises:
+        DecodeError: they are not.
+    """
+    view = memoryview(data)
+    while view:
+        if len(view) < _HEAD.size:
+            raise DecodeError("part of a journal that ends within an entry")
+        crc, meta_length, body_length = _HEAD.unpack_from(view)
+        end = _HEAD.size + meta_length + body_length
+        if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES or end > len(view):
+            raise DecodeError("part of a journal that ends within an entry")
+        if zlib.crc32(view[4:end]) != crc:
+            raise DecodeError("part of a journal whose checksum is wrong")
+        yield bytes(view[_HEAD.size : _HEAD.size + meta_length]), view[end - body_length : end]
+        view = view[end:]
+
+
+def _whole(data: bytes) -> int:
+    """Bytes of the whole entries at the beginning."""
+    end = 0
+    while end + _HEAD.size <= len(data):
+        _, meta_length, body_length = _HEAD.unpack_from(data, end)
+        after = end + _HEAD.size + meta_length + body_length
+        if after > len(data):
+            break
+        end = after
+    return end
 
 
 def _head(meta: bytes, body: Bytes) -> tuple[bytes, int]:
@@ -212,6 +324,18 @@ def _entries(file: BinaryIO) -> Iterator[tuple[bytes, bytes, int]]:
             return
         end += _HEAD.size + meta_length + body_length
         yield meta, body, end
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether a file ends within its first entry, or was never filled: other damage is no loss of
+    power's."""
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size or not any(head):
+        return True
+    _, meta_length, body_length = _HEAD.unpack(head)
+    if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES:
+        return False
+    return os.fstat(file.fileno()).st_size < _HEAD.size + meta_length + body_length
 
 
 def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> None:

@@ -65,6 +65,7 @@ class StreamLog:
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
         retention: who needs what.
+        lost: what a loss of power took, for people.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class StreamLog:
         self._moved = trio.Event()
         self._closed = False
         self.retention = retention
+        self.lost: tuple[str, ...] = ()
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
         self.moved_at = time.monotonic()
@@ -111,11 +113,13 @@ class StreamLog:
             InternalError: its files are damaged.
         """
         assert schema.names[0] == "stime", "the log of a stream begins with stime"
-        files = scan(folder)
+        files, lost = scan(folder, durable=durable)
         boundary = files[-1].upto if files else BEGINNING
         recent = Recent(schema, boundary, recent_bytes, shared or SharedMemory())
         retention = Retention(history_us)
-        return cls(folder, schema, files, recent, retention, disk_bytes=disk_bytes, durable=durable)
+        log = cls(folder, schema, files, recent, retention, disk_bytes=disk_bytes, durable=durable)
+        log.lost = tuple(lost)
+        return log
 
     @property
     def schema(self) -> pa.Schema:
@@ -251,6 +255,11 @@ class StreamLog:
     def release(self, consumer: str) -> None:
         self.retention.release(consumer)
 
+    def needed(self, without: frozenset[str]) -> int:
+        """The boundary that all its consumers have reached, some left out; the log's own where
+        there are no others."""
+        return min(self.boundary, self.retention.held(without))
+
     def retain(self, now: float) -> int:
         """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""
         floor = self.retention.floor(self.boundary, self.last_stime, now)
@@ -362,7 +371,8 @@ class StreamLog:
         self._replace(last)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
-        return compaction.merge(run, self._folder, self._schema, durable=self._durable)
+        # Synced in any case: the files that it replaces may have reached the disk long ago.
+        return compaction.merge(run, self._folder, self._schema, durable=True)
 
     def _install_merged(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
         start = self._files.index(run[0]) if run[0] in self._files else -1

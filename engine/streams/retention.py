@@ -33,6 +33,11 @@ class Retention:
     def release(self, consumer: str) -> None:
         self._holds.pop(consumer, None)
 
+    def held(self, without: frozenset[str]) -> int:
+        """The least boundary of all holds but those; END where there are none."""
+        others = (hold.boundary for name, hold in self._holds.items() if name not in without)
+        return min(others, default=END)
+
     def floor(self, boundary: int, newest: int | None, now: float) -> int:
         """Rows with stime <= this may go.
 

@@ -11,11 +11,12 @@ post, and takes one call at a time: `engine.streams.home` adds the lock and the 
 
 Late rows go to another source, that of `<stream>/late`, under our own numbers of posts with late
 rows; so a replay gives them again and that source knows them as duplicates.
+
+A stream with replicas has a `ReplicatedSource` (`replicated.py`) at each of them.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +31,17 @@ from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
 from engine.streams.acceptance import Acceptance, Entry, Snapshot
 from engine.streams.ipc import encode
-from engine.streams.journal import Bytes, Journal, Record
+from engine.streams.journal import Bytes, Journal, Position, Record
+from engine.streams.owed import LateRows, Owed
 from engine.streams.pending import Pending
 from engine.streams.validate import Batch, read_post
-from overlay.errors import BusyError, InternalError, InvalidInputError, StorageFullError
+from overlay.errors import (
+    BusyError,
+    DecodeError,
+    InternalError,
+    InvalidInputError,
+    StorageFullError,
+)
 
 PENDING_BYTES: Final = 64 * 2**20
 """Tuples that wait for the boundary, per stream, in memory."""
@@ -53,6 +61,7 @@ class SourceConfig:
     Attributes:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
         durable: every acknowledged post is on the disk itself, and survives a loss of power.
+        replicated: other peers have the same journal; see `ReplicatedSource`.
     """
 
     slack_us: int = 0
@@ -60,21 +69,14 @@ class SourceConfig:
     durable: bool = False
     pending_bytes: int = PENDING_BYTES
     segment_bytes: int = SEGMENT_BYTES
-
-
-@dataclass(slots=True)
-class _Late:
-    """Late rows that their own stream does not have yet."""
-
-    number: int
-    segment: int
-    payload: pa.Table
+    replicated: bool = False
 
 
 class Source:
     """
     Attributes:
         late_rows: rows that came late since the start of this process.
+        leading: whether posts are for it, and not for the source of a replica.
     """
 
     def __init__(
@@ -84,13 +86,13 @@ class Source:
         self._schema = schema
         self._columns = schema.source
         self._config = config
-        self._late = late
         self._acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
         self._pending = Pending(self._columns)
         self._committed = committed
-        self._owed: deque[_Late] = deque()
+        self._owed = Owed(name, late)
         self._greatest: dict[int, int] = {}
         self.late_rows = 0
+        self.leading = True
         self._journal: Journal
 
     @classmethod
@@ -117,16 +119,38 @@ class Source:
         """
         source = cls(name, schema, config, committed, late)
         source._journal = Journal.open(folder, source._restore, durable=config.durable)
-        source._acceptance.advance(committed)
-        if not source._journal.segment:
-            source._begin_segment()
-        source._settle_late(now)
+        source._opened()
+        source._owed.hand_on(now, source._may_hand_on)
         source._let_go()
         return source
 
     @property
     def boundary(self) -> int:
         return self._acceptance.boundary
+
+    @property
+    def ready(self) -> int:
+        """The boundary up to which `cut` gives rows."""
+        return self.boundary
+
+    @property
+    def position(self) -> Position:
+        """The end of its journal."""
+        return self._journal.position
+
+    @property
+    def segments(self) -> tuple[tuple[int, int, int], ...]:
+        """(number, fence, bytes) of those of its journal; see `Snapshot.fence`."""
+        return tuple((number, 0, self._journal.length(number)) for number in self._journal.segments)
+
+    def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
+        """A part of the journal for a replica; see `Journal.read`."""
+        return self._journal.read(at, limit)
+
+    @property
+    def lost(self) -> str:
+        """See `Journal.lost`."""
+        return self._journal.lost
 
     @property
     def pending_bytes(self) -> int:
@@ -140,9 +164,8 @@ class Source:
     @property
     def crowded(self) -> bool:
         """Whether the log should catch up before more is posted."""
-        if self._pending.bytes <= self._config.pending_bytes // 4:
-            return False
-        return self._pending.ready(self.boundary)
+        much = self._pending.bytes > self._config.pending_bytes // 4
+        return much and self._pending.ready(self.ready)
 
     @property
     def pending_rows(self) -> int:
@@ -189,9 +212,9 @@ class Source:
 
     def tick(self, now: float) -> None:
         """Lets the clock move the boundary, where the stream says so. now: seconds."""
-        self._settle_late(now)
+        self._owed.hand_on(now, self._may_hand_on)
         if self._config.idle is Idle.CLOCK:
-            self._acceptance.tick(int(now * 1e6))
+            self._move_by_clock(int(now * 1e6))
 
     def cut(self) -> tuple[int, pa.Table] | None:
         """What is ready for the log: (boundary, rows with stime <= it in canonical order).
@@ -199,8 +222,8 @@ class Source:
         None: the boundary has not moved. Until `committed`, the same again: a failed append is
         simply tried once more. A large epoch comes in several cuts.
         """
-        if self._pending.cut is None and self.boundary > self._committed:
-            self._pending.take(self.boundary)
+        if self._pending.cut is None and self.ready > self._committed:
+            self._pending.take(self.ready)
         return self._pending.cut
 
     def committed(self, upto: int) -> None:
@@ -235,24 +258,29 @@ class Source:
             arrival=arrival,
             promise=promise,
             late=batch.count_upto(self.boundary),
+            taken=self._taken_at(now),
         )
         self._check_room(batch, entry)
+        self._append(entry, body, batch)
+        self._owed.hand_on(now, self._may_hand_on)
+        return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
+
+    def _append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
         if self._journal.size >= self._config.segment_bytes:
             self._begin_segment()
         self._journal.append(_ENCODER.encode(entry), body)
-        self._take(entry, batch, self._journal.segment)
-        self._settle_late(now)
-        return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
+        self._take(entry, batch, self.position)
+        self._note_entry(self.position)
 
     def _check_room(self, batch: Batch, entry: Entry) -> None:
         if not entry.count:
             return
         limit = self._config.pending_bytes
-        owed = sum(late.payload.nbytes for late in self._owed)
+        owed = self._owed.bytes
         waiting = self._pending.bytes + owed
         if waiting == 0 or waiting + batch.payload.nbytes <= limit:
             return
-        if owed or self._pending.ready(self.boundary):
+        if owed or self._pending.ready(self.ready):
             raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")
         if not self._pending.ready(self._acceptance.boundary_after(entry)):
             raise InvalidInputError(
@@ -260,13 +288,20 @@ class Source:
                 f"than {limit} bytes of tuples: send a boundary, or declare less slack"
             )
 
-    def _take(self, entry: Entry, batch: Batch, segment: int) -> None:
-        """Puts what was journaled where it belongs; the same for a post and for its replay."""
+    def _take(self, entry: Entry, batch: Batch | None, at: Position) -> None:
+        """Puts what was journaled where it belongs; the same for a post and for its replay.
+
+        Args:
+            batch: None where the log has all of it. at: where it ends in the journal.
+        """
+        if batch is None:
+            self._acceptance.apply(entry)
+            return
+        segment = at[0]
         if entry.late:
             number = self._acceptance.late_posts + 1
-            if self._late is not None:
-                late = pc.less_equal(batch.stime, entry.boundary)
-                self._owed.append(_Late(number, segment, batch.payload.filter(late)))
+            late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
+            self._owed.add(LateRows(number, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
         self._acceptance.apply(entry)
         if entry.count > entry.late:
@@ -287,46 +322,81 @@ class Source:
             low = pc.min(rows.column(STIME)).as_py()
             self._pending.add(rows, low, batch.high, ordered=batch.ordered)
 
-    def _settle_late(self, now: float) -> None:
-        """Hands late rows on to their own stream; what it cannot take now stays owed."""
-        if self._late is None:
-            return
-        while self._owed:
-            owed = self._owed[0]
-            try:
-                self._late.take_late(self._name, owed.number, owed.payload, now)
-            except BusyError:
-                return
-            self._owed.popleft()
-
     def _restore(self, record: Record) -> None:
+        at = (record.segment, record.end)
         try:
             if record.first:
-                self._acceptance.restore(_SNAPSHOTS.decode(record.meta))
-                return
-            entry = _ENTRIES.decode(record.meta)
-            if entry.greatest <= self._committed and not entry.late:
-                self._acceptance.apply(entry)
-                return
-            batch = read_post(record.body, self._schema)
-        except (msgspec.MsgspecError, InvalidInputError) as error:
+                self._restore_snapshot(record.segment, record.meta)
+            else:
+                entry, batch = self._decoded(record.meta, record.body)
+                self._take(entry, batch, at)
+        except InvalidInputError as error:
             raise InternalError(f"journal of {self._name}, an entry: {error}") from error
-        if entry.arrival is not None:
-            batch = batch.arrived(entry.arrival)
-        self._take(entry, batch, record.segment)
+        self._note_entry(at)
+
+    def _restore_snapshot(self, segment: int, meta: bytes) -> None:
+        try:
+            self._acceptance.restore(_SNAPSHOTS.decode(meta))
+        except msgspec.MsgspecError as error:
+            raise DecodeError(str(error)) from None
+        self._note_segment(segment)
+
+    def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
+        """An entry, and its rows if they are needed still."""
+        try:
+            entry = _ENTRIES.decode(meta)
+        except msgspec.MsgspecError as error:
+            raise DecodeError(str(error)) from None
+        if entry.greatest <= self._committed and not entry.late:
+            return entry, None
+        batch = read_post(body, self._schema)
+        return entry, batch if entry.arrival is None else batch.arrived(entry.arrival)
 
     def _begin_segment(self) -> None:
         self._journal.begin(_ENCODER.encode(self._acceptance.snapshot()))
+        self._note_segment(self._journal.segment)
+        self._note_entry(self.position)
 
     def _let_go(self) -> None:
         """Deletes the segments that nothing depends on any more."""
-        if self._journal.size >= _IDLE_SEGMENT_BYTES and not self._pending.bytes and not self._owed:
+        idle = not self._pending.bytes and not self._owed
+        if self.leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
             with suppress(StorageFullError):
                 self._begin_segment()
-        first = self._owed[0].segment if self._owed else self._journal.segment
+        first = self._owed.segment if self._owed else self._journal.segment
+        first = min(first, self._needed_from())
         for segment in self._journal.segments[:-1]:
             if segment >= first or self._greatest.get(segment, BEGINNING) > self._committed:
                 break
             self._greatest.pop(segment, None)
             self._journal.drop(segment + 1)
+
+    # -- what replicas change -----------------------------------------------------------------
+
+    def _opened(self) -> None:
+        """The journal was read."""
+        self._acceptance.advance(self._committed)
+        if not self._journal.segment:
+            self._begin_segment()
+
+    def _move_by_clock(self, now_us: int) -> None:
+        self._acceptance.tick(now_us)
+
+    def _taken_at(self, _now: float) -> int:
+        """`Entry.taken` of a post."""
+        return 0
+
+    def _may_hand_on(self, _at: Position) -> bool:
+        """Whether the late rows of the entry that ends there go to their stream now."""
+        return True
+
+    def _note_entry(self, at: Position) -> None:
+        """The journal has an entry that ends there."""
+
+    def _note_segment(self, number: int) -> None:
+        """The journal has a segment that begins with the present state."""
+
+    def _needed_from(self) -> int:
+        """The oldest segment that is not to be dropped whatever is in it."""
+        return self._journal.segment

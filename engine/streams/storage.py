@@ -14,6 +14,10 @@ from overlay.errors import InternalError, StorageFullError
 TEMPORARY: Final = ".tmp-"
 """How the name of a file that is being written begins; Spark ignores such names, and so do we."""
 
+WRITTEN_BACK_S: Final = 60.0
+"""By then the kernel has written what was not synced to the disk (Linux: 30 s and a little more);
+a file that had not changed for longer, and is damaged, was damaged by something else."""
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 

@@ -28,8 +28,9 @@ from engine.check import check_query
 from engine.plan import Task, plan
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.schema import Field, FieldType, Schema
+from engine.spark.config import SparkConfig
 from engine.spark.program import Program
-from engine.spark.session import Spark, SparkConfig
+from engine.spark.session import Spark
 from engine.windows import needs
 
 SECOND_US: Final = 1_000_000

@@ -26,7 +26,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 import trio
 
-from engine.spark.session import Spark, SparkConfig
+from engine.spark.config import SparkConfig
+from engine.spark.session import Spark
 from overlay.errors import InternalError
 from testnet.bench.minutes import EPOCH_S, MINUTE_S, Act, Minutes, Run, Schedule
 

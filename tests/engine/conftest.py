@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.spark.session import Spark, SparkConfig
+from engine.spark.config import SparkConfig
+from engine.spark.session import Spark
 
 
 @pytest.fixture(scope="session")

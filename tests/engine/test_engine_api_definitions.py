@@ -335,7 +335,7 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> N
 async def test_a_creation_that_fails_at_its_end_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.queries import QueryHost
+    from engine.query_files import QueryFiles
     from overlay.errors import StorageFullError
 
     async with open_town(tmp_path) as town:
@@ -349,7 +349,7 @@ async def test_a_creation_that_fails_at_its_end_leaves_nothing(
                 raise StorageFullError("no room for the query's file")
 
             with monkeypatch.context() as patch:
-                patch.setattr(QueryHost, "_save", full)
+                patch.setattr(QueryFiles, "save", full)
                 with pytest.raises(StorageFullError, match="no room for the query"):
                     await client.create_query(query)
             assert (await known(client), files(mit)) == before
@@ -369,6 +369,7 @@ async def test_what_a_crash_left_of_a_query_is_undone(tmp_path: Path) -> None:
             (file,) = (utah.home.data / "queries").glob("*.json")
             file.unlink()
             await town.start(utah)
+            await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
             assert (await known(other), files(utah)) == before
 
 

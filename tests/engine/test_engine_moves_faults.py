@@ -16,7 +16,7 @@ from test_engine_moves import SIZE_US, Sums, expected, post, siblings, windows
 
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.kept import KeptStream
-from engine.mirror import Mirrors
+from engine.mirrors import Mirrors
 from engine.moves.assignments import Assignments
 from engine.moves.messages import (
     Assignment,

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from engine.spark.session import Spark, SparkConfig, SparkLostError
+from engine.spark.config import SparkConfig
+from engine.spark.session import Spark, SparkLostError
 from overlay.errors import InternalError, InvalidInputError, UnavailableError
 
 pytestmark = pytest.mark.spark
@@ -106,7 +107,8 @@ def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
 PEER = """
 import sys
 from pathlib import Path
-from engine.spark.session import Spark, SparkConfig
+from engine.spark.config import SparkConfig
+from engine.spark.session import Spark
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 assert spark.run(lambda session: session.range(3).count()) == 3

@@ -16,9 +16,9 @@ from overlay.errors import InternalError, InvalidInputError, StorageFullError
 ENTRIES = [(b"first", b"x" * 30), (b"", b""), (b"third", b""), (b"m" * 40, b"y" * 7)]
 
 
-def read(folder: Path) -> tuple[Journal, list[Record]]:
+def read(folder: Path, *, durable: bool = False) -> tuple[Journal, list[Record]]:
     records: list[Record] = []
-    return Journal.open(folder, records.append), records
+    return Journal.open(folder, records.append, durable=durable), records
 
 
 def entries(folder: Path) -> list[tuple[bytes, bytes]]:
@@ -84,6 +84,63 @@ def test_a_segment_whose_snapshot_is_torn_is_damage_and_not_emptiness(tmp_path: 
     written(tmp_path)
     (tmp_path / "000000000002.journal").write_bytes(b"torn")
     with pytest.raises(InternalError, match=r"000000000002.journal is damaged at byte 0"):
+        read(tmp_path, durable=True)
+
+
+@pytest.mark.parametrize("left", [b"", b"torn", b"\0" * 4096], ids=["nothing", "a bit", "zeros"])
+def test_a_loss_of_power_may_take_the_newest_segment_of_what_is_not_durable(
+    tmp_path: Path, left: bytes
+) -> None:
+    written(tmp_path)
+    (tmp_path / "000000000002.journal").write_bytes(left)
+    journal, records = read(tmp_path)
+    assert contents(records) == ENTRIES
+    assert "acknowledged since it was begun is lost" in journal.lost
+    journal.append(b"next", b"1")
+    journal.begin(b"second")
+    journal.close()
+    journal, records = read(tmp_path)
+    assert contents(records) == [*ENTRIES, (b"next", b"1")]
+    assert (journal.segments, journal.lost) == ((1, 2), "")
+    journal.close()
+
+
+def test_a_loss_of_power_may_take_the_only_segment(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "000000000001.journal").write_bytes(b"torn")
+    journal, records = read(tmp_path)
+    assert (records, journal.segments, journal.segment) == ([], (), 0)
+    assert journal.lost
+    journal.begin(b"anew")
+    journal.close()
+    assert (tmp_path / "000000000001.torn").read_bytes() == b"torn"
+
+
+def test_a_loss_of_power_may_take_the_end_of_the_segment_before(tmp_path: Path) -> None:
+    journal, _ = read(tmp_path)
+    for _ in range(2):
+        journal.begin(b"s")
+        journal.append(b"entry", b"")
+    journal.close()
+    path = tmp_path / "000000000001.journal"
+    path.write_bytes(path.read_bytes()[:-1])
+    os.utime(path, (1, path.stat().st_mtime - 3600))
+    with pytest.raises(InternalError, match=r"000000000001.journal is damaged"):
+        read(tmp_path)
+    os.utime(path)
+    journal, records = read(tmp_path)
+    assert [record.segment for record in records] == [1, 2, 2]
+    assert "000000000001.journal: a loss of power" in journal.lost
+    journal.close()
+
+
+def test_a_whole_segment_with_a_wrong_snapshot_is_damage(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = tmp_path / "000000000001.journal"
+    data = bytearray(path.read_bytes())
+    data[15] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InternalError, match=r"000000000001.journal is damaged at byte 0"):
         read(tmp_path)
 
 
@@ -119,7 +176,7 @@ def test_damage_in_an_old_segment_and_a_missing_one_are_reported(tmp_path: Path)
     path = tmp_path / "000000000002.journal"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InternalError, match=r"000000000002.journal is damaged"):
-        read(tmp_path)
+        read(tmp_path, durable=True)
     (tmp_path / "copy" / "000000000002.journal").unlink()
     with pytest.raises(InternalError, match=r"segments 2\.\.2 are missing"):
         read(tmp_path / "copy")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -372,7 +373,27 @@ def test_gaps_overlaps_and_damage_are_found(tmp_path: Path) -> None:
     (tmp_path / "45_65.parquet").unlink()
     (tmp_path / "50_60.parquet").write_bytes(b"PAR1")
     with pytest.raises(InternalError, match=r"50_60.parquet is damaged"):
+        opened(tmp_path, durable=True)
+    log.close()
+
+
+def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(tmp_path: Path) -> None:
+    """They are as if they had never been committed; what was damaged long ago is not."""
+    _, rows = filled(tmp_path, 6)
+    torn = tmp_path / "40_50.parquet"
+    torn.write_bytes(torn.read_bytes()[:-5])
+    os.utime(torn, (1, torn.stat().st_mtime - 3600))
+    with pytest.raises(InternalError, match=r"40_50.parquet is damaged"):
         opened(tmp_path)
+    os.utime(torn)
+    log = opened(tmp_path)
+    assert log.boundary == 40
+    assert all_rows(log) == [row for row in rows if row[0] <= 40]
+    assert [text.split(":")[0] for text in log.lost] == [
+        f"{tmp_path / name} was removed" for name in ("40_50.parquet", "50_60.parquet")
+    ]
+    log.append(60, logged([row for row in rows if row[0] > 40], 12))
+    assert all_rows(opened(tmp_path)) == rows
     log.close()
 
 

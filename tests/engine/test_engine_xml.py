@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import queries
 
+from engine.availability import Availability, Mode, Recovery
 from engine.check import check_query
 from engine.definitions import Idle, StreamDefinition
 from engine.plan import plan
@@ -251,6 +252,7 @@ def test_defaults_of_windows() -> None:
         (boxed("aggregate", *COUNTING, ("window-size-by", "TUPLES")), 7, "can only be VALUES"),
         (boxed("aggregate", *COUNTING, ("order-by", "TUPLENUM")), 7, "can only be FIELD"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "boundary passes them"),
+        (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "would make it an arbitrary box"),
         (boxed("aggregate", *COUNTING, ("slack", "1")), 7, "declared slack"),
         (boxed("aggregate", *COUNTING, ("drop-empty-outputs", "0")), 7, "emits nothing"),
         (boxed("aggregate", *COUNTING, ("independent-window-alignment", "0")), 7, "aligned"),
@@ -300,6 +302,74 @@ def test_borealis_documents_are_checked_as_a_whole(
     assert old in IDS
     with pytest.raises(InvalidInputError, match=f"(?s)^line {line}: .*{reason}"):
         read_document(IDS.replace(old, new, 1), base="medusa://mit.edu/")
+
+
+PEER = "0123456789abcdef" * 2 + "01234567"
+
+
+def with_attributes(text: str, attributes: str) -> str:
+    """The attributes added to the document's last query."""
+    before, _, after = text.rpartition("<query ")
+    return f"{before}<query {attributes} {after}"
+
+
+@pytest.mark.parametrize("text", [PAPER_QUERY, IDS], ids=["medusa", "borealis"])
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("", Availability()),
+        ('ha="none"', Availability()),
+        ('ha="none" recovery="gap"', Availability()),
+        ('ha="amnesia"', Availability(Mode.AMNESIA)),
+        ('ha="active"', Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)),
+        ('ha="upstream" bound="2"', Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE, 2.0)),
+        (
+            'ha="passive" recovery="rollback" bound="0.5"',
+            Availability(Mode.PASSIVE_STANDBY, Recovery.ROLLBACK, 0.5, 0.25),
+        ),
+        (
+            f'ha="passive_standby" recovery="precise" bound="2" checkpoint="1" secondary="{PEER}"',
+            Availability(Mode.PASSIVE_STANDBY, Recovery.PRECISE, 2.0, 1.0, PEER),
+        ),
+    ],
+)
+def test_queries_say_what_becomes_of_them_when_their_peer_dies(
+    text: str, attributes: str, expected: Availability
+) -> None:
+    query = read_document(with_attributes(text, attributes), "medusa://mit.edu/").queries[-1]
+    assert query.availability == expected
+    assert read_document(write_query(query)).queries == (query,)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [(PAPER_QUERY, 1), (IDS, 29)], ids=["medusa", "borealis"]
+)
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ('ha="hot"', "ha is none, amnesia, upstream_backup, passive_standby, active_standby, not"),
+        ('ha=""', "not ''"),
+        ('ha="active" recovery="exact"', "recovery is gap, rollback, precise, not 'exact'"),
+        ('recovery="precise"', "more than ha none gives a query whose weakest box, "),
+        ('ha="amnesia" recovery="rollback"', "ask for gap, or for ha upstream_backup, passive"),
+        ('ha="active" bound="soon"', "bound: 'soon' is not a number of seconds"),
+        ('ha="active" bound="-1"', "bound: '-1' is not a number of seconds"),
+        ('ha="active" bound="90000"', "bound of 90000 s is not between 0.1 and 86,400 s"),
+        ('ha="active" checkpoint="2"', "only ha passive_standby has checkpoints"),
+        ('ha="passive" bound="2" checkpoint="3"', "every 3 s cannot keep results within a bound"),
+        ('ha="passive" checkpoint="1e3"', "checkpoint: '1e3' is not a number of seconds"),
+        ('ha="active" secondary="mit"', "peer id 'mit': must be 40"),
+        ('bound="2"', "for a query with a standby"),
+        ('backup="passive"', "unknown attribute 'backup'; there are name, ha, recovery, bound, "),
+    ],
+)
+def test_availability_that_does_not_hold_is_refused(
+    text: str, line: int, attributes: str, reason: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_document(with_attributes(text, attributes), "medusa://mit.edu/")
+    assert str(caught.value).startswith(f"line {line}: <query>: ")
+    assert reason in str(caught.value)
 
 
 BOMB = """<!DOCTYPE lolz [
@@ -355,13 +425,33 @@ def full(query: Query) -> Query:
     return Query(prefix + query.name, tuple(named(box) for box in query.boxes))  # type: ignore[misc]
 
 
+MICROSECONDS = st.integers(100_000, 86_400_000_000)
+
+
+@st.composite
+def availabilities(draw: st.DrawFn) -> Availability:
+    """Any that a query of today's boxes may ask for."""
+    mode = draw(st.sampled_from(Mode))
+    if mode is Mode.NONE:
+        return Availability()
+    recovery = Recovery.GAP if mode is Mode.AMNESIA else draw(st.sampled_from(Recovery))
+    bound = draw(st.just(0) | MICROSECONDS)
+    found = Availability(mode, recovery, bound / 1e6, secondary=draw(st.sampled_from(["", PEER])))
+    if mode is not Mode.PASSIVE_STANDBY:
+        return found
+    most = min(bound or 3_600_000_000, 3_600_000_000)
+    checkpoint = draw(st.integers(50_000, most))
+    return msgspec.structs.replace(found, checkpoint_s=checkpoint / 1e6)
+
+
 @settings(deadline=None)
 @given(queries(), st.data())
 def test_queries_survive_being_written_and_read(query: Query, data: st.DataObject) -> None:
     query = full(query)
     made = [name for box in query.boxes for name in getattr(box, "outputs", ()) or (box.output,)]  # type: ignore[union-attr]
     outputs = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=2))
-    query = msgspec.structs.replace(query, outputs=tuple(outputs))
+    availability = data.draw(availabilities())
+    query = msgspec.structs.replace(query, outputs=tuple(outputs), availability=availability)
     text = write_query(query)
     assert read_document(text) == Document(queries=(query,))
     assert write_query(read_document(text).queries[0]) == text
@@ -395,7 +485,14 @@ def test_what_xml_would_change_is_kept() -> None:
     assert read_document(write_query(query)).queries == (query,)
 
 
-ODD = ("<", ">", '"', "&lt;", "&#0;", "<!DOCTYPE x>", "<![CDATA[x]]>")
+def test_seconds_that_a_document_cannot_carry_are_refused() -> None:
+    (query,) = read_document(PAPER_QUERY).queries
+    odd = Availability(Mode.ACTIVE_STANDBY, bound_s=0.1234567)
+    with pytest.raises(InvalidInputError, match="cannot be written as XML"):
+        write_query(msgspec.structs.replace(query, availability=odd))
+
+
+ODD = (' ha="active"', ' bound="2"', "<", ">", '"', "&lt;", "&#0;", "<!DOCTYPE x>", "<![CDATA[x]]>")
 PIECES = st.sampled_from([*re.findall(r'[^>"]*[>"]', IDS), *ODD])
 
 

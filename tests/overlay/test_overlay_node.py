@@ -126,8 +126,8 @@ async def test_guests_join_and_everyone_learns_everyone(founder: Home) -> None:
                     senders.append(sender)
                     got.set()
 
-                three.datagrams.on(Channel.GOSSIP, on_hello)
-                two.datagrams.send(Channel.GOSSIP, three.address, b"hello")
+                three.datagrams.on(Channel.DHT, on_hello)
+                two.datagrams.send(Channel.DHT, three.address, b"hello")
                 with trio.fail_after(10):
                     await got.wait()
                 assert senders == [two.identity.peer_id]

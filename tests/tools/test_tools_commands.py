@@ -9,11 +9,23 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, fake_peer_in_thread, rows
+from tools_fake_peer import (
+    AVAILABILITY,
+    DERIVED,
+    QUERY,
+    SCHEMA,
+    STREAM,
+    derived,
+    fake_peer_in_thread,
+    rows,
+)
 
+from engine.availability import Mode, Recovery
+from engine.availability_request import AvailabilityRequest
 from engine.schema import BEGINNING, END
 from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from tools import command_line
@@ -64,6 +76,50 @@ def test_definitions_and_listings(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert run("list", "--json").value["names"]["stream"] == [STREAM, DERIVED]
         assert run("monitor", "--json").value["federation"] == "fed"
         assert b"1/1 peers up" in run("monitor", "--once").out
+
+
+def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run) -> None:  # noqa: ANN001
+    document = tmp_path / "q.xml"
+    document.write_text("<medusa/>")
+    create = ("query", "create", str(document))
+    with fake_peer_in_thread(tmp_path) as peer:
+        assert run(*create).code == 0
+        assert run(*create, "--ha", "passive_standby").code == 0
+        flags = ("--recovery", "rollback", "--bound", "2.5", "--checkpoint", "0.5")
+        assert run(*create, "--ha", "active", *flags, "--secondary", "abab").code == 0
+        assert run(*create, "--bound", "3", "--secondary", "ab" * 20).code == 0
+        assert [request.availability for request in peer.created] == [
+            None,
+            AvailabilityRequest(Mode.PASSIVE_STANDBY),
+            AvailabilityRequest(Mode.ACTIVE_STANDBY, Recovery.ROLLBACK, 2.5, 0.5, "ab" * 20),
+            AvailabilityRequest(bound_s=3.0, secondary="ab" * 20),
+        ]
+        unknown = run(*create, "--secondary", "77")
+        assert unknown.err == "medusa: no peer of mit.edu has an id that begins with '77'\n"
+    assert run(*create, "--ha", "hot").code == 2
+    assert run(*create, "--bound", "soon").code == 2
+    assert run("stream", "create", str(document), "--ha", "active").code == 2
+    helped = run("query", "create", "--help", home=False).out.decode()
+    for flag in ("--ha MODE", "--recovery", "--bound", "--checkpoint", "--secondary"):
+        assert flag in helped
+
+
+def test_availability_is_shown(tmp_path: Path, run) -> None:  # noqa: ANN001
+    words = (
+        "passive_standby, precise recovery, within 2 s, a checkpoint every 0.5 s, secondary cdcd"
+    )
+    with fake_peer_in_thread(tmp_path):
+        found = run("lookup", QUERY)
+        assert f"availability: {words}" in found.out.decode()
+        assert b"class: repeatable (box 'some')" in found.out
+        entry = run("lookup", QUERY, "--json").value["query"]
+        assert entry["query"]["availability"] == msgspec.to_builtins(AVAILABILITY)  # type: ignore[index]
+        listed = run("list")
+        assert f"query     {QUERY}  ({words}" in listed.out.decode()
+        assert f"query     {QUERY}2\n" in listed.out.decode()
+        assert run("list", "--json").value["availability"] == {
+            QUERY: msgspec.to_builtins(AVAILABILITY)
+        }
 
 
 def test_errors_are_one_line(tmp_path: Path, run) -> None:  # noqa: ANN001

@@ -28,8 +28,8 @@ from tools_market_town import (
 
 from engine.moves.assignments import Assignments
 from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
-from engine.queries import QueryHost
 from engine.query import Query, QueryStatus
+from engine.query_files import QueryFiles
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from tools.market.settler import Settler
 
@@ -81,7 +81,7 @@ async def test_a_placement_that_could_not_be_written_down_is_not_owed(
     """The deal is in the ledger before the placement counts; then the disk is full."""
     async with trade(tmp_path, loads) as town:
         with monkeypatch.context() as full:
-            full.setattr(QueryHost, "_save", _no_room)
+            full.setattr(QueryFiles, "save", _no_room)
             with pytest.raises(StorageFullError):
                 await town.move()
         assert town.ends(town.mit) != []

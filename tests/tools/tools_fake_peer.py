@@ -13,7 +13,8 @@ import msgspec
 import pyarrow as pa
 import trio
 
-from engine.definitions import StreamDefinition, StreamEntry
+from engine.availability import Availability, Mode, Recovery
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.messages import (
     Acknowledge,
     Created,
@@ -33,6 +34,7 @@ from engine.messages import (
     Subscribe,
     Tuples,
 )
+from engine.query import Filter, Query, QueryStatus
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ipc import decode, encode
 from overlay.clients import open_client_listener
@@ -52,6 +54,17 @@ SCHEMA = Schema(
     "ts",
 )
 DERIVED = "medusa://mit.edu/answers"
+
+QUERY = "medusa://mit.edu/q"
+AVAILABILITY = Availability(
+    Mode.PASSIVE_STANDBY, Recovery.PRECISE, bound_s=2.0, checkpoint_s=0.5, secondary="cd" * 20
+)
+QUERY_ENTRY = QueryEntry(
+    Query(QUERY, (Filter("some", STREAM, (DERIVED,), ("ts > 1",)),), (), AVAILABILITY),
+    QueryStatus.RUNNING,
+    "ab" * 20,
+    (DERIVED,),
+)
 
 ENTRIES = {
     STREAM: StreamEntry(StreamDefinition(STREAM, SCHEMA.name), SCHEMA),
@@ -84,6 +97,7 @@ class FakePeer:
         refuse: errors to raise at the next post_event calls.
         market: what market_status answers; None: there is no such call.
         epochs: what `DERIVED` serves: (after, upto, parts).
+        created: requests of create_query_xml.
         crash_after: counts of Tuples messages after which the peer crashes.
     """
 
@@ -96,6 +110,7 @@ class FakePeer:
     crash_after: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     subscribed: list[int] = field(default_factory=list)
+    created: list[CreateXml] = field(default_factory=list)
     statuses: list[tuple[str, str]] = field(default_factory=list)
     admitted: list[bytes] = field(default_factory=list)
     starts: int = 0
@@ -147,6 +162,7 @@ class FakePeer:
     async def _create(self, _c: Caller, request: CreateXml, _b: Buffer) -> Created:
         if "<" not in request.text:
             raise InvalidInputError("line 1: no XML")
+        self.created.append(request)
         return Created(("medusa://mit.edu/made",))
 
     async def _set_status(self, _c: Caller, request: SetQueryStatus, _b: Buffer) -> Done:
@@ -156,13 +172,17 @@ class FakePeer:
     async def _lookup(self, _c: Caller, request: LookupObject, _b: Buffer) -> ObjectDescription:
         if request.name == SCHEMA.name:
             return ObjectDescription(request.name, {"schema": msgspec.json.encode(SCHEMA).decode()})
+        if request.name == QUERY:
+            entry = msgspec.json.encode(QUERY_ENTRY).decode()
+            return ObjectDescription(request.name, {"query": entry})
         if request.name not in ENTRIES:
             raise NotFoundError(f"nothing is known under {request.name}")
         entry = msgspec.json.encode(ENTRIES[request.name]).decode()
         return ObjectDescription(request.name, {"stream": entry})
 
     async def _list(self, _c: Caller, _r: ListObjects, _b: Buffer) -> Objects:
-        return Objects({"stream": tuple(ENTRIES)}, ("ab" * 20,))
+        names = {"stream": tuple(ENTRIES), "query": (QUERY, f"{QUERY}2")}
+        return Objects(names, ("ab" * 20,), {QUERY: AVAILABILITY})
 
     async def _status(self, _c: Caller, _r: Status, _b: Buffer) -> Snapshot:
         peer = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running", capacity=2.0)

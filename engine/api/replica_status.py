@@ -1,0 +1,80 @@
+"""What this peer has to do with queries that have a standby, for the monitor."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.availability import Mode, Recovery
+from engine.engine import Engine
+from engine.messages import ReplicaStatus
+from engine.replicas.primaries import Care
+from engine.replicas.standby import Standby
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING, END
+
+UNKNOWN: Final = -1
+"""`behind_us` where the secondary keeps no outputs, or has not said how far it is."""
+
+
+def replica_status(engine: Engine) -> tuple[ReplicaStatus, ...]:
+    """Of the queries whose primary it is, then of those whose secondary."""
+    return (
+        *(
+            _of_primary(running, engine.primaries.care(running.name))
+            for running in engine.queries.replicated()
+        ),
+        *(_of_standby(standby) for standby in engine.standbys.all()),
+    )
+
+
+def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
+    availability, tenure = running.stored.availability, running.stored.tenure
+    gaps = [
+        task.boundary - care.boundaries[task.name]
+        for task in running.tasks
+        if BEGINNING < task.boundary < END and task.name in care.boundaries
+    ]
+    return ReplicaStatus(
+        running.name,
+        "primary",
+        availability.mode,
+        availability.recovery,
+        tenure.fence,
+        tenure.primary,
+        tenure.secondary,
+        max(0, *gaps) if gaps else UNKNOWN,
+        _state(running, care),
+    )
+
+
+def _state(running: RunningQuery, care: Care) -> str:
+    availability = running.stored.availability
+    if not running.stored.tenure.secondary:
+        return "alone"
+    if care.told is None:
+        ready = False
+    elif availability.mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
+        ready = True
+    elif (availability.mode, availability.recovery) == (Mode.PASSIVE_STANDBY, Recovery.PRECISE):
+        ready = care.caught_up
+    else:
+        ready = all(
+            care.boundaries.get(task.name, BEGINNING) > BEGINNING or task.boundary == BEGINNING
+            for task in running.tasks
+        )
+    return "caught up" if ready else "catching up"
+
+
+def _of_standby(standby: Standby) -> ReplicaStatus:
+    availability, tenure = standby.stored.availability, standby.tenure
+    return ReplicaStatus(
+        standby.name,
+        "secondary",
+        availability.mode,
+        availability.recovery,
+        tenure.fence,
+        tenure.primary,
+        tenure.secondary,
+        standby.behind_us if standby.boundaries else UNKNOWN,
+        "standing by",
+    )

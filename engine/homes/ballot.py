@@ -1,0 +1,113 @@
+"""What an elector of a stream must not forget: whom it promised what, and whose journal it has.
+
+A stream with k-safety k has 2k+1 electors, fixed when it is created. Who is its home is decided as
+in vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009): a *tenure* is the configuration of one fence,
+its home and k replicas; a candidate has a majority promise its fence, learns of the latest tenure
+that can have acknowledged anything, and installs its own at a majority, once its replicas have all
+that it has. Everything here is a pure function of a ballot; the caller writes what comes out before
+anybody hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+MAX_FENCE: Final = 2**62
+"""A candidate must be able to outdo any that there is."""
+
+
+class Tenure(Struct, frozen=True):
+    """
+    Attributes:
+        fence: grows with every tenure of the stream; no two tenures have the same.
+        home, replicas: peer ids (hex). A post is acknowledged once all of them have it.
+    """
+
+    fence: int
+    home: str
+    replicas: tuple[str, ...]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return (self.home, *self.replicas)
+
+
+class Ballot(Struct, frozen=True):
+    """
+    Attributes:
+        electors: peer ids (hex), the founder first.
+        promised: the highest fence heard of; nothing of a lower one is agreed to.
+        voted: for whom `promised` was promised.
+        tenure: the latest that is known to be installed, as far as this elector knows.
+        joined: the fence whose home gave this peer its journal; 0: it has none.
+        journal: the fence in which that journal was begun; names its folder.
+    """
+
+    electors: tuple[str, ...]
+    promised: int = 0
+    voted: str = ""
+    tenure: Tenure | None = None
+    joined: int = 0
+    journal: int = 0
+
+    @property
+    def majority(self) -> int:
+        return len(self.electors) // 2 + 1
+
+    @property
+    def k_safety(self) -> int:
+        return len(self.electors) // 2
+
+    @property
+    def fence(self) -> int:
+        """Of the latest tenure known; 0: none yet."""
+        return 0 if self.tenure is None else self.tenure.fence
+
+
+def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
+    """The ballot after a vote for that candidate; None: another has that fence, or a higher."""
+    if candidate not in ballot.electors or not 0 < fence <= MAX_FENCE:
+        return None
+    if fence < ballot.promised or (fence == ballot.promised and candidate != ballot.voted):
+        return None
+    return msgspec.structs.replace(ballot, promised=fence, voted=candidate)
+
+
+def install(ballot: Ballot, tenure: Tenure) -> Ballot | None:
+    """The ballot that knows of that tenure; None: something higher was promised."""
+    if len(tenure.replicas) != ballot.k_safety or len(set(tenure.members)) != ballot.k_safety + 1:
+        return None
+    if not set(tenure.members) <= set(ballot.electors):
+        return None
+    promised = promise(ballot, tenure.fence, tenure.home)
+    return None if promised is None else msgspec.structs.replace(promised, tenure=tenure)
+
+
+def learn(ballot: Ballot, tenure: Tenure | None) -> Ballot:
+    """As told by another elector: kept in mind, where it does not contradict a promise."""
+    if tenure is None or tenure.fence <= ballot.fence:
+        return ballot
+    return install(ballot, tenure) or ballot
+
+
+def may_succeed(ballot: Ballot, own: str, tenures: Iterable[Tenure | None]) -> bool:
+    """Whether this peer's journal has everything that was ever acknowledged.
+
+    Everything acknowledged under a tenure is in the journals of all its members; and who joined a
+    later fence, which was not installed, has it from one of them.
+
+    Args:
+        tenures: the latest that each elector of a majority knows, which promised our fence.
+    """
+    latest = max(
+        (tenure for tenure in tenures if tenure is not None),
+        key=lambda tenure: tenure.fence,
+        default=None,
+    )
+    if latest is None or ballot.joined > latest.fence:
+        return ballot.joined > 0
+    return ballot.joined == latest.fence and own in latest.members

@@ -1,0 +1,54 @@
+"""The ballots of an elector, one file a stream: a vote is on disk before anybody hears of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from engine.definitions import StreamEntry
+from engine.homes.ballot import Ballot
+from overlay.errors import InternalError
+from overlay.files import write_atomically
+
+
+class StoredBallot(Struct, frozen=True):
+    """entry: the stream as published."""
+
+    entry: StreamEntry
+    ballot: Ballot
+
+
+class BallotFiles:
+    """Those in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self) -> Iterator[StoredBallot]:
+        """
+        Raises:
+            InternalError: one is damaged. It must not be removed: an elector that forgot whom it
+                voted for may let two peers believe that they are home.
+        """
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                yield msgspec.json.decode(path.read_bytes(), type=StoredBallot)
+            except msgspec.DecodeError as error:
+                raise InternalError(
+                    f"{path} is damaged ({error}); restore it from a copy"
+                ) from None
+
+    def save(self, stored: StoredBallot) -> None:
+        """
+        Raises:
+            StorageFullError: no room; what was there is untouched.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path(stored.entry.stream.name), msgspec.json.encode(stored))
+
+    def _path(self, stream: str) -> Path:  # a name may be as long as a file's
+        return self._folder / f"{hashlib.sha256(stream.encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,223 @@
+"""The replica's side: what the home ships goes into a journal of the same bytes.
+
+A journal that is not a beginning of the home's is replaced: the new one is written aside, and
+counts once the ballot says so, so that a crash in between leaves the old one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.homes.events import Called, CaughtUp
+from engine.homes.keeper import Keeper
+from engine.homes.messages import Join, Part, Plan, Segment, Shipped, Standing, Stored
+from engine.kept import KeptStream
+from engine.messages import Tuples
+from engine.schema import BEGINNING
+from engine.streams.feed import Assembler
+from engine.streams.home import Home, journal_folders
+from engine.streams.journal import Journal, Record, split
+from engine.streams.log import StreamLog
+from overlay.encoding import decode
+from overlay.errors import ConflictError, DecodeError, StorageFullError
+from overlay.events import wall_clock
+from overlay.rpc import MAX_STRUCT_BYTES, Duplex
+
+ROOM_AGAIN_S: Final = 0.5
+"""Between two looks whether the disk has room again, seconds."""
+
+INLINE_BYTES: Final = 16 * 2**10
+"""A part below this is stored at once (tens of microseconds); above, in a worker thread."""
+
+
+async def follow(keeper: Keeper, home: str, fence: int, duplex: Duplex) -> None:
+    """Store what that home ships under that fence, until the call ends.
+
+    Raises:
+        ConflictError: a higher fence was promised.
+        MedusaError: what it shipped does not fit, or could not be stored.
+    """
+    await keeper.feed(Called(home, fence))
+    _check(keeper, home, fence)
+    async with keeper.following:
+        _check(keeper, home, fence)
+        await keeper.open()
+        await _Following(keeper, home, fence, duplex).run()
+
+
+def _check(keeper: Keeper, home: str, fence: int) -> None:
+    if not keeper.tenure.may_store(home, fence):
+        promised = keeper.tenure.ballot.promised
+        raise ConflictError(f"{keeper.name}: fence {fence} is over, {promised} was promised")
+
+
+class _Following:
+    def __init__(self, keeper: Keeper, home: str, fence: int, duplex: Duplex) -> None:
+        self._keeper = keeper
+        self._peer = home
+        self._fence = fence
+        self._duplex = duplex
+
+    @property
+    def _kept(self) -> KeptStream:
+        assert self._keeper.kept is not None
+        return self._keeper.kept
+
+    @property
+    def _home(self) -> Home:
+        return self._keeper.home
+
+    async def run(self) -> None:
+        home, ballot = self._home, self._keeper.tenure.ballot
+        segments = tuple(Segment(*each) for each in home.source.segments)
+        standing = Standing(ballot.joined, segments, home.log.boundary, home.late_log.boundary)
+        await self._duplex.send(standing)
+        plan, _ = await self._duplex.receive(Plan)
+        if plan.anew:
+            await self._begin_anew(plan, standing)
+        else:
+            await self._store_parts()
+            await self._keeper.feed(CaughtUp(self._fence, ballot.journal))
+        _check(self._keeper, self._peer, self._fence)
+        await self._duplex.send(Stored(self._home.source.position, joined=True))
+        await self._store_parts()
+
+    # -- in step ------------------------------------------------------------------------------
+
+    async def _store_parts(self) -> None:
+        """Until a `Join`, or for ever."""
+        while True:
+            data, body = await self._duplex.receive_raw()
+            part = _part(data)
+            if isinstance(part, Join):
+                return
+            await self._store(part, body)
+            _check(self._keeper, self._peer, self._fence)
+            await self._duplex.send(Stored(self._home.source.position))
+
+    async def _store(self, part: Part, body: bytes) -> None:
+        home = self._home
+        rest = memoryview(body)
+        while True:
+            at = part.at
+            try:
+                async with home.exclusive():
+                    _check(self._keeper, self._peer, self._fence)
+                    if len(rest) > INLINE_BYTES:
+                        await trio.to_thread.run_sync(home.replica.follow, at, rest)
+                    elif rest:
+                        home.replica.follow(at, rest)
+                    if part.committed > home.replica.settled:
+                        home.replica.settle(part.committed, wall_clock())
+                break
+            except StorageFullError as error:
+                # Entries before the one that found no room are stored.
+                done = home.source.position
+                if done[0] == at[0]:
+                    rest = rest[done[1] - at[1] :]
+                    part = msgspec.structs.replace(part, at=done)
+                await self._duplex.send(Stored(done, trouble=str(error)))
+                await trio.sleep(ROOM_AGAIN_S)
+        self._keeper.hold(part.start, part.late_start)
+        self._keeper.tenure.hear(self._fence, trio.current_time())
+
+    # -- all of it ----------------------------------------------------------------------------
+
+    async def _begin_anew(self, plan: Plan, standing: Standing) -> None:
+        keeper = self._keeper
+        if not _joins(self._home.log, plan.start) or not _joins(
+            self._home.late_log, plan.late_start
+        ):
+            await keeper.forget()
+            await keeper.around.store.drop(keeper.name)
+            keeper.kept = None
+            await keeper.open()
+        discarded = standing.joined and sum(each.length for each in standing.segments)
+        if discarded:
+            text = f"{keeper.name}: its journal of fence {standing.joined} is replaced"
+            keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
+        folder = keeper.around.store.folder_of(self._kept.key)
+        async with self._at_rest_over():
+            await self._receive_log(self._home.log, plan.start, plan.boundary)
+            await self._receive_log(self._home.late_log, plan.late_start, plan.late_boundary)
+            for path in journal_folders(folder, self._fence):
+                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+            await self._receive_journals()
+            await keeper.around.store.replace_journal(self._kept, self._fence)
+            await keeper.feed(CaughtUp(self._fence, self._fence))
+        for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
+            if path not in journal_folders(folder, self._fence):
+                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+
+    @asynccontextmanager
+    async def _at_rest_over(self) -> AsyncIterator[None]:
+        """Our old journal's rows are not cut while the logs grow by the home's epochs."""
+        home, journal = self._home, self._keeper.tenure.ballot.journal
+        async with home.at_rest():
+            before = home.log.boundary, home.late_log.boundary
+            try:
+                yield
+            except BaseException:
+                if before != (home.log.boundary, home.late_log.boundary):
+                    with trio.CancelScope(shield=True):
+                        await self._keeper.around.store.replace_journal(self._kept, journal)
+                raise
+
+    async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
+        if log.boundary == BEGINNING and start > BEGINNING:
+            await trio.to_thread.run_sync(log.begin, start)
+        assembler = Assembler(log.schema, log.boundary)
+        while log.boundary < upto:
+            message, body = await self._duplex.receive(Tuples)
+            epoch = assembler.add(message, body)
+            self._keeper.tenure.hear(self._fence, trio.current_time())
+            if epoch is not None:
+                await log.commit(epoch.upto, epoch.table)
+
+    async def _receive_journals(self) -> None:
+        """Into folders of their own: nothing counts before the last of it is there."""
+        folders = journal_folders(self._keeper.around.store.folder_of(self._kept.key), self._fence)
+        durable = self._keeper.around.store.is_durable
+        with ExitStack() as closing:
+            journals = [Journal.open(folder, _nothing, durable=durable) for folder in folders]
+            for journal in journals:
+                closing.callback(journal.close)
+            while True:
+                data, body = await self._duplex.receive_raw()
+                part = _part(data)
+                if isinstance(part, Join):
+                    return
+                journal = journals[1] if part.late else journals[0]
+                await trio.to_thread.run_sync(_copy, journal, part, body)
+                self._keeper.tenure.hear(self._fence, trio.current_time())
+
+
+def _joins(log: StreamLog, start: int) -> bool:
+    """Whether a log that is kept elsewhere from `start` on can follow ours."""
+    return log.boundary == BEGINNING or log.boundary >= start
+
+
+def _copy(journal: Journal, part: Part, body: bytes) -> None:
+    number, offset = part.at
+    for meta, rest in split(body):
+        if offset == 0:
+            journal.begin(meta, 0 if journal.segment else number)
+        else:
+            journal.append(meta, rest)
+        if journal.segment != number:
+            raise DecodeError(f"part of a journal's segment {number}, not {journal.segment}")
+        offset = journal.size
+
+
+def _nothing(_: Record) -> None:
+    raise ConflictError("a journal was there already")
+
+
+def _part(data: bytes) -> Part | Join:
+    return decode(data, Shipped, limit=MAX_STRUCT_BYTES, what="part of a journal").message

@@ -1,0 +1,392 @@
+"""An elector of one stream at work: the driver of `HomeTenure`, its file, messages and journal."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random  # noqa: TID251 - a driver; the logic is passed it
+from typing import Final
+
+import trio
+
+from engine.definitions import StreamEntry
+from engine.homes.ballot import Ballot, Tenure
+from engine.homes.ballot_files import BallotFiles, StoredBallot
+from engine.homes.events import (
+    Activated,
+    Committed,
+    Effect,
+    Event,
+    Keep,
+    Lost,
+    Received,
+    Send,
+    Ship,
+    StopShipping,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.homes.messages import TELL, AskVote, Inquire, Install, Message, Tell, Told
+from engine.homes.tenure import BEATS, HomeTenure
+from engine.homes.tenure import Role as TenureRole
+from engine.kept import KeptStream, Role, late_entry
+from engine.producers import Producers
+from engine.stream_store import HOME, StreamStore
+from engine.streams.home import Home
+from engine.streams.journal import Position
+from overlay.errors import MedusaError, StorageFullError, UnavailableError
+from overlay.events import Events, wall_clock
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+ANNOUNCE_AGAIN_S: Final = 1.0
+"""Between two tries to tell the catalog who is home, seconds."""
+
+LAPSE: Final = 3
+"""A post waits for its replicas so many silences long before its poster is told to try again: an
+election, and the recruiting after it, take about two."""
+
+
+HOLDER: Final = "home"
+"""The name under which a replica's logs are kept as far back as the home's are."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the electors of a peer share.
+
+    Attributes:
+        quiet_s: see `HomeTenure`.
+        ship: ships to a peer under a fence, until that ends.
+    """
+
+    overlay: Overlay
+    store: StreamStore
+    producers: Producers
+    files: BallotFiles
+    events: Events
+    nursery: trio.Nursery
+    quiet_s: float
+    ship: Callable[[Keeper, str, int], Awaitable[None]]
+
+    @property
+    def own(self) -> str:
+        return self.overlay.identity.peer_id.hex()
+
+
+class Keeper:
+    """
+    Attributes:
+        entry: the stream as published.
+        tenure: what this peer is to it.
+        kept: its logs and journal, where this peer has any.
+        trouble: why replicas of ours store nothing more.
+    """
+
+    def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
+        self.around = around
+        self.entry = stored.entry
+        self.tenure = HomeTenure(
+            around.own,
+            stored.ballot,
+            quiet_s=around.quiet_s,
+            rng=Random(secrets.randbits(64)),  # noqa: S311 - it only spreads candidates over time
+            now=trio.current_time(),
+        )
+        self.kept: KeptStream | None = None
+        self.trouble = ""
+        self.following = trio.Lock()
+        self._files = around.files
+        self._lock = trio.Lock()
+        self._unsaved: Ballot | None = None
+        self._ships: dict[str, trio.CancelScope] = {}
+        self._generation = 0
+        self._moved = trio.Event()
+        self._published = False
+        self._announcing = trio.CancelScope()
+
+    @property
+    def name(self) -> str:
+        return self.entry.stream.name
+
+    def entry_of(self, stream: str) -> StreamEntry:
+        """The stream as published, or its late tuples, by name."""
+        return self.entry if stream == self.name else late_entry(self.entry)
+
+    @property
+    def is_home(self) -> bool:
+        """Whether posts are acknowledged here."""
+        return self.tenure.role is TenureRole.HOME
+
+    @property
+    def home(self) -> Home:
+        assert self.kept is not None
+        assert self.kept.home is not None, "a stream with replicas has a journal at each"
+        return self.kept.home
+
+    async def run(self) -> None:
+        """Let time pass for it, for ever."""
+        while True:
+            await trio.sleep(self.around.quiet_s / BEATS)
+            await self.try_feed(Tick())
+
+    async def open(self) -> KeptStream:
+        """Its logs and journal, opened or made."""
+        if self.kept is None:
+            store, journal = self.around.store, self.tenure.ballot.journal
+            self.kept = await store.keep(self.entry, Role.REPLICA, HOME, journal=journal)
+            if self.tenure.home not in {"", self.around.own}:
+                self.hold(self.home.log.start, self.home.late_log.start)
+        return self.kept
+
+    def hold(self, start: int, late_start: int) -> None:
+        """As a replica: keep what the home keeps for those who read it."""
+        self.home.log.hold(HOLDER, start)
+        self.home.late_log.hold(HOLDER, late_start)
+
+    def _hold_for_a_while(self) -> None:
+        """As the next home: whom the last one waited for is not known, but how long at most."""
+        expires = wall_clock() + self.around.store.lease_s
+        for log in (self.home.log, self.home.late_log):
+            if HOLDER in log.retention.consumers:
+                log.hold(HOLDER, log.start, expires)
+
+    async def found(self) -> None:
+        """Be the first home; see `HomeTenure.found`."""
+        async with self._lock:
+            await self.open()
+            await self._carry_out(self.tenure.found(trio.current_time()), None)
+
+    async def tell(self, sender: str, message: Message) -> Message:
+        """What another elector says or asks; our answer.
+
+        Raises:
+            MedusaError: it could not be written down: we have said nothing.
+        """
+        answer = await self.feed(Received(sender, message))
+        if answer is None:
+            raise UnavailableError(f"{sender} is no elector of {self.name}")
+        return answer
+
+    async def try_feed(self, event: Event) -> None:
+        """`feed`, where nobody can be told of what fails."""
+        try:
+            await self.feed(event)
+        except MedusaError as error:
+            self.around.events.note("error", f"{self.name}: {error}")
+
+    async def feed(self, event: Event) -> Message | None:
+        """Something has happened. Gives the answer, where it was a request.
+
+        Raises:
+            MedusaError: the disk does not take what was to be kept; nothing follows from the event.
+        """
+        async with self._lock:
+            home = self.tenure.home
+            effects = self.tenure.handle(event, trio.current_time())
+            answer = await self._carry_out(effects, event)
+            if self.tenure.home != home:
+                self._notify()
+            return answer
+
+    async def forget(self) -> None:
+        """See `HomeTenure.forget`."""
+        async with self._lock:
+            await self._carry_out(self.tenure.forget(), None)
+
+    async def settled(self) -> None:
+        """Returns once some elector is home."""
+        while not (self.is_home or self.tenure.home not in {"", self.around.own}):
+            await self._moved.wait()
+
+    async def home_changed(self) -> None:
+        """Returns once another peer is home, or this one."""
+        before = self.tenure.home
+        while self.tenure.home == before:
+            await self._moved.wait()
+
+    async def suspended(self) -> None:
+        """
+        Raises:
+            UnavailableError: as soon as posts are not acknowledged here any more.
+        """
+        generation = self._generation
+        while self.is_home and self._generation == generation:
+            await self._moved.wait()
+        raise UnavailableError(f"{self.name}: its home is changing: send it again")
+
+    async def acknowledged(self, upto: Position) -> None:
+        """Returns once all replicas have what is before `upto`.
+
+        Raises:
+            UnavailableError: this peer is not the home any more, or they do not answer: the post
+                may be there, or not; sent again it is there once.
+            StorageFullError: a replica has no room.
+        """
+        generation = self._generation
+        with trio.move_on_after(LAPSE * self.around.quiet_s):
+            while self._generation == generation:
+                if self.tenure.committed >= upto:
+                    return
+                await self._moved.wait()
+        if self.trouble:
+            raise StorageFullError(f"{self.name} waits for a replica: {self.trouble}")
+        raise UnavailableError(f"{self.name}: its replicas have not answered: send it again")
+
+    # -- effects ------------------------------------------------------------------------------
+
+    async def _carry_out(self, effects: list[Effect], event: Event | None) -> Message | None:
+        answer: Message | None = None
+        if self._unsaved is not None:
+            await self._save(self._unsaved)
+        for effect in effects:
+            match effect:
+                case Send(to, message):
+                    if isinstance(message, Inquire | AskVote | Install):
+                        self.around.nursery.start_soon(self._ask, to, message)
+                    else:
+                        answer = message
+                case _:
+                    await self._do(effect)
+        if isinstance(event, Received):
+            await self._note_home()
+        return answer
+
+    async def _do(self, effect: Effect) -> None:
+        match effect:
+            case Keep(ballot):
+                await self._save(ballot)
+            case Won(fence):
+                await self._lead(fence)
+            case Ship(peer, fence):
+                self._ships[peer] = trio.CancelScope()
+                self.around.nursery.start_soon(self._ship, peer, fence, self._ships[peer])
+            case StopShipping():
+                for scope in self._ships.values():
+                    scope.cancel()
+                self._ships.clear()
+            case Activated(tenure):
+                await self._activate(tenure)
+            case Committed(upto):
+                self.trouble = ""
+                await self.home.settle(upto, wall_clock())
+                self._notify()
+            case Suspended(succeeded):
+                await self._suspend(succeeded=succeeded)
+            case Send():
+                raise AssertionError("sent by the caller")
+
+    async def _save(self, ballot: Ballot) -> None:
+        self._unsaved = ballot
+        stored = StoredBallot(self.entry, ballot)
+        await trio.to_thread.run_sync(self._files.save, stored)
+        self._unsaved = None
+
+    async def _lead(self, fence: int) -> None:
+        try:
+            async with self.home.exclusive():
+                self.home.replica.lead(fence)
+        except MedusaError:
+            resigned = self.tenure.resign(trio.current_time())
+            await self._carry_out(resigned, None)
+            raise
+
+    async def _activate(self, tenure: Tenure) -> None:
+        assert self.kept is not None
+        async with self.home.exclusive():
+            self.home.replica.leading = True
+        self._set_role(Role.SOURCE)
+        self._hold_for_a_while()
+        self.around.events.note("info", f"{self.name}: this peer is its home, fence {tenure.fence}")
+        self._announcing.cancel()
+        self._announcing = trio.CancelScope()
+        self.around.nursery.start_soon(self._announce, tenure, self._announcing)
+        self._notify()
+
+    async def _suspend(self, *, succeeded: bool) -> None:
+        self._generation += 1
+        self._announcing.cancel()
+        if self.kept is not None:
+            async with self.home.exclusive():
+                self.home.replica.leading = False
+            if succeeded and self.kept.role is Role.SOURCE:
+                self._set_role(Role.REPLICA)
+                self._send_away()
+        self._notify()
+
+    def _set_role(self, role: Role) -> None:
+        assert self.kept is not None
+        self.kept.role = role
+        late = self.around.store.late_of(self.kept)
+        if late is not None:
+            late.role = Role.LATE if role is Role.SOURCE else role
+
+    def _send_away(self) -> None:
+        """Subscribers, here as well: the log of who is no replica any more stands still."""
+        assert self.kept is not None
+        self.kept.send_away()
+        late = self.around.store.late_of(self.kept)
+        if late is not None:
+            late.send_away()
+
+    def _notify(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def _ask(self, to: str, message: Message) -> None:
+        """A question to another elector; no answer is as good as none."""
+        quiet_s = self.around.quiet_s
+        try:
+            with trio.fail_after(quiet_s):
+                connection = await self.around.overlay.connect(parse_peer_id(to))
+                told = await connection.call(TELL, Tell(self.name, message), Told)
+        except (MedusaError, trio.TooSlowError):
+            return
+        await self.try_feed(Received(to, told.message))
+
+    async def _ship(self, peer: str, fence: int, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self.around.ship(self, peer, fence)
+            except MedusaError as error:
+                self.around.events.note("warning", f"{self.name}: replica {peer[:8]}: {error}")
+        if self._ships.get(peer) is scope:
+            await self.try_feed(Lost(peer, fence))
+
+    async def _announce(self, tenure: Tenure, scope: trio.CancelScope) -> None:
+        producers = self.around.producers
+        announce = partial(producers.announce, secondary=tenure.replicas[0], fence=tenure.fence)
+        with scope:
+            while True:
+                try:
+                    await announce(self.entry)
+                    await announce(late_entry(self.entry))
+                except MedusaError as error:
+                    self.around.events.note("warning", f"{self.name} is not announced: {error}")
+                    await trio.sleep(ANNOUNCE_AGAIN_S)
+                else:
+                    self._published = True
+                    return
+
+    async def _note_home(self) -> None:
+        """Where another has taken over, what we published does not count any more."""
+        if self.tenure.home in {"", self.around.own} or not self._published:
+            return
+        self._published = False
+        self.around.events.note("info", f"{self.name}: {self.tenure.home[:8]} is its home now")
+        self.around.nursery.start_soon(self._leave)
+
+    async def _leave(self) -> None:
+        for entry in (self.entry, late_entry(self.entry)):
+            try:
+                await self.around.producers.leave(entry.stream.name)
+            except MedusaError as error:
+                self.around.events.note("warning", f"{entry.stream.name}: {error}")
+
+
+def started(entry: StreamEntry, electors: tuple[str, ...]) -> StoredBallot:
+    """The ballot of an elector of a new stream."""
+    return StoredBallot(entry, Ballot(electors))

@@ -1,0 +1,149 @@
+"""The logs and tasks of a query at the peer that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from engine.availability import Mode
+from engine.config import EngineConfig
+from engine.execution import Executor
+from engine.kept import KeptStream, Role, key_of
+from engine.mirror_sources import short_digest
+from engine.mirrors import Mirrors
+from engine.moves.placed_task import PlacedTask
+from engine.moves.placements import of
+from engine.network import StoredQuery
+from engine.plan import Task
+from engine.replicas.positions import needed
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING
+from engine.stream_store import REPLICA, StreamStore
+from engine.task_runner import TaskRunner
+from overlay.errors import StorageFullError
+from overlay.node import Overlay
+
+
+def carrier(stored: StoredQuery) -> str:
+    """Whose mirrors a replica of the query reads. Those that a primary fills are its own: another
+    query's primary knows nothing of it, and may be gone at another time."""
+    if stored.availability.mode is Mode.PASSIVE_STANDBY:
+        return f"{REPLICA}-{short_digest(stored.name)}"
+    return REPLICA
+
+
+class QueryLogs:
+    """Opens them, as far as they are not open."""
+
+    def __init__(
+        self, store: StreamStore, mirrors: Mirrors, overlay: Overlay, config: EngineConfig
+    ) -> None:
+        self._store = store
+        self._mirrors = mirrors
+        self._overlay = overlay
+        self._peer = overlay.identity.peer_id.hex()
+        self._config = config
+
+    async def prepare(self, stored: StoredQuery, executor: Executor) -> RunningQuery:
+        """Open the logs and hold the inputs, so that nothing is lost until the query runs.
+
+        Raises:
+            StorageFullError: no room. InternalError: one is damaged.
+        """
+        tasks = stored.network.tasks()
+        logs = {task.output: await self.keep_output(stored, task, Role.DERIVED) for task in tasks}
+        logs |= await self._follow_inputs(stored, tasks, logs)
+        return self.build(stored, tasks, logs, executor)
+
+    async def keep_output(self, stored: StoredQuery, task: Task, role: Role) -> KeptStream:
+        """The log of an output, under the variant that the query has here."""
+        entry = stored.network.entry_of(task.output, task.output_schema, self._peer)
+        kept = await self._store.keep(entry, role, stored.variant)
+        position = stored.positions.get(task.output, BEGINNING)
+        if kept.log.boundary == BEGINNING < position:
+            if stored.availability.mode is Mode.AMNESIA:
+                await kept.log.commit(position, None)  # the gap: consumers go on behind it
+            else:
+                kept.log.begin(position)
+        if kept.role is not role:
+            await self._store.change_role(kept, role)
+        return kept
+
+    async def _follow_inputs(
+        self, stored: StoredQuery, tasks: Sequence[Task], logs: Mapping[str, KeptStream]
+    ) -> dict[str, KeptStream]:
+        """The logs of what a query reads from elsewhere: whole ones where it was created; where it
+        came by as a replica, from the boundary that its outputs (`logs`) are at."""
+        if not stored.variant:
+            return {
+                name: await self._mirrors.follow(entry, stored.name)
+                for name, entry in stored.inputs.items()
+            }
+        after = needed(tasks, {task.output: logs[task.output].log.boundary for task in tasks})
+        return {
+            name: await self._mirrors.follow_from(
+                entry, stored.name, self._mirrors.reading, after[name], owner=carrier(stored)
+            )
+            for name, entry in stored.inputs.items()
+        }
+
+    async def tidy(self, known: Mapping[str, StoredQuery]) -> None:
+        """Undo what a crash left of creations, deletions and failovers: a query's file says that it
+        is. What is read here goes on as a mirror."""
+        read = {
+            stream for stored in known.values() if not stored.variant for stream in stored.inputs
+        }
+        for kept in self._store.all():
+            if kept.role not in {Role.DERIVED, Role.STANDBY} or kept.entry.stream.query in known:
+                continue
+            if kept.name in read and not kept.variant:
+                with suppress(StorageFullError):  # as `Mirrors.part_with`
+                    await self._store.change_role(kept, Role.MIRROR)
+                kept.role = Role.MIRROR
+            else:
+                await self._store.drop(kept.key)
+
+    async def leave_inputs(self, stored: StoredQuery) -> None:
+        """It reads nothing any more."""
+        for stream in stored.inputs:
+            await self._mirrors.leave(stream, stored.name)
+
+    async def drop(self, stored: StoredQuery) -> None:
+        """Keep nothing of it any more, but what is read here by others."""
+        await self.leave_inputs(stored)
+        for output in stored.entry.outputs:
+            kept = self._store.get(key_of(output, stored.variant))
+            if kept is not None:
+                await self._mirrors.part_with(kept)
+
+    def build(
+        self,
+        stored: StoredQuery,
+        tasks: Sequence[Task],
+        logs: Mapping[str, KeptStream],
+        executor: Executor,
+    ) -> RunningQuery:
+        """Its tasks, not yet running, that hold what they need of their inputs."""
+        placed = [
+            PlacedTask(
+                self._runner(task, logs, executor),
+                logs[task.output],
+                self._store,
+                self._overlay,
+                of(stored.placements.get(task.name)),
+            )
+            for task in tasks
+        ]
+        for each in placed:
+            each.runner.hold()
+        return RunningQuery(stored, placed)
+
+    def _runner(self, task: Task, logs: Mapping[str, KeptStream], executor: Executor) -> TaskRunner:
+        return TaskRunner(
+            task,
+            inputs={name: logs[name].log for name in task.inputs},
+            output=logs[task.output].log,
+            executor=executor,
+            config=self._config,
+            events=self._overlay.events,
+        )

@@ -1,0 +1,180 @@
+"""What a primary knows of its secondary, and what follows for the streams of the query: how long
+they are kept for it, here and where they come from, and how far consumers may read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.availability import Mode, Recovery
+from engine.mirrors import Mirrors
+from engine.network import StoredQuery
+from engine.replicas.positions import needed, reached
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING, END
+from engine.streams.log import StreamLog
+from overlay.errors import NotFoundError
+from overlay.events import wall_clock
+
+JOIN_S: Final = 60.0
+"""How long what is open now is kept for an active secondary that begins there, seconds."""
+
+
+class Care:
+    """What is known of the secondary of one query.
+
+    Attributes:
+        told: what it was told of the query.
+        positions: from where it would go on, even after a restart of its own.
+        stored: by stream, how far it has it, where it copies it from us.
+        boundaries: by stream, how far it says to be.
+        goal: by output, how far it has to come to be caught up.
+        modest: it could not get what would serve the slowest consumer, and begins with what we
+            have ourselves.
+        busy: it is being talked to.
+        caught_up: it has had everything at least once.
+    """
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.reset()
+
+    def reset(self) -> None:
+        """There is no secondary yet, or another one."""
+        self.told: StoredQuery | None = None
+        self.positions: dict[str, int] = {}
+        self.caught_up = False
+        self.lost()
+        self.modest = False
+
+    def lost(self) -> None:
+        """It has nothing any more."""
+        self.modest = True
+        self.stored: dict[str, int] = {}
+        self.boundaries: dict[str, int] = {}
+        self.goal: dict[str, int] = {}
+
+
+def secondary_of(query: str) -> str:
+    """Whom the logs are held for until the secondary has them too."""
+    return f"secondary of {query}"
+
+
+def log_of(running: RunningQuery, stream: str) -> StreamLog:
+    """
+    Raises:
+        NotFoundError: the query neither reads nor makes that stream.
+    """
+    for task in running.tasks:
+        log = task.kept.log if task.name == stream else task.runner.input(stream)
+        if log is not None:
+            return log
+    raise NotFoundError(f"{running.name} has no stream {stream[:256]!a}")
+
+
+def streams_of(running: RunningQuery) -> tuple[str, ...]:
+    return (*running.stored.inputs, *(task.name for task in running.tasks))
+
+
+def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
+    """From where a secondary that has nothing yet would go on. modest: an active one, with what we
+    have of the inputs ourselves; consumers that are far behind are beyond it."""
+    tasks = [task.runner.task for task in running.tasks]
+    mode = running.stored.availability.mode
+    if mode is Mode.AMNESIA:
+        inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
+        return {**inputs, **reached(tasks, inputs)}
+    own = frozenset((secondary_of(running.name), *(f"task {task.name}" for task in tasks)))
+    safe = {
+        task.name: max(task.kept.log.needed(own), task.kept.log.start) for task in running.tasks
+    }
+    found = needed(tasks, safe)
+    if mode is Mode.PASSIVE_STANDBY or modest:
+        for name in running.stored.inputs:  # what it can have of them, from us
+            found[name] = max(found[name], log_of(running, name).start)
+    if mode is Mode.ACTIVE_STANDBY and modest:  # and what it can make of that
+        inputs = {name: found[name] for name in running.stored.inputs}
+        for output, whole in reached(tasks, inputs).items():
+            found[output] = max(found[output], whole)
+    return found
+
+
+def hold_for(running: RunningQuery, care: Care, known: dict[str, int]) -> None:
+    """Keep what a secondary begins with until it has it. known: the positions it is told."""
+    mode, holder = running.stored.availability.mode, secondary_of(running.name)
+    if mode is Mode.PASSIVE_STANDBY:
+        for stream, position in known.items():
+            log_of(running, stream).hold(holder, care.stored.get(stream, position))
+    elif mode is Mode.ACTIVE_STANDBY:
+        for stream in running.stored.inputs:
+            log_of(running, stream).hold(holder, known[stream], wall_clock() + JOIN_S)
+
+
+def hold_all(running: RunningQuery) -> None:
+    """After a restart it is not known yet what the secondary has."""
+    if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
+        for stream in streams_of(running):
+            log = log_of(running, stream)
+            log.hold(secondary_of(running.name), log.start)
+
+
+def hold_no_more(running: RunningQuery) -> None:
+    """There is no secondary."""
+    for stream in streams_of(running):
+        log_of(running, stream).release(secondary_of(running.name))
+
+
+def has_copied(running: RunningQuery, care: Care, stream: str, boundary: int) -> None:
+    """A passive secondary has a stream up to there, and keeps it."""
+    care.stored[stream] = boundary
+    log_of(running, stream).hold(secondary_of(running.name), boundary)
+
+
+def let_go_upstream(running: RunningQuery, care: Care, mirrors: Mirrors) -> None:
+    """Producers keep what a secondary may need that does not read them itself."""
+    mode = running.stored.availability.mode
+    for name in running.stored.inputs:
+        keep = END
+        if mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
+            keep = (positions(running) | care.positions)[name]
+        elif mode is Mode.PASSIVE_STANDBY and running.stored.tenure.secondary:
+            keep = _checkpointed(running, care, name)
+        mirrors.need(name, running.name, keep)
+
+
+def _checkpointed(running: RunningQuery, care: Care, name: str) -> int:
+    """After which boundary the secondary would read an input from its producer."""
+    readers = [task for task in running.tasks if name in task.runner.task.inputs]
+    if any(task.runner.task.window is not None for task in readers):
+        return care.stored.get(name, BEGINNING)
+    return min(care.stored.get(task.name, BEGINNING) for task in readers)
+
+
+def release(running: RunningQuery, care: Care) -> None:
+    """Let consumers have what the secondary has; everything where that need not be."""
+    availability = running.stored.availability
+    gated = (
+        availability.mode is Mode.PASSIVE_STANDBY
+        and availability.recovery is Recovery.PRECISE
+        and running.stored.tenure.secondary
+    )
+    if not gated:
+        open_gates(running)
+        return
+    stored = {task.name: care.stored.get(task.name, BEGINNING) for task in running.tasks}
+    if not care.caught_up:
+        # the goal stands still: one that runs after a stream in haste would never be caught up
+        care.goal = care.goal or {task.name: task.boundary for task in running.tasks}
+        care.caught_up = all(stored[name] >= goal for name, goal in care.goal.items())
+        if care.caught_up:
+            for task in running.tasks:
+                task.kept.shut(stored[task.name])
+    else:
+        for task in running.tasks:
+            if task.kept.gate is not None:
+                task.kept.gate.open(stored[task.name])
+
+
+def open_gates(running: RunningQuery) -> None:
+    for task in running.tasks:
+        if task.kept.gate is not None:
+            task.kept.gate.open(END)

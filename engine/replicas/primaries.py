@@ -1,0 +1,340 @@
+"""The primary's side: a secondary for every query that asks for one, kept up to date.
+
+What the mode asks of the rest of the federation is done here as well, by `engine.replicas.care`:
+producers of inputs are let go of only what the secondary cannot need any more, and consumers get
+only what it has, where recovery is to be precise and its state comes from us.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.availability import Mode
+from engine.digests import Digests
+from engine.messages import Done
+from engine.mirrors import Mirrors
+from engine.network import StoredQuery
+from engine.producers import Producers
+from engine.queries import QueryHost
+from engine.replicas import care as upkeep
+from engine.replicas.care import Care
+from engine.replicas.choice import preferred
+from engine.replicas.heeding import heeding
+from engine.replicas.messages import Dismiss, KeepUp, KeptUp, StandBy
+from engine.replicas.tenure import Tenure
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING
+from engine.stream_store import StreamStore
+from engine.streams.log import StreamLog
+from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+__all__ = ["Care", "Primaries"]
+
+KEEP_UP_S: Final = 0.5
+"""How often a secondary hears where the query is, seconds: what it may have to compute again."""
+
+CALL_S: Final = 2.0
+"""Patience with a secondary, seconds: the failure detector says whether it is to be replaced."""
+
+RECRUIT_S: Final = 10.0
+"""Patience with a peer that is to stand by, seconds: it opens logs."""
+
+RECLAIM_S: Final = 3.0
+"""How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
+
+
+class Primaries:
+    """
+    Args:
+        nursery: runs the calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        digests: Digests,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._overlay = overlay
+        self._here = overlay.identity.peer_id.hex()
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._digests = digests
+        self._nursery = nursery
+        self._cares: dict[str, Care] = {}
+
+    def care(self, query: str) -> Care:
+        return self._cares.setdefault(query, Care())
+
+    # -- asked by a secondary -------------------------------------------------------------------
+
+    def incumbent(self, secondary: str, query: str, fence: int) -> None:
+        """
+        Raises:
+            NotFoundError, ConflictError: the caller is not its secondary, or no more.
+        """
+        if query in self._queries.pending:
+            return
+        running = self._queries.get(query)
+        tenure, told = running.stored.tenure, self.care(query).told
+        asked = told is not None and told.tenure.secondary == secondary  # not written down yet
+        if (tenure.secondary != secondary and not asked) or tenure.fence != fence:
+            raise ConflictError(f"{query[:256]} has another secondary")
+
+    def replicated(self, secondary: str, query: str, stream: str) -> StreamLog:
+        """A stream of the query, for its secondary to copy.
+
+        Raises:
+            NotFoundError: it has no such stream, or the caller is not its secondary.
+        """
+        running = self._queries.get(query)
+        told = self.care(query).told
+        if told is None or told.tenure.secondary != secondary:
+            raise NotFoundError(f"{query}: you are not its secondary")
+        return upkeep.log_of(running, stream)
+
+    def copied(self, secondary: str, query: str, stream: str, boundary: int) -> None:
+        """The secondary has a stream up to there, and keeps it."""
+        with suppress(NotFoundError):  # or one that was it before the call began
+            self.replicated(secondary, query, stream)
+            running, care = self._queries.get(query), self.care(query)
+            upkeep.has_copied(running, care, stream, boundary)
+            upkeep.release(running, care)
+
+    # -- over time ----------------------------------------------------------------------------
+
+    async def tend(self) -> None:
+        """Look after the secondaries, for ever."""
+        for stored in self._queries.pending.values():
+            with suppress(NotFoundError):  # what is another's, and this peer stands by for
+                upkeep.hold_all(self._queries.get(stored.name))
+                self._nursery.start_soon(self._reclaim, stored)
+        with heeding(self._overlay.gossip.changed, self._detected):
+            while True:
+                running = self._queries.replicated()
+                for name in self._cares.keys() - {each.name for each in running}:
+                    del self._cares[name]
+                for each in running:
+                    self._nursery.start_soon(self._look_after, each)
+                await trio.sleep(KEEP_UP_S)
+
+    def _detected(self, peer: bytes, health: Health) -> None:
+        if health in {Health.DEAD, Health.LEFT}:
+            for running in self._queries.replicated():
+                if running.stored.tenure.secondary == peer.hex():
+                    self._nursery.start_soon(self._look_after, running)
+
+    async def _look_after(self, running: RunningQuery) -> None:
+        care = self.care(running.name)
+        if care.busy:
+            return
+        care.busy = True
+        try:
+            await self._attend(running, care)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
+        finally:
+            care.busy = False
+
+    async def _attend(self, running: RunningQuery, care: Care) -> None:
+        tenure = running.stored.tenure
+        if any(self._producers.fence(task.name) > tenure.fence for task in running.tasks):
+            await self._step_down(running)
+        elif tenure.secondary and self._lives(tenure.secondary):
+            await self._keep_up(running, care)
+        else:
+            await self._recruit(running, care)
+        if self._is_ours(running):
+            upkeep.let_go_upstream(running, care, self._mirrors)
+            upkeep.release(running, care)
+
+    def _is_ours(self, running: RunningQuery) -> bool:
+        """Still: it may have been deleted while others were asked about it."""
+        with suppress(NotFoundError):
+            return self._queries.get(running.name) is running
+        return False
+
+    def _lives(self, peer: str) -> bool:
+        health = self._overlay.gossip.health(parse_peer_id(peer))
+        return health not in {Health.DEAD, Health.LEFT}
+
+    async def _recruit(self, running: RunningQuery, care: Care) -> None:
+        """Find a secondary. Until there is one, nothing waits for it."""
+        care.reset()
+        upkeep.open_gates(running)
+        upkeep.hold_no_more(running)
+        asked = running.stored.availability.secondary
+        siblings = [
+            record.peer_id
+            for record in self._overlay.peers.all()
+            if record.participant == self._overlay.identity.participant
+            and record.peer_id.hex() != self._here
+            and self._lives(record.peer_id.hex())
+        ]
+        for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
+            care.reset()
+            tenure = msgspec.structs.replace(running.stored.tenure, secondary=candidate.hex())
+            try:
+                agreed = await self._stand_by(running, care, tenure)
+            except MedusaError:  # why ever it does not: the next one
+                if not self._is_ours(running):
+                    return
+                continue
+            if not self._is_ours(running):
+                await self._dismiss(tenure, running.name)
+            elif agreed:
+                self._queries.appoint(running, tenure)
+                self._overlay.events.note(
+                    "info", f"{running.name}: {candidate.hex()[:8]} is its secondary"
+                )
+            return
+        care.reset()
+        upkeep.hold_no_more(running)
+        if running.stored.tenure.secondary:
+            alone = msgspec.structs.replace(running.stored.tenure, secondary="")
+            self._queries.appoint(running, alone)
+
+    async def _stand_by(self, running: RunningQuery, care: Care, tenure: Tenure) -> bool:
+        """Whether that peer stands by; or else we have been succeeded."""
+        stored = msgspec.structs.replace(
+            running.stored,
+            tenure=tenure,
+            positions=upkeep.positions(running, modest=care.modest),
+        )
+        care.told, care.positions = stored, stored.positions
+        upkeep.hold_for(running, care, stored.positions)
+        answer = await self._call(tenure.secondary, "replica.stand_by", StandBy(stored), RECRUIT_S)
+        return await self._heed(running, care, answer)
+
+    async def _keep_up(self, running: RunningQuery, care: Care) -> None:
+        tenure = running.stored.tenure
+        if care.told is None or not _unchanged(care.told, running.stored):
+            try:
+                await self._stand_by(running, care, tenure)
+            except UnavailableError:
+                care.told = None
+                raise
+            except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
+                self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
+                if self._is_ours(running):
+                    await self._recruit(running, care)
+            return
+        boundaries = {task.name: task.boundary for task in running.tasks}
+        message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries)
+        try:
+            answer = await self._call(tenure.secondary, "replica.keep_up", message, CALL_S)
+        except NotFoundError:  # it was told before it agreed, or has lost it
+            care.told = None
+            care.lost()
+        else:
+            await self._heed(running, care, answer)
+
+    async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
+        if not self._is_ours(running):
+            return True
+        if answer.tenure.succeeds(running.stored.tenure):
+            for task in running.tasks:
+                self._producers.believe(task.name, answer.tenure.fence)
+            await self._step_down(running)
+            return False
+        care.boundaries = answer.boundaries
+        care.positions = answer.positions or care.positions
+        if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
+            for stream in answer.boundaries.keys() & set(upkeep.streams_of(running)):
+                if (boundary := answer.boundaries[stream]) > BEGINNING:
+                    upkeep.has_copied(running, care, stream, boundary)
+        return True
+
+    async def _call(
+        self, peer: str, method: str, message: msgspec.Struct, timeout_s: float
+    ) -> KeptUp:
+        connection = await self._overlay.connect(parse_peer_id(peer))
+        return await connection.call(method, message, KeptUp, timeout_s=timeout_s)
+
+    # -- when it is no more ---------------------------------------------------------------------
+
+    async def _reclaim(self, stored: StoredQuery) -> None:
+        """A restarted primary: whether it still is one, its secondary knows."""
+        superseded = False
+        with trio.move_on_after(RECLAIM_S):
+            superseded = await self._superseded(stored)
+        running = self._queries.get(stored.name)
+        del self._queries.pending[stored.name]
+        if not superseded:
+            self._queries.take_over(running)
+            return
+        self._overlay.events.note("info", f"{stored.name} has been taken over meanwhile")
+        try:
+            await self._step_down(running)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"{stored.name}: {error}")
+
+    async def _superseded(self, stored: StoredQuery) -> bool:
+        for output in stored.entry.outputs:
+            with suppress(MedusaError):
+                if await self._producers.learn(output) > stored.tenure.fence:
+                    return True
+        while self._lives(stored.tenure.secondary):
+            message = KeepUp(stored.name, stored.tenure.fence, {}, {})
+            try:
+                answer = await self._call(
+                    stored.tenure.secondary, "replica.keep_up", message, CALL_S
+                )
+            except UnavailableError:
+                await trio.sleep(KEEP_UP_S)
+            except MedusaError:
+                return False
+            else:
+                return answer.tenure.succeeds(stored.tenure)
+        return False
+
+    async def _step_down(self, running: RunningQuery) -> None:
+        """Another peer has it. What is read here goes on as a mirror of what that one produces.
+
+        Whatever fails on the way, nothing is served here any more at the end."""
+        self._queries.leaving.add(running.name)
+        try:
+            await self._queries.relinquish(running.name)
+            with trio.CancelScope(shield=True):
+                upkeep.open_gates(running)
+                upkeep.hold_no_more(running)
+                for task in running.tasks:
+                    await self._mirrors.part_with(task.kept)
+                    task.kept.send_away()
+            await self._queries.logs.leave_inputs(running.stored)
+            await self._queries.catalog.withdraw_producers(running.stored)
+        finally:
+            self._queries.leaving.discard(running.name)
+        self._cares.pop(running.name, None)
+        self._overlay.events.note("info", f"{running.name} is another peer's now")
+
+    def deleted(self, running: RunningQuery) -> None:
+        """Its secondary hears of it; if not now, when it asks."""
+        upkeep.hold_no_more(running)
+        self._cares.pop(running.name, None)
+        if running.stored.tenure.secondary:
+            self._nursery.start_soon(self._dismiss, running.stored.tenure, running.name)
+
+    async def _dismiss(self, tenure: Tenure, query: str) -> None:
+        with suppress(MedusaError):
+            connection = await self._overlay.connect(parse_peer_id(tenure.secondary))
+            message = Dismiss(query, tenure.fence)
+            await connection.call("replica.dismiss", message, Done, timeout_s=CALL_S)
+
+
+def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
+    return (told.entry, told.tenure, told.kept) == (stored.entry, stored.tenure, stored.kept)

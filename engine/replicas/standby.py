@@ -1,0 +1,308 @@
+"""One query whose secondary this peer is: what it keeps of it, by mode.
+
+It is a file from the moment it is agreed to, so that a restart goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.availability import Mode
+from engine.definitions import QueryEntry
+from engine.kept import KeptStream, Role, key_of
+from engine.mirror import Mirror
+from engine.mirrors import INPUT, Mirrors
+from engine.network import StoredQuery
+from engine.plan import Task
+from engine.producers import Producers
+from engine.queries import QueryHost
+from engine.query import QueryStatus
+from engine.query_logs import carrier
+from engine.replicas.messages import KeepUp
+from engine.replicas.sources import FromPrimary, InputOfReplica
+from engine.replicas.tenure import Tenure
+from engine.replicas.watch import Heard, Watch
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING, END
+from engine.stream_store import REPLICA, StreamStore
+from engine.windows import horizon_us
+from overlay.errors import MedusaError
+from overlay.events import wall_clock
+from overlay.node import Overlay
+
+SAVE_S: Final = 5.0
+"""How often new positions are written down, seconds: older ones only mean more to compute again."""
+
+PRIMARY: Final = "primary"
+"""Whom the standby's outputs are held for, as its primary says its consumers need them."""
+
+GRACE_S: Final = 60.0
+"""How long after the primary was last heard of, seconds: until then its consumers are here."""
+
+MAX_PASSED: Final = 512
+"""Boundaries of one output whose time is remembered: more than the keep-ups of a long bound."""
+
+
+class Standby:
+    """
+    Attributes:
+        stored: as a takeover would go on with it, but for the tenure.
+        decided: as it is written down once this peer has taken over, until nothing is left to do.
+        saved: the positions that are on disk.
+        watch: what is known of the primary.
+        running: its tasks, in active standby.
+        succeeding: a takeover is under way. looked_up_at: when the catalog was last asked about
+            its status, on trio's clock, seconds.
+    """
+
+    def __init__(
+        self,
+        stored: StoredQuery,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+    ) -> None:
+        self.stored = msgspec.structs.replace(stored, variant=REPLICA, placements={})
+        self.watch = Watch(stored.availability.bound_s, trio.current_time())
+        self.decided: StoredQuery | None = None
+        self.saved: dict[str, int] = {}
+        self.running: RunningQuery | None = None
+        self.succeeding = False
+        self.looked_up_at = float("-inf")
+        self._overlay = overlay
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._primary = FromPrimary(overlay, self.name, stored.tenure)
+        self._inputs: list[InputOfReplica] = []
+        self._kept: dict[str, KeptStream] = {}
+        self._tasks: Sequence[Task] = stored.network.tasks()
+        self._following = trio.CancelScope()
+        self._at_rest = trio.Event()
+        self._at_rest.set()
+        self._saved_at = trio.current_time()
+        self._told: dict[str, int] = {}
+        self._passed: dict[str, deque[tuple[int, float]]] = {}
+
+    @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
+    def tenure(self) -> Tenure:
+        """The highest that is known of it here."""
+        return self.stored.tenure if self.decided is None else self.decided.tenure
+
+    @property
+    def lost(self) -> bool:
+        """Whether the primary has no more what the copies would go on with."""
+        return self._primary.lost
+
+    @property
+    def mode(self) -> Mode:
+        return self.stored.availability.mode
+
+    @property
+    def boundaries(self) -> dict[str, int]:
+        """How far it has what it keeps, microseconds, by stream."""
+        return {name: kept.log.boundary for name, kept in self._kept.items()}
+
+    @property
+    def behind_us(self) -> int:
+        """How far its outputs are behind the primary's, as last heard, microseconds."""
+        gaps = [
+            told - self._kept[output].log.boundary
+            for output, told in self._told.items()
+            if output in self._kept and BEGINNING < told < END
+        ]
+        return max(0, *gaps) if gaps else 0
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Keep what the mode says; on disk on return."""
+        self.save()
+        if self.mode is not Mode.AMNESIA:
+            self._queries.warm()  # a takeover must not wait for a JVM
+        match self.mode:
+            case Mode.ACTIVE_STANDBY:
+                await self._keep_outputs()
+                await self._follow(self._tasks, carried=False)
+                self.running = self._queries.build(self.stored, self._tasks, self._kept)
+                if self.stored.entry.status is QueryStatus.RUNNING:
+                    self._queries.start(self.running)
+            case Mode.PASSIVE_STANDBY:
+                await self._keep_outputs()
+                outputs = [self._kept[task.output] for task in self._tasks]
+                await self._follow(self._windowed, carried=True)
+                self._trim()  # at once: retention knows of no task that needs it
+                self._at_rest = trio.Event()
+                nursery.start_soon(self._copy, outputs)
+            case Mode.UPSTREAM_BACKUP | Mode.AMNESIA | Mode.NONE:
+                pass
+
+    @property
+    def _windowed(self) -> list[Task]:
+        """Those with a state, which is a suffix of their inputs."""
+        return [task for task in self._tasks if task.window is not None]
+
+    async def _keep_outputs(self) -> None:
+        for task in self._tasks:
+            kept = await self._queries.logs.keep_output(self.stored, task, Role.STANDBY)
+            self._kept[task.output] = kept
+            position = self.stored.positions.get(task.output, kept.log.start)
+            kept.log.hold(PRIMARY, position, wall_clock() + GRACE_S)
+
+    async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
+        """Follow what these read from elsewhere, from where their outputs are."""
+        for name, entry in self.stored.inputs.items():
+            readers = [task for task in tasks if name in task.inputs]
+            if not readers:
+                continue
+            owner = carrier(self.stored)
+            after = min(self._needed_by(task) for task in readers)
+            if carried:  # what the primary has of it, or what came before a restart
+                before = self._store.get(key_of(name, f"{INPUT}-{owner}"))
+                start = BEGINNING if before is None else before.log.start
+                after = max(self.stored.positions.get(name, BEGINNING), start)
+            source = InputOfReplica(self._producers, self._store, self._primary, carried=carried)
+            self._inputs.append(source)
+            self._kept[name] = await self._mirrors.follow_from(
+                entry, self.name, source, after, owner=owner
+            )
+
+    def _needed_by(self, task: Task) -> int:
+        boundary = self._kept[task.output].log.boundary
+        return boundary if boundary == BEGINNING else max(BEGINNING, boundary - horizon_us(task))
+
+    async def _copy(self, outputs: Sequence[KeptStream]) -> None:
+        """Follow the outputs of the primary, checkpoint by checkpoint."""
+        try:
+            with self._following:
+                async with trio.open_nursery() as nursery:
+                    for kept in outputs:
+                        mirror = Mirror(
+                            kept,
+                            self._primary,
+                            store=self._store,
+                            subscriber=REPLICA,
+                            events=self._overlay.events,
+                            after=self.stored.positions.get(kept.name, BEGINNING),
+                            committed=self._trim,
+                        )
+                        nursery.start_soon(mirror.run)
+        finally:
+            self._at_rest.set()
+
+    def _trim(self) -> None:
+        """The carry is what the tasks may still read of their inputs."""
+        for name, kept in self._kept.items():
+            readers = [task for task in self._windowed if name in task.inputs]
+            if name in self.stored.inputs and readers:
+                kept.log.hold(self.name, min(self._needed_by(task) for task in readers))
+
+    def hear(self, message: KeepUp, now: float) -> Heard:
+        """What the primary says: where its consumers are, and how far it is."""
+        known = {*self.stored.inputs, *self.stored.entry.outputs}
+        positions = self.stored.positions | {
+            name: at for name, at in message.positions.items() if name in known
+        }
+        self.stored = msgspec.structs.replace(self.stored, positions=positions)
+        if positions != self.saved and now - self._saved_at > SAVE_S:
+            self._saved_at = now
+            try:
+                self.save()
+            except MedusaError as error:  # a full disk: what is there is older, and good
+                self._overlay.events.note("error", f"{self.name}: its positions: {error}")
+        self._told = message.boundaries
+        for output, kept in self._kept.items():
+            if kept.role is Role.STANDBY and output in positions:
+                kept.log.hold(PRIMARY, positions[output], wall_clock() + GRACE_S)
+        if self.running is None:
+            return Heard()
+        ahead_s = [
+            self._ahead_s(output, told, now)
+            for output, told in message.boundaries.items()
+            if output in self._kept and told > BEGINNING
+        ]
+        return Heard(behind_us=int(1e6 * max(ahead_s, default=0.0)))
+
+    def note_boundaries(self, now: float) -> None:
+        """Remember when our own outputs were where. now: on trio's clock, seconds."""
+        if self.running is None:
+            return
+        for task in self.running.tasks:
+            passed = self._passed.setdefault(task.name, deque(maxlen=MAX_PASSED))
+            if not passed or passed[-1][0] < task.boundary:
+                passed.append((task.boundary, now))
+
+    def _ahead_s(self, output: str, told: int, now: float) -> float:
+        """For how long we have had what the primary has not, seconds: of the clock, since a
+        stream's own time may run as fast as it likes."""
+        self.note_boundaries(now)
+        passed = self._passed.get(output, deque())
+        while passed and passed[0][0] <= told:
+            passed.popleft()
+        return now - passed[0][1] if passed else 0.0
+
+    async def take_status(self, entry: QueryEntry) -> None:
+        """The primary has started or stopped it.
+
+        Raises:
+            StorageFullError: no room; nothing has changed.
+        """
+        if entry == self.stored.entry:
+            return
+        stored = msgspec.structs.replace(self.stored, entry=entry)
+        self._queries.files.save(stored)
+        self.stored = stored
+        if self.running is None:
+            return
+        if entry.status is QueryStatus.RUNNING:
+            self._queries.start(self.running)
+        else:
+            await self.running.stop()
+
+    def save(self) -> None:
+        """
+        Raises:
+            StorageFullError: no room; what was there is untouched.
+        """
+        self._queries.files.save(self.stored)
+        self.saved = self.stored.positions
+
+    async def leave_primary(self) -> None:
+        """Nothing comes from it any more. What is kept stays, and what runs goes on."""
+        self._following.cancel()
+        await self._at_rest.wait()
+        for source in self._inputs:
+            source.succeeded = True
+        self._mirrors.take_up_again(self.name)
+
+    def let_go(self) -> None:
+        """Its tasks hold what they need by now."""
+        for name in self.stored.inputs:
+            if name in self._kept:
+                self._kept[name].log.release(self.name)
+
+    async def drop(self) -> None:
+        """Keep nothing of it any more."""
+        with trio.CancelScope(shield=True):
+            await self.leave_primary()
+            self.let_go()
+            if self.running is not None:
+                await self.running.stop()
+                for placed in self.running.tasks:
+                    placed.runner.release()
+            for name in self.stored.inputs:
+                await self._mirrors.leave(name, self.name)
+            self._queries.files.remove(self.name)
+            for task in self._tasks:
+                await self._store.drop(key_of(task.output, REPLICA))

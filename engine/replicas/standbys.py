@@ -1,0 +1,370 @@
+"""The secondary's side: the queries that this peer would go on with, and the takeover itself.
+
+A takeover is decided by writing down a tenure with a higher fence. What follows can be repeated:
+the outputs are served, the catalog names this peer, consumers come from the boundary they hold, and
+who has the lower fence steps down when it hears of the higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.kept import Role
+from engine.messages import Done
+from engine.mirrors import Mirrors
+from engine.network import StoredQuery
+from engine.producers import Producers
+from engine.queries import QueryHost
+from engine.query import QueryStatus
+from engine.replicas.heeding import heeding
+from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, StandBy
+from engine.replicas.standby import Standby
+from engine.replicas.tenure import Tenure, next_fence
+from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
+from engine.stream_store import StreamStore
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from overlay.events import wall_clock
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+TICK_S: Final = 0.25
+"""How often silent primaries are looked at, seconds."""
+
+ASK_CALL_S: Final = 5.0
+"""Patience with a primary that is asked, seconds."""
+
+LOOK_UP_S: Final = 5.0
+"""How long, and how often, the catalog is asked about a query that is not said to run, seconds."""
+
+RESUME_S: Final = 10.0
+"""How often it is tried to open what could not be opened after a restart, seconds."""
+
+MAX_STANDBYS: Final = 500
+"""Queries of others that a peer stands by for: each has logs, and may come to run here."""
+
+
+class Standbys:
+    """
+    Args:
+        nursery: runs what keeps them.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._overlay = overlay
+        self._here = overlay.identity.peer_id.hex()
+        self._participant = overlay.identity.participant
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._nursery = nursery
+        self._standbys: dict[str, Standby] = {}
+        self._changing = trio.Lock()
+        queries.vacated = self.vacate
+
+    def all(self) -> list[Standby]:
+        return list(self._standbys.values())
+
+    def get(self, query: str) -> Standby | None:
+        return self._standbys.get(query)
+
+    # -- asked by a primary -----------------------------------------------------------------
+
+    async def stand_by(self, primary: str, participant: str, request: StandBy) -> KeptUp:
+        """Be the secondary of a query, or hear what has changed of it.
+
+        Args:
+            primary: peer id (hex) of the caller. participant: its participant.
+
+        Raises:
+            NotAuthorisedError: the query is not of our participant, or not the caller's.
+            InvalidInputError: it makes no sense.
+            ConflictError: a later tenure is known here.
+            BusyError: too many already, or not yet.
+        """
+        stored = request.stored
+        self._check_ours(primary, participant, stored)
+        async with self._changing:
+            known = self._known(stored.name)
+            if known.succeeds(stored.tenure):
+                return KeptUp(known, {})
+            for output in stored.entry.outputs:
+                self._producers.believe(output, stored.tenure.fence)
+            if self._queries.occupied(stored.name):
+                raise BusyError(f"{stored.name}: this peer is still leaving it")
+            standby = self._standbys.get(stored.name)
+            if standby is not None and _same(standby.stored, stored):
+                await standby.take_status(stored.entry)
+                return _kept_up(standby)
+            if standby is not None:
+                await self._drop(standby)
+            if len(self._standbys) >= MAX_STANDBYS:
+                raise BusyError(f"this peer stands by for {MAX_STANDBYS} queries already")
+            standby = await self._open(stored)
+            self._queries.pending.pop(stored.name, None)  # of the last run, and not opened yet
+            return _kept_up(standby)
+
+    async def keep_up(self, primary: str, request: KeepUp) -> KeptUp:
+        """The primary lives.
+
+        Raises:
+            NotFoundError: we do not stand by for that.
+        """
+        await trio.lowlevel.checkpoint()
+        standby = self._standbys.get(request.query)
+        if standby is None:
+            known = self._known(request.query)
+            if known.fence > request.fence:
+                return KeptUp(known, {})
+            raise NotFoundError(f"{request.query[:256]}: this peer does not stand by for it")
+        if (standby.tenure.primary, standby.tenure.fence) == (primary, request.fence):
+            now = trio.current_time()
+            effects = standby.watch.handle(standby.hear(request, now), now)
+            self._apply(standby, effects)
+        return _kept_up(standby)
+
+    async def dismiss(self, primary: str, request: Dismiss) -> Done:
+        """The primary has another secondary, or no such query any more."""
+        async with self._changing:
+            standby = self._standbys.get(request.query)
+            if standby is not None:
+                tenure = standby.tenure
+                if (tenure.primary, tenure.fence) == (primary, request.fence):
+                    await self._drop(standby)
+        return Done()
+
+    async def vacate(self, query: str) -> None:
+        """A query of that name is to be made here: whether the one that we stand by for is no more.
+
+        Raises:
+            ConflictError: it still is, or its primary cannot be asked.
+        """
+        standby = self._standbys.get(query)
+        if standby is not None:
+            await self._ask(standby)
+        if query in self._standbys or query in self._queries.pending:
+            raise ConflictError(
+                f"{query}: this peer stands by for a query of that name; delete that, or make it "
+                "at another peer"
+            )
+
+    def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
+        owner = ObjectName.parse(stored.name).participant
+        if not owner == participant == self._participant:
+            raise NotAuthorisedError(f"{stored.name}: only peers of {owner} stand by for it")
+        if (stored.tenure.primary, stored.tenure.secondary) != (primary, self._here):
+            raise InvalidInputError(f"{stored.name}: a tenure of other peers")
+
+    def _known(self, query: str) -> Tenure:
+        """The highest tenure of the query that this peer knows of."""
+        with suppress(NotFoundError):
+            return self._queries.get(query).stored.tenure
+        pending = self._queries.pending.get(query)
+        if pending is not None:
+            return pending.tenure
+        standby = self._standbys.get(query)
+        return Tenure() if standby is None else standby.tenure
+
+    # -- over time ----------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """Take up what the last run stood by for."""
+        for stored in list(self._queries.pending.values()):
+            if stored.tenure.primary in {"", self._here}:
+                continue
+            try:
+                await self._open(stored, again=True)
+            except MedusaError as error:  # another's query must not keep this peer from its own
+                text = f"{stored.name} is not stood by for yet: {error}"
+                self._overlay.events.note("error", text)
+            else:
+                del self._queries.pending[stored.name]
+
+    async def tend(self) -> None:
+        """Look after the primaries, for ever."""
+        with heeding(self._overlay.gossip.changed, self._detected):
+            resumed_at = trio.current_time()
+            while True:
+                await trio.sleep(TICK_S)
+                for standby in self.all():
+                    self._look_at(standby)
+                if trio.current_time() - resumed_at > RESUME_S:
+                    resumed_at = trio.current_time()
+                    async with self._changing:
+                        await self.resume()
+
+    def _look_at(self, standby: Standby) -> None:
+        if standby.decided is not None:
+            self._apply(standby, [TakeOver("as it was decided")])
+            return
+        standby.note_boundaries(trio.current_time())
+        self._tell(standby, self._overlay.gossip.health(_id(standby.tenure.primary)))
+        self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
+        if standby.lost:
+            self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
+
+    def _detected(self, peer: bytes, health: Health) -> None:
+        for standby in self.all():
+            if standby.tenure.primary == peer.hex():
+                self._tell(standby, health)
+
+    def _tell(self, standby: Standby, health: Health) -> None:
+        self._apply(standby, standby.watch.handle(Detected(health), trio.current_time()))
+
+    def _apply(self, standby: Standby, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Doubt():
+                    self._overlay.gossip.doubt(_id(standby.tenure.primary))
+                case Ask():
+                    self._nursery.start_soon(self._ask, standby)
+                case TakeOver(reason):
+                    if not standby.succeeding:
+                        standby.succeeding = True
+                        self._nursery.start_soon(self._take_over, standby, reason)
+
+    async def _ask(self, standby: Standby) -> None:
+        """A primary that lives and does not know us any more is one that needs us no more."""
+        if standby.decided is not None:
+            return
+        question = Incumbent(standby.name, standby.tenure.fence)
+        with suppress(MedusaError):
+            try:
+                connection = await self._overlay.connect(_id(standby.tenure.primary))
+                await connection.call("replica.incumbent", question, Done, timeout_s=ASK_CALL_S)
+            except (NotFoundError, ConflictError):
+                await self._give_up(standby)
+
+    async def _give_up(self, standby: Standby) -> None:
+        async with self._changing:
+            if self._standbys.get(standby.name) is standby and standby.decided is None:
+                await self._drop(standby)
+
+    # -- what comes of it ------------------------------------------------------------------------
+
+    async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
+        """again: it is one of the last run; if it cannot be opened now, then later."""
+        standby = Standby(
+            stored,
+            overlay=self._overlay,
+            store=self._store,
+            producers=self._producers,
+            mirrors=self._mirrors,
+            queries=self._queries,
+        )
+        try:
+            await standby.open(self._nursery)
+        except BaseException:  # half of it would be looked after by nobody
+            if not again:
+                await standby.drop()
+            raise
+        self._standbys[standby.name] = standby
+        return standby
+
+    async def _drop(self, standby: Standby) -> None:
+        del self._standbys[standby.name]
+        await standby.drop()
+
+    async def _take_over(self, standby: Standby, reason: str) -> None:
+        try:
+            await self._look_up_status(standby)
+            async with self._changing:
+                if self._standbys.get(standby.name) is not standby:
+                    return
+                if standby.stored.entry.status is not QueryStatus.RUNNING:
+                    return  # nobody waits for it; it is started when its primary is back
+                await self._succeed(standby)
+        except MedusaError as error:  # a full disk, say: at the next tick again
+            self._overlay.events.note("error", f"{standby.name} is not taken over: {error}")
+            return
+        finally:
+            standby.succeeding = False
+        self._overlay.events.note(
+            "warning",
+            f"{standby.name} is taken over from {standby.stored.tenure.primary[:8]}: {reason}",
+        )
+
+    async def _look_up_status(self, standby: Standby) -> None:
+        """A primary that died when its query was just started may not have told us; it has told its
+        client, and the catalog."""
+        known, now = standby.stored.entry, trio.current_time()
+        if known.status is QueryStatus.RUNNING or now - standby.looked_up_at < LOOK_UP_S:
+            return
+        standby.looked_up_at = now
+        with suppress(MedusaError), trio.move_on_after(LOOK_UP_S):
+            found = await self._queries.catalog.entry(standby.name)
+            if (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
+                async with self._changing:
+                    if self._standbys.get(standby.name) is standby:
+                        await standby.take_status(found)
+
+    def _decide(self, standby: Standby) -> StoredQuery:
+        """Have it: what follows can be repeated, and is until it is done."""
+        before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
+        tenure = Tenure(next_fence(before, wall_clock()), self._here)
+        entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
+        stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure)
+        self._queries.files.save(stored)
+        standby.decided = stored
+        return stored
+
+    async def _succeed(self, standby: Standby) -> None:
+        stored = standby.decided or self._decide(standby)
+        with trio.CancelScope(shield=True):
+            await standby.leave_primary()
+            running = standby.running
+            if running is None:
+                running = await self._queries.prepare(stored)
+            running.stored = stored
+            for task in running.tasks:
+                await self._store.change_role(task.kept, Role.DERIVED)
+            del self._standbys[standby.name]
+            self._queries.take_over(running)
+            standby.let_go()
+            for task in running.tasks:
+                self._mirrors.read_anew(task.name)
+
+
+def _outputs(standby: Standby) -> tuple[str, ...]:
+    return standby.stored.entry.outputs
+
+
+def _same(known: StoredQuery, told: StoredQuery) -> bool:
+    """Whether a primary says nothing new: positions come by `KeepUp`, the rest is each side's."""
+    if known.entry.query != told.entry.query:
+        return False
+    agreed = msgspec.structs.replace(
+        told, positions=known.positions, variant=known.variant, placements={}, entry=known.entry
+    )
+    return known == agreed
+
+
+def _kept_up(standby: Standby) -> KeptUp:
+    return KeptUp(standby.tenure, standby.boundaries, standby.saved)
+
+
+def _id(peer: str) -> bytes:
+    return parse_peer_id(peer)

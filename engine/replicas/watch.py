@@ -1,0 +1,115 @@
+"""When a secondary takes over: what it hears of its primary, weighed. Sans IO.
+
+The failure detector's word is enough: a primary that was only slow is fenced off afterwards, and
+both compute the same. A bound on the query is enough as well: whoever lets its consumers wait for
+longer than they asked is to be succeeded, dead or not (a stalled stream is evidence).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from overlay.gossip.events import Health
+
+DOUBT_S: Final = 1.5
+"""Silence of a primary after which the failure detector is asked to look at it, seconds: three of
+its messages."""
+
+ASK_S: Final = 5.0
+"""Silence of a primary that lives after which it is asked whether it still counts on us, seconds:
+the query may be deleted, or have another secondary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """From the primary. behind_us: how far its outputs are behind ours, microseconds; 0 where ours
+    are not computed."""
+
+    behind_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """By the failure detector, of the primary."""
+
+    health: Health
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = Heard | Detected | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """reason: for people."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Let the failure detector look at the primary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the primary whether it still counts on us."""
+
+
+Effect = TakeOver | Doubt | Ask
+
+
+class Watch:
+    """One secondary's look at its primary.
+
+    Args:
+        bound_s: how long consumers may wait, seconds; 0: as long as it takes.
+        now: on any clock, seconds; the same for all calls.
+    """
+
+    def __init__(self, bound_s: float, now: float) -> None:
+        self._bound_s = bound_s
+        self._heard_at = now
+        self._asked_at = now
+        self._behind_since: float | None = None
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Heard(behind_us):
+                self._heard_at = self._asked_at = now
+                return self._weigh_lag(behind_us, now)
+            case Detected(Health.DEAD):
+                return [TakeOver("it is dead")]
+            case Detected(Health.LEFT):
+                return [TakeOver("it has stopped")]
+            case Detected():
+                return []
+            case Tick():
+                return self._weigh_silence(now)
+
+    def _weigh_lag(self, behind_us: int, now: float) -> list[Effect]:
+        if not self._bound_s or behind_us <= self._bound_s * 1e6:
+            self._behind_since = None
+            return []
+        if self._behind_since is None:
+            self._behind_since = now
+        if now - self._behind_since <= self._bound_s:
+            return []
+        return [TakeOver(f"its results are {behind_us / 1e6:.1f} s behind")]
+
+    def _weigh_silence(self, now: float) -> list[Effect]:
+        silence = now - self._heard_at
+        if self._bound_s and silence > max(self._bound_s, DOUBT_S):
+            return [TakeOver(f"nothing was heard of it for {silence:.1f} s")]
+        effects: list[Effect] = []
+        if silence > DOUBT_S:
+            effects.append(Doubt())
+        if now - self._asked_at > ASK_S:
+            self._asked_at = now
+            effects.append(Ask())
+        return effects

@@ -1,0 +1,114 @@
+"""Signed claims: one peer's word on itself or on another, passed on as it is.
+
+A claim is a fixed layout of big-endian fields and 64 bytes of signature, so there is one encoding
+of each:
+
+    alive, left      kind u8, subject (20), incarnation u64
+    suspect, dead    kind u8, subject (20), incarnation u64, author (20)
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct as Layout
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from overlay.certificates import PEER_ID_BYTES
+from overlay.errors import DecodeError
+
+CLAIM_DOMAIN: Final = "medusa gossip claim"
+
+SIGNATURE_BYTES: Final = 64
+"""Of Ed25519; a simulation's cheaper signatures have the same length."""
+
+MAX_INCARNATION: Final = 2**62
+"""We must be able to outdo one of our own that another has made with our key."""
+
+_OWN: Final = Layout("!B20sQ")
+_OTHERS: Final = Layout("!B20sQ20s")
+
+OWN_BYTES: Final = _OWN.size + SIGNATURE_BYTES
+OTHERS_BYTES: Final = _OTHERS.size + SIGNATURE_BYTES
+
+
+class Keys(Protocol):
+    """Signs for this peer and verifies for all: Ed25519, or something cheap in a simulation.
+
+    A signature must hold for its domain only, and within this federation only.
+    """
+
+    def sign(self, domain: str, payload: bytes) -> bytes:
+        """`SIGNATURE_BYTES` bytes."""
+        ...
+
+    def verify(self, author: bytes, domain: str, payload: bytes, signature: bytes) -> bool:
+        """Whether the peer `author`, being in good standing, signed that."""
+        ...
+
+
+class Word(IntEnum):
+    """What a claim says. Only the subject itself can say that it is alive, or has left."""
+
+    ALIVE = 1
+    SUSPECT = 2
+    DEAD = 3
+    LEFT = 4
+
+
+class Claim(Struct, frozen=True):
+    """A claim taken apart; its signature not yet verified.
+
+    Attributes:
+        incarnation: of the subject: a claim says nothing on later ones.
+        author: who signed it. data: as it travels.
+    """
+
+    word: Word
+    subject: bytes
+    incarnation: int
+    author: bytes
+    data: bytes
+
+
+_OWN_WORDS: Final = {int(Word.ALIVE): Word.ALIVE, int(Word.LEFT): Word.LEFT}
+_OTHERS_WORDS: Final = {int(Word.SUSPECT): Word.SUSPECT, int(Word.DEAD): Word.DEAD}
+
+
+def make_claim(keys: Keys, me: bytes, word: Word, subject: bytes, incarnation: int) -> Claim:
+    """Our own word."""
+    assert (subject == me) == (word in _OWN_WORDS.values())
+    assert len(subject) == len(me) == PEER_ID_BYTES
+    if subject == me:
+        payload = _OWN.pack(word, subject, incarnation)
+    else:
+        payload = _OTHERS.pack(word, subject, incarnation, me)
+    data = payload + keys.sign(CLAIM_DOMAIN, payload)
+    return Claim(word, subject, incarnation, me, data)
+
+
+def read_claim(data: bytes) -> Claim:
+    """
+    Raises:
+        DecodeError: no claim; nothing else, whatever the bytes.
+    """
+    if len(data) == OTHERS_BYTES:
+        kind, subject, incarnation, author = _OTHERS.unpack_from(data)
+        word = _OTHERS_WORDS.get(kind)
+    elif len(data) == OWN_BYTES:
+        kind, subject, incarnation = _OWN.unpack_from(data)
+        author, word = subject, _OWN_WORDS.get(kind)
+    else:
+        raise DecodeError(f"gossip claim: of {len(data)} bytes")
+    if word is None or incarnation > MAX_INCARNATION:
+        raise DecodeError("gossip claim: a field out of its bounds")
+    if (author == subject) != (len(data) == OWN_BYTES):
+        raise DecodeError("gossip claim: nobody accuses itself")
+    return Claim(word, subject, incarnation, author, data)
+
+
+def is_signed(claim: Claim, keys: Keys) -> bool:
+    """Whether its author signed it."""
+    payload, signature = claim.data[:-SIGNATURE_BYTES], claim.data[-SIGNATURE_BYTES:]
+    return keys.verify(claim.author, CLAIM_DOMAIN, payload, signature)

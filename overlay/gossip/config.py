@@ -1,0 +1,139 @@
+"""How fast a failure is noticed against what that costs: memberlist's parameters and formulas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from overlay.exchange import Preset
+
+AWARENESS_MAX: Final = 8
+"""Lifeguard's local health score is at most this: waits are at most nine times as long."""
+
+QUORUM: Final = 2
+"""Distinct participants whose word makes a peer dead at once for those who did not find out
+themselves: one hostile participant, with however many peers, is never enough."""
+
+PUSH_PULL_SCALE: Final = 32
+"""Peers above which push-pulls become rarer: the logarithm keeps their load on the network level
+while the federation grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class GossipConfig:
+    """
+    Attributes:
+        probe_interval_s: between the starts of two probes; one peer is probed at a time.
+        probe_timeout_s: until a direct ping counts as lost; about the 99th percentile of the
+            round-trip time.
+        indirect_checks: peers asked to ping it for us then.
+        suspicion_mult: shortest suspicion, in probe intervals, times log10 of the peers.
+        suspicion_max_mult: longest suspicion (nobody confirms it), in shortest ones.
+        gossip_interval_s, gossip_fanout: between two rounds of gossip, and peers told in each.
+        gossip_to_dead_s: how long a dead peer is told what is said of it, so that it may refute.
+        retransmit_mult: how often a claim is passed on, times log10 of the peers.
+        push_pull_interval_s: between two exchanges of everything with a random peer; as often,
+            one dead peer is pinged, which is how the halves of a partition find each other again.
+        gone_s: how long a peer is suspected that does not answer and whose machine says that
+            nobody listens there any more. That is no slow process, so no slack is needed.
+    """
+
+    probe_interval_s: float
+    probe_timeout_s: float
+    indirect_checks: int
+    suspicion_mult: int
+    suspicion_max_mult: int
+    gossip_interval_s: float
+    gossip_fanout: int
+    gossip_to_dead_s: float
+    retransmit_mult: int
+    push_pull_interval_s: float
+    gone_s: float
+
+    def __post_init__(self) -> None:
+        assert 0 < self.probe_timeout_s < self.probe_interval_s
+        assert 0 < self.gossip_interval_s <= self.probe_interval_s
+        assert self.suspicion_mult >= 1
+        assert self.suspicion_max_mult >= 1
+        assert self.indirect_checks >= 0
+        assert min(self.gossip_fanout, self.retransmit_mult) >= 1
+        assert min(self.push_pull_interval_s, self.gossip_to_dead_s, self.gone_s) > 0
+
+    @classmethod
+    def of(cls, preset: Preset) -> GossipConfig:
+        """The parameters for a kind of network."""
+        return PRESETS[preset]
+
+    def suspicion_s(self, peers: int) -> tuple[float, float]:
+        """Shortest and longest suspicion among so many peers that live."""
+        shortest = self.suspicion_mult * max(1.0, math.log10(max(1, peers))) * self.probe_interval_s
+        return shortest, shortest * self.suspicion_max_mult
+
+    def confirmations(self, voices: int) -> int:
+        """Independent confirmations that shorten a suspicion to its shortest, if so many voices
+        (that of the suspect included) could be heard; 0: it is the shortest from the start."""
+        wanted = self.suspicion_mult - 2
+        return wanted if 0 < wanted <= voices - 2 else 0
+
+    def retransmits(self, peers: int) -> int:
+        """How often each peer passes a claim on."""
+        return self.retransmit_mult * math.ceil(math.log10(peers + 1))
+
+    def push_pull_s(self, peers: int) -> float:
+        """Between two push-pulls of one peer."""
+        if peers <= PUSH_PULL_SCALE:
+            return self.push_pull_interval_s
+        scale = math.ceil(math.log2(peers) - math.log2(PUSH_PULL_SCALE)) + 1
+        return self.push_pull_interval_s * scale
+
+
+PRESETS: Final = {
+    # Peers on one machine, for the testnet: not memberlist's. A round trip takes under a
+    # millisecond, so 0.1 s without an answer means a busy process or a dead one. A killed process
+    # is told from a busy one by its connections, which the kernel breaks, and its port, which it
+    # refuses: that takes probe_timeout_s + gone_s, 0.3 s. Without that evidence (a stopped or
+    # starved process) suspicion lasts 1 s to 4 s, because on two cores with a few JVMs a peer may
+    # well not run for some hundred milliseconds.
+    Preset.LOCAL: GossipConfig(
+        probe_interval_s=0.2,
+        probe_timeout_s=0.1,
+        indirect_checks=2,
+        suspicion_mult=5,
+        suspicion_max_mult=4,
+        gossip_interval_s=0.05,
+        gossip_fanout=3,
+        gossip_to_dead_s=5.0,
+        retransmit_mult=3,
+        push_pull_interval_s=2.0,
+        gone_s=0.2,
+    ),
+    # memberlist's DefaultLANConfig; gone_s is ours
+    Preset.LAN: GossipConfig(
+        probe_interval_s=1.0,
+        probe_timeout_s=0.5,
+        indirect_checks=3,
+        suspicion_mult=4,
+        suspicion_max_mult=6,
+        gossip_interval_s=0.2,
+        gossip_fanout=3,
+        gossip_to_dead_s=30.0,
+        retransmit_mult=4,
+        push_pull_interval_s=30.0,
+        gone_s=1.0,
+    ),
+    # memberlist's DefaultWANConfig; gone_s is ours
+    Preset.WAN: GossipConfig(
+        probe_interval_s=5.0,
+        probe_timeout_s=3.0,
+        indirect_checks=3,
+        suspicion_mult=6,
+        suspicion_max_mult=6,
+        gossip_interval_s=0.5,
+        gossip_fanout=4,
+        gossip_to_dead_s=60.0,
+        retransmit_mult=4,
+        push_pull_interval_s=60.0,
+        gone_s=5.0,
+    ),
+}

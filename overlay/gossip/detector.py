@@ -1,0 +1,352 @@
+"""The failure detector of one peer: SWIM with Lifeguard over signed claims. Sans-IO.
+
+SWIM: Das, Gupta, Motivala, DSN 2002. Lifeguard: Dadgar, Phillips, Currey, arXiv 1707.00788. The
+parameters and formulas are memberlist's (`config`); what differs because peers distrust each other
+is in `verdicts`.
+"""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - the type only
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from overlay.gossip.awareness import Awareness
+from overlay.gossip.claims import Keys
+from overlay.gossip.config import GossipConfig
+from overlay.gossip.counters import Counters
+from overlay.gossip.digests import Digests
+from overlay.gossip.events import (
+    Doubt,
+    Effect,
+    Event,
+    Health,
+    Joined,
+    Leave,
+    PublishDigest,
+    PushPull,
+    Reached,
+    Received,
+    Removed,
+    Send,
+    Synced,
+    Tick,
+)
+from overlay.gossip.members import Members
+from overlay.gossip.messages import MAX_STATE, PER_ITEM, Kind, Packet, State
+from overlay.gossip.packing import Packing
+from overlay.gossip.probe_cycle import ProbeCycle
+from overlay.gossip.roster import Roster
+from overlay.gossip.standing import Standing
+from overlay.gossip.timers import Timers
+from overlay.gossip.verdicts import Verdicts
+
+LATE: Final = 0.5
+"""Of the probe timeout: a tick that late means that we did not run, and missed answers."""
+
+FAREWELLS: Final = 16
+"""Peers told directly that we leave: the others hear it from them."""
+
+MAX_REMOVED: Final = 1024
+"""Peers remembered as no members any more, some 20 bytes each."""
+
+
+class Detector:
+    """One peer's opinion of all others.
+
+    Attributes:
+        counters: what it did, and what it dropped.
+        members: what it knows beyond the roster. awareness: how well it feels itself.
+    """
+
+    def __init__(
+        self,
+        me: bytes,
+        roster: Roster,
+        config: GossipConfig,
+        keys: Keys,
+        rng: random.Random,
+        *,
+        incarnation: int,
+        now: float,
+        reserved: int = 0,
+        announce: bool = True,
+    ) -> None:
+        """
+        Args:
+            me: our peer id, in the roster.
+            roster: who is a member; the caller keeps it (and may share it between detectors), and
+                tells of changes with Joined / Removed.
+            incarnation: higher than any before, and written down.
+            now: monotonic seconds, the same clock as in `handle`.
+            reserved: incarnations up to this one are written down as well, for refutations.
+            announce: gossip that we are alive. False: everybody starts together (simulations).
+        """
+        self._me = me
+        self._roster = roster
+        self._config = config
+        self._rng = rng
+        self.counters = Counters()
+        self.members = Members(me, roster)
+        self.awareness = Awareness()
+        self._standing = Standing(me, keys, incarnation, max(incarnation, reserved))
+        self._verdicts = Verdicts(
+            me,
+            self.members,
+            config,
+            keys,
+            standing=self._standing,
+            awareness=self.awareness,
+            counters=self.counters,
+        )
+        self._digests = Digests(
+            me,
+            roster,
+            keys,
+            self.counters,
+            lambda: config.retransmits(self.members.living),
+            gap_s=config.probe_interval_s,
+        )
+        self._packing = Packing(self._verdicts, self._digests)
+        self._cycle = ProbeCycle(
+            me,
+            self.members,
+            config,
+            rng,
+            verdicts=self._verdicts,
+            packing=self._packing,
+            awareness=self.awareness,
+            counters=self.counters,
+            now=now,
+        )
+        self._suspicions: Timers[bytes] = Timers()
+        self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
+            Received: self._on_packet,
+            Tick: self._on_tick,
+            Doubt: self._on_doubt,
+            Reached: lambda event, _: self._cycle.ack(event.peer, event.number),
+            Synced: self._on_synced,
+            Joined: self._on_joined,
+            Removed: self._on_removed,
+            Leave: self._on_leave,
+            PublishDigest: self._on_digest,
+        }
+        self._removed: dict[bytes, None] = {}
+        self._cursor = 0
+        self._grace_until = float("-inf")
+        self._gossip_at = float("inf")
+        first = config.probe_interval_s if announce else config.push_pull_s(len(roster))
+        self._sync_at = now + rng.random() * first
+        if announce:
+            self._verdicts.announce(now)
+        self._plan_gossip(now)
+
+    # -- what others may ask
+
+    def health(self, peer: bytes) -> Health:
+        """What we believe; peers not heard of are ALIVE."""
+        if peer in self._removed or (peer == self._me and self._standing.left):
+            return Health.LEFT
+        return self.members.health(peer)
+
+    @property
+    def incarnation(self) -> int:
+        """Our own."""
+        return self._standing.incarnation
+
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """The newest digest of each peer, ours included."""
+        return self._digests.contents
+
+    @property
+    def waiting(self) -> int:
+        """Claims that still have to be passed on."""
+        return len(self._verdicts.broadcasts)
+
+    def state(self) -> State:
+        """Our half of a push-pull: what we hold against the roster, and digests."""
+        claims, room = [self._standing.claim.data], MAX_STATE // 2
+        noted = list(self.members.noted())
+        for place in range(len(noted)):
+            peer, member = noted[(self._cursor + place) % len(noted)]
+            held = self._verdicts.held_on(member)
+            room -= sum(PER_ITEM + len(data) for data in held)
+            if room < 0:
+                self._cursor += place  # it comes first next time
+                break
+            if peer != self._me:
+                claims += held
+        return State(tuple(claims), self._digests.latest(MAX_STATE // 2))
+
+    def next_due(self) -> float:
+        """When to send Tick next (seconds, the clock of `now`); infinity: never again."""
+        if self._standing.left:
+            return float("inf")
+        return min(
+            self._cycle.next_due(), self._suspicions.next_due(), self._gossip_at, self._sync_at
+        )
+
+    # -- what happens
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What to do, in this order (a Persist comes before the Send that depends on it).
+
+        Raises:
+            InvalidInputError: a digest to publish is too long; nothing else, whatever arrives.
+        """
+        if self._standing.left:
+            return []
+        effects = self._handlers[type(event)](event, now)
+        for peer, until in self._verdicts.moved().items():
+            if until is None:
+                self._suspicions.cancel(peer)
+            else:
+                self._suspicions.set(peer, until)
+        self._plan_gossip(now)
+        return effects
+
+    def _plan_gossip(self, now: float) -> None:
+        """Gossip rounds take place only while there is something to pass on."""
+        if not self._verdicts.broadcasts:
+            self._gossip_at = float("inf")
+        elif self._gossip_at == float("inf"):
+            self._gossip_at = now + self._rng.random() * self._config.gossip_interval_s
+
+    # -- packets
+
+    def _on_packet(self, event: Received, now: float) -> list[Effect]:
+        sender, packet = event.sender, event.packet
+        if sender not in self._roster or sender == self._me:
+            self.counters.unknown += 1
+            return []
+        effects = self._learn(packet.claims, packet.digests, now)
+        match packet.kind:
+            case Kind.GOSSIP:
+                pass
+            case Kind.PING:
+                effects.append(self._packing.send(sender, Kind.ACK, packet.number))
+            case Kind.ACK:
+                effects += self._cycle.ack(sender, packet.number)
+            case Kind.PING_REQUEST:
+                effects += self._cycle.ping_for(sender, packet.number, packet.peer, now)
+            case Kind.NACK:
+                self._cycle.nack(sender, packet.number)
+        return effects
+
+    def _on_synced(self, event: Synced, now: float) -> list[Effect]:
+        if event.peer not in self._roster:
+            self.counters.unknown += 1
+            return []
+        return self._learn(event.state.claims, event.state.digests, now)
+
+    def _learn(self, claims: Iterable[bytes], digests: Iterable[bytes], now: float) -> list[Effect]:
+        """Whoever passes on one thing that its author has not signed is not listened to: an honest
+        peer verifies first."""
+        effects: list[Effect] = []
+        forged = self.counters.forged
+        for claim in claims:
+            effects += self._verdicts.apply(claim, now)
+            if self.counters.forged > forged:
+                return effects
+        for digest in digests:
+            self._digests.receive(digest, now)
+            if self.counters.forged > forged:
+                break
+        return effects
+
+    # -- time
+
+    def _on_tick(self, _event: Tick, now: float) -> list[Effect]:
+        self._notice_lateness(now)
+        effects: list[Effect] = []
+        while (peer := self._suspicions.pop(now)) is not None:
+            if now < self._grace_until:
+                self._suspicions.set(peer, self._grace_until)
+            else:
+                effects += self._on_suspicion_over(peer, now)
+        effects += self._cycle.tick(now, self._grace_until)
+        if now >= self._gossip_at:
+            effects += self._gossip(now)
+        if now >= self._sync_at:
+            effects += self._sync(now)
+        return effects
+
+    def _notice_lateness(self, now: float) -> None:
+        """After a time in which we did not run, answers may be waiting to be read: nobody is judged
+        for one probe timeout. Not twice in a row, or a peer that is always late would see nothing.
+        """
+        timeout = self._config.probe_timeout_s
+        if now - self.next_due() <= LATE * timeout:
+            return
+        self.counters.late += 1
+        self.awareness.change(+1)
+        grace = self.awareness.scale(timeout)
+        if now >= self._grace_until + grace:
+            self._grace_until = now + grace
+
+    def _on_suspicion_over(self, peer: bytes, now: float) -> list[Effect]:
+        if self._verdicts.may_kill(peer):
+            return self._verdicts.kill(peer, now)
+        # strangers of one participant say so; see for ourselves, and look at it again then
+        config = self._config
+        wait = self.awareness.scale(config.probe_interval_s) + config.probe_timeout_s
+        self._verdicts.postpone(peer, now + wait)
+        return self._cycle.probe(peer, now)
+
+    def _on_doubt(self, event: Doubt, now: float) -> list[Effect]:
+        peer = event.peer
+        if peer == self._me or peer not in self._roster or self.members.is_gone(peer):
+            return []
+        return self._cycle.doubt(peer, now, gone=event.gone)
+
+    # -- passing on
+
+    def _gossip(self, now: float) -> list[Effect]:
+        self._gossip_at = now + self._config.gossip_interval_s
+
+        def lately_dead(peer: bytes) -> bool:
+            member = self.members.get(peer)
+            return (
+                member is not None
+                and member.health is Health.DEAD
+                and now - member.since < self._config.gossip_to_dead_s
+            )
+
+        chosen = self.members.some(self._config.gossip_fanout, self._rng, gone_too=lately_dead)
+        return [self._packing.send(peer, Kind.GOSSIP) for peer in chosen]
+
+    def _sync(self, now: float) -> list[Effect]:
+        """A push-pull with one that lives, and a knock at one that is dead: it may be back."""
+        effects: list[Effect] = []
+        if (dead := self.members.dead_one(self._rng)) is not None:
+            effects.append(self._cycle.knock(dead))
+        partner = self.members.some(1, self._rng)
+        if not partner:
+            self._sync_at = now + self._config.probe_interval_s
+            return effects
+        self._sync_at = now + self._config.push_pull_s(self.members.living)
+        return [*effects, PushPull(partner[0])]
+
+    # -- coming and going
+
+    def _on_joined(self, event: Joined, now: float) -> list[Effect]:
+        self._removed.pop(event.peer, None)
+        return self._verdicts.joined(event.peer, now) if event.peer != self._me else []
+
+    def _on_removed(self, event: Removed, _now: float) -> list[Effect]:
+        self._digests.forget(event.peer)
+        self._cycle.forget(event.peer)
+        self._removed[event.peer] = None
+        if len(self._removed) > MAX_REMOVED:
+            del self._removed[next(iter(self._removed))]
+        return self._verdicts.removed(event.peer)
+
+    def _on_digest(self, event: PublishDigest, _now: float) -> list[Effect]:
+        self._digests.publish(event.content, self.incarnation)
+        return []
+
+    def _on_leave(self, _event: Leave, _now: float) -> list[Effect]:
+        self._standing.leave()
+        packet = Packet(Kind.GOSSIP, claims=(self._standing.claim.data,))
+        return [Send(peer, packet) for peer in self.members.some(FAREWELLS, self._rng)]

@@ -1,0 +1,55 @@
+"""The incarnations that this peer may have used, on disk: a restart must come after all of them.
+
+The clock alone would do until it is set back, the file alone until it is lost (memberlist's #311:
+a node that restarts with a lower incarnation is not believed to be alive).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from overlay.errors import DecodeError
+from overlay.files import read_public, write_atomically
+from overlay.gossip.claims import MAX_INCARNATION
+from overlay.gossip.standing import RESERVE
+
+FILE: Final = "incarnation"
+
+MAX_FILE: Final = 64
+"""Bytes: one number."""
+
+
+def next_incarnation(folder: Path, clock: int) -> int:
+    """An incarnation above all used before, and not below `clock`, with `RESERVE` more; written.
+
+    Raises:
+        DecodeError: the file is damaged.
+        StorageFullError, InvalidInputError: it cannot be written.
+    """
+    incarnation = max(clock, load_incarnation(folder) + 1)
+    store_incarnation(folder, incarnation + RESERVE)
+    return incarnation
+
+
+def load_incarnation(folder: Path) -> int:
+    """The highest that may have been used; 0 if there is no file.
+
+    Raises:
+        DecodeError: the file is damaged.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return 0
+    text = read_public(path, MAX_FILE).strip()
+    if not text.isdigit() or int(text) > MAX_INCARNATION:
+        raise DecodeError(f"{path}: is no number; remove it: the clock will do, unless set back")
+    return int(text)
+
+
+def store_incarnation(folder: Path, incarnation: int) -> None:
+    """
+    Raises:
+        StorageFullError, InvalidInputError: see `overlay.files`.
+    """
+    write_atomically(folder / FILE, f"{incarnation}\n".encode())

@@ -1,0 +1,96 @@
+"""What peers tell each other about peers: packets over UDP, whole states over RPC."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from overlay.certificates import PEER_ID_BYTES
+from overlay.encoding import decode, encode
+from overlay.errors import DecodeError
+
+MAX_PACKET: Final = 1280
+"""Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path
+carries in one piece."""
+
+MAX_STATE: Final = 256 * 2**10
+"""Bytes of claims and digests in one message of a push-pull; what does not fit comes next time."""
+
+MAX_NUMBER: Final = 2**32 - 1
+"""Of a probe: they count up from a random one, and start again."""
+
+HEADER: Final = 40
+"""Bytes of a packet without claims and digests, at most."""
+
+PER_ITEM: Final = 3
+"""Bytes that one item takes beside its own, at most."""
+
+PING_METHOD: Final = "gossip.ping"
+SYNC_METHOD: Final = "gossip.sync"
+
+
+class Kind(IntEnum):
+    """What a packet asks or says, beside the claims that ride on it."""
+
+    GOSSIP = 0
+    PING = 1
+    ACK = 2
+    PING_REQUEST = 3
+    """Ping `peer` for me, and pass on its answer."""
+    NACK = 4
+    """It has not answered me yet; but I am here, and I hear you."""
+
+
+class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """
+    Attributes:
+        number: of the probe that it belongs to, as the asker counts.
+        peer: whom a PING_REQUEST is about, otherwise empty.
+        claims: see `overlay.gossip.claims`. digests: see `overlay.gossip.digests`.
+    """
+
+    kind: Kind
+    number: int = 0
+    peer: bytes = b""
+    claims: tuple[bytes, ...] = ()
+    digests: tuple[bytes, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes when encoded, at most."""
+        return HEADER + sum(PER_ITEM + len(item) for item in (*self.claims, *self.digests))
+
+
+class State(Struct, frozen=True, array_like=True):
+    """Half a push-pull: claims and digests, as many as fit."""
+
+    claims: tuple[bytes, ...]
+    digests: tuple[bytes, ...]
+
+
+class Knock(Struct, frozen=True):
+    """A ping over the stream, for networks that lose datagrams."""
+
+
+class Here(Struct, frozen=True):
+    """Its answer."""
+
+
+def encode_packet(packet: Packet) -> bytes:
+    """The payload of a datagram."""
+    return encode(packet)
+
+
+def decode_packet(data: bytes) -> Packet:
+    """
+    Raises:
+        DecodeError: no packet, or one with a field out of its bounds.
+    """
+    packet = decode(data, Packet, limit=MAX_PACKET, what="gossip packet")
+    if not 0 <= packet.number <= MAX_NUMBER:
+        raise DecodeError("gossip packet: a number out of its bounds")
+    if len(packet.peer) != (PEER_ID_BYTES if packet.kind is Kind.PING_REQUEST else 0):
+        raise DecodeError("gossip packet: a peer id of a wrong length")
+    return packet

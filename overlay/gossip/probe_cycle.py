@@ -1,0 +1,185 @@
+"""Probes from ping to verdict, ours and those made for others (SWIM, 3.1; Lifeguard, 4.1)."""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - the type only
+from enum import Enum, auto
+from typing import Final
+
+from overlay.gossip.awareness import Awareness
+from overlay.gossip.config import GossipConfig
+from overlay.gossip.counters import Counters
+from overlay.gossip.events import Effect, Reach, Send
+from overlay.gossip.members import Members
+from overlay.gossip.messages import Kind
+from overlay.gossip.packing import Packing
+from overlay.gossip.probing import Probe, Prober
+from overlay.gossip.relays import Relay, Relays
+from overlay.gossip.timers import Timers
+from overlay.gossip.verdicts import Verdicts
+
+NACK_AFTER: Final = 0.8
+"""Of the probe timeout: the helper's "not yet" must reach the asker in time (Lifeguard, 4.1)."""
+
+TURN_GAP_S: Final = 0.001
+"""Seconds: a turn that waits for the one before it must not spin."""
+
+
+class _Until(Enum):
+    DIRECT = auto()
+    PROBE = auto()
+    NACK = auto()
+    RELAY = auto()
+
+
+class ProbeCycle:
+    """Probes peers in turn, and out of turn when they are doubted."""
+
+    def __init__(
+        self,
+        me: bytes,
+        members: Members,
+        config: GossipConfig,
+        rng: random.Random,
+        *,
+        verdicts: Verdicts,
+        packing: Packing,
+        awareness: Awareness,
+        counters: Counters,
+        now: float,
+    ) -> None:
+        self._me = me
+        self._members = members
+        self._config = config
+        self._verdicts = verdicts
+        self._packing = packing
+        self._prober = Prober(members, me, config, rng, awareness=awareness, counters=counters)
+        self._relays = Relays()
+        self._timers: Timers[tuple[_Until, int]] = Timers()
+        self._turn_at = now + rng.random() * config.probe_interval_s
+
+    def next_due(self) -> float:
+        return min(self._turn_at, self._timers.next_due())
+
+    # -- time
+
+    def tick(self, now: float, grace_until: float) -> list[Effect]:
+        """grace_until: until then nobody is judged."""
+        effects: list[Effect] = []
+        while (deadline := self._timers.pop(now)) is not None:
+            until, number = deadline
+            probe = self._prober.get(number)
+            if probe is None:
+                effects += self._on_relay_deadline(until, number, now)
+            elif now < grace_until:
+                self._timers.set(deadline, grace_until)
+            elif until is _Until.DIRECT and not probe.gone and now < probe.until:
+                effects += self._ask_for_help(probe)
+            else:
+                effects += self._on_failure(probe, now)
+        if now >= self._turn_at:
+            effects += self._on_turn(now, grace_until)
+        return effects
+
+    def _on_turn(self, now: float, grace_until: float) -> list[Effect]:
+        turn = self._prober.turn
+        if turn is not None:
+            self._turn_at = max(turn.until, grace_until, now + TURN_GAP_S)
+            return []
+        interval = self._config.probe_interval_s
+        self._turn_at += interval
+        if self._turn_at <= now:
+            self._turn_at = now + interval
+        probe = self._prober.start_turn(now)
+        return [self._ping(probe)] if probe is not None else []
+
+    # -- our probes
+
+    def probe(self, peer: bytes, now: float) -> list[Effect]:
+        """Probe it out of turn, unless that is being done."""
+        probe = self._prober.start_extra(peer, now)
+        return [self._ping(probe)] if probe is not None else []
+
+    def doubt(self, peer: bytes, now: float, *, gone: bool) -> list[Effect]:
+        """Evidence against it. gone: nobody listens on its port."""
+        effects = self.probe(peer, now)
+        probe = self._prober.of(peer)
+        if probe is None:
+            return []
+        if gone and not probe.gone:
+            # how slow we are does not matter to that evidence: the plain timeout will do
+            probe.gone = True
+            soon = min(probe.until, now + self._config.probe_timeout_s)
+            self._timers.set((_Until.DIRECT, probe.number), soon)
+        elif effects:
+            effects.append(Reach(peer, probe.number))
+        return effects
+
+    def ack(self, sender: bytes, number: int) -> list[Effect]:
+        """Somebody answered a ping of ours, or passed on an answer."""
+        probe = self._prober.get(number)
+        if probe is not None and (sender == probe.peer or sender in probe.helpers):
+            self._prober.acked(probe)
+            self._cancel(probe)
+        elif (relay := self._relays.answered(number, sender)) is not None:
+            self._timers.cancel((_Until.NACK, number))
+            self._timers.cancel((_Until.RELAY, number))
+            return [self._packing.send(relay.asker, Kind.ACK, relay.number)]
+        return []
+
+    def nack(self, sender: bytes, number: int) -> None:
+        """A helper of ours has had no answer yet."""
+        probe = self._prober.get(number)
+        if probe is not None and sender in probe.helpers:
+            probe.nacks.add(sender)
+
+    def forget(self, peer: bytes) -> None:
+        """It is no member any more."""
+        if (probe := self._prober.of(peer)) is not None:
+            self._prober.forget(probe)
+            self._cancel(probe)
+
+    def knock(self, peer: bytes) -> Send:
+        """A ping whose answer nobody waits for: it tells a dead peer what is said of it."""
+        return self._packing.send(peer, Kind.PING, self._prober.number())
+
+    def _ping(self, probe: Probe) -> Send:
+        self._timers.set((_Until.DIRECT, probe.number), probe.direct_until)
+        self._timers.set((_Until.PROBE, probe.number), probe.until)
+        return self._packing.send(probe.peer, Kind.PING, probe.number)
+
+    def _ask_for_help(self, probe: Probe) -> list[Effect]:
+        send, number = self._packing.send, probe.number
+        helpers = self._prober.ask_for_help(probe)
+        asked = [send(peer, Kind.PING_REQUEST, number, probe.peer) for peer in helpers]
+        return [*asked, Reach(probe.peer, number)]
+
+    def _on_failure(self, probe: Probe, now: float) -> list[Effect]:
+        self._prober.failed(probe)
+        self._cancel(probe)
+        return self._verdicts.accuse(probe.peer, now, gone=probe.gone)
+
+    def _cancel(self, probe: Probe) -> None:
+        self._timers.cancel((_Until.DIRECT, probe.number))
+        self._timers.cancel((_Until.PROBE, probe.number))
+
+    # -- others' probes
+
+    def ping_for(self, asker: bytes, number: int, peer: bytes, now: float) -> list[Effect]:
+        """Ping `peer` for somebody who had no answer."""
+        if peer not in self._members.roster or peer in {self._me, asker}:
+            return []
+        ours = self._prober.number()
+        if not self._relays.add(ours, Relay(asker, number, peer)):
+            return []
+        self._timers.set((_Until.NACK, ours), now + NACK_AFTER * self._config.probe_timeout_s)
+        return [self._packing.send(peer, Kind.PING, ours)]
+
+    def _on_relay_deadline(self, until: _Until, number: int, now: float) -> list[Effect]:
+        relay = self._relays.get(number)
+        assert relay is not None, "its deadlines go with it"
+        if until is _Until.RELAY:
+            self._relays.forget(number)
+            return []
+        self._timers.set((_Until.RELAY, number), now + self._config.probe_interval_s)
+        return [self._packing.send(relay.asker, Kind.NACK, relay.number)]

@@ -1,0 +1,172 @@
+"""Whom to probe and when a probe has failed (SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
+
+from __future__ import annotations
+
+import math
+import random  # noqa: TID251 - the type only
+from dataclasses import dataclass, field
+from typing import Final
+
+from overlay.gossip.awareness import Awareness
+from overlay.gossip.config import GossipConfig
+from overlay.gossip.counters import Counters
+from overlay.gossip.members import Members
+from overlay.gossip.messages import MAX_NUMBER
+
+MAX_TRIES: Final = 1024
+"""Places looked at for one that may be probed: a table full of dead peers must not cost O(N)."""
+
+MAX_EXTRA: Final = 64
+"""Probes out of turn at a time, for doubts: as many as connections break at once on a bad day."""
+
+
+@dataclass(eq=False, slots=True)
+class Probe:
+    """
+    Attributes:
+        number: of its messages. helpers: asked to ping it for us, and those that answered "not
+        yet". direct_until, until: when a direct ping, and all of it, counts as lost.
+        in_turn: part of the round, not out of turn. gone: nobody listens on its port.
+    """
+
+    number: int
+    peer: bytes
+    direct_until: float
+    until: float
+    in_turn: bool
+    gone: bool = False
+    helpers: tuple[bytes, ...] = ()
+    nacks: set[bytes] = field(default_factory=set)
+
+
+class Round:
+    """Round-robin in an order that is random in each round, without a list of N places: a step
+    that has no common divisor with N visits every place once.
+
+    A peer that stays is probed at least once in two rounds, whoever joins or leaves in between.
+    """
+
+    def __init__(self, members: Members, me: bytes, rng: random.Random) -> None:
+        self._members = members
+        self._me = me
+        self._rng = rng
+        self._size = self._step = self._place = self._left = 0
+
+    def next(self) -> bytes | None:
+        """The next peer that is neither dead nor gone."""
+        roster = self._members.roster
+        for _ in range(min(MAX_TRIES, 2 * len(roster))):
+            if not self._left:
+                self._shuffle()
+            self._left -= 1
+            self._place = (self._place + self._step) % self._size
+            if self._place >= len(roster):
+                continue
+            peer = roster[self._place]
+            if peer != self._me and not self._members.is_gone(peer):
+                return peer
+        return None
+
+    def _shuffle(self) -> None:
+        self._size = self._left = len(self._members.roster)
+        self._place = self._rng.randrange(self._size)
+        self._step = 1
+        if self._size > 2:
+            while True:
+                self._step = self._rng.randrange(1, self._size)
+                if math.gcd(self._step, self._size) == 1:
+                    break
+
+
+class Prober:
+    """Probes under way, by number and by peer."""
+
+    def __init__(
+        self,
+        members: Members,
+        me: bytes,
+        config: GossipConfig,
+        rng: random.Random,
+        *,
+        awareness: Awareness,
+        counters: Counters,
+    ) -> None:
+        self._members = members
+        self._me = me
+        self._config = config
+        self._rng = rng
+        self._awareness = awareness
+        self._counters = counters
+        self._round = Round(members, me, rng)
+        self._number = rng.randrange(MAX_NUMBER)
+        self._probes: dict[int, Probe] = {}
+        self._of: dict[bytes, Probe] = {}
+        self._turn: Probe | None = None
+
+    @property
+    def turn(self) -> Probe | None:
+        """The probe of the round that is under way."""
+        return self._turn
+
+    def get(self, number: int) -> Probe | None:
+        return self._probes.get(number)
+
+    def of(self, peer: bytes) -> Probe | None:
+        return self._of.get(peer)
+
+    def number(self) -> int:
+        """A number for our next message that wants an answer."""
+        self._number = (self._number + 1) % (MAX_NUMBER + 1)
+        return self._number
+
+    def start_turn(self, now: float) -> Probe | None:
+        """The next probe of the round; None if there is nobody, or it is being probed."""
+        peer = self._round.next()
+        if peer is None or peer in self._of:
+            return None
+        self._turn = self._start(peer, now, in_turn=True)
+        return self._turn
+
+    def start_extra(self, peer: bytes, now: float) -> Probe | None:
+        """A probe out of turn; None if that peer is being probed, or too many are."""
+        if peer in self._of or len(self._probes) > MAX_EXTRA:
+            return None
+        return self._start(peer, now, in_turn=False)
+
+    def _start(self, peer: bytes, now: float, *, in_turn: bool) -> Probe:
+        config, scale = self._config, self._awareness.scale
+        direct = now + scale(config.probe_timeout_s)
+        probe = Probe(
+            self.number(), peer, direct, now + scale(config.probe_interval_s), in_turn=in_turn
+        )
+        self._probes[probe.number] = self._of[peer] = probe
+        self._counters.probes += 1
+        return probe
+
+    def ask_for_help(self, probe: Probe) -> tuple[bytes, ...]:
+        """The direct ping is lost: whom to ask to ping for us."""
+        count = self._config.indirect_checks
+        probe.helpers = tuple(self._members.some(count, self._rng, but=(probe.peer,)))
+        self._counters.indirect += 1
+        return probe.helpers
+
+    def acked(self, probe: Probe) -> None:
+        """It was answered in time."""
+        self.forget(probe)
+        self._awareness.change(-1)
+        self._counters.acked += 1
+
+    def failed(self, probe: Probe) -> None:
+        """It was not answered. Helpers that did not even say "not yet" speak against us."""
+        self.forget(probe)
+        if probe.helpers:
+            self._awareness.change(len(probe.helpers) - len(probe.nacks))
+        elif not probe.gone:
+            self._awareness.change(+1)
+        self._counters.failed += 1
+
+    def forget(self, probe: Probe) -> None:
+        del self._probes[probe.number]
+        del self._of[probe.peer]
+        if self._turn is probe:
+            self._turn = None

@@ -1,0 +1,330 @@
+"""From signed claims to beliefs: who is alive, suspected, dead.
+
+Peers distrust each other, so SWIM's rules (Das et al., DSN 2002, 4.2) are narrower here:
+
+* `alive` and `left` are believed of their subject only. An accusation counts for an incarnation
+  that its subject has signed, so nobody can raise another's out of the reach of a refutation.
+* Anybody's accusation starts a suspicion, and its subject is told, and can refute it.
+* A suspicion that runs out makes the peer dead only if we failed to reach it ourselves, or if
+  distinct participants (`QUORUM`) accuse it. Otherwise it is probed first (`may_kill`).
+* Another's `dead` makes the peer dead at once only together with those of other participants;
+  alone it is an accusation like any other. As everybody's suspicion started with the same few
+  claims, the second voice follows the first within one round of gossip or two: that is how the
+  verdict still spreads like SWIM's.
+
+Claims are looked at for news before their signature is verified, so that none is verified twice.
+"""
+
+from __future__ import annotations
+
+from overlay.errors import DecodeError
+from overlay.gossip.accusers import Budgets
+from overlay.gossip.awareness import Awareness
+from overlay.gossip.broadcasts import Broadcasts
+from overlay.gossip.claims import Claim, Keys, Word, is_signed, make_claim, read_claim
+from overlay.gossip.config import QUORUM, GossipConfig
+from overlay.gossip.counters import Counters
+from overlay.gossip.events import Changed, Effect, Health
+from overlay.gossip.members import Member, Members
+from overlay.gossip.standing import Standing
+from overlay.gossip.suspicion import suspicion_timeout
+
+
+class Verdicts:
+    """Judges; the detector probes, keeps the time and talks."""
+
+    def __init__(
+        self,
+        me: bytes,
+        members: Members,
+        config: GossipConfig,
+        keys: Keys,
+        *,
+        standing: Standing,
+        awareness: Awareness,
+        counters: Counters,
+    ) -> None:
+        self._me = me
+        self._members = members
+        self._roster = members.roster
+        self._config = config
+        self._keys = keys
+        self._standing = standing
+        self._awareness = awareness
+        self._counters = counters
+        self._budgets = Budgets(config.probe_interval_s)
+        self._announced_at = float("-inf")
+        self._moved: dict[bytes, float | None] = {}
+        self.broadcasts: Broadcasts[tuple[bytes, bytes]] = Broadcasts(
+            lambda: config.retransmits(members.living)
+        )
+
+    def moved(self) -> dict[bytes, float | None]:
+        """Suspects whose suspicion since the last call got another end (None: it is over)."""
+        moved, self._moved = self._moved, {}
+        return moved
+
+    # -- others' claims
+
+    def apply(self, data: bytes, now: float) -> list[Effect]:
+        """Take in a claim; nothing in it makes this raise."""
+        try:
+            claim = read_claim(data)
+        except DecodeError:
+            self._counters.malformed += 1
+            return []
+        if claim.author not in self._roster or claim.subject not in self._roster:
+            self._counters.unknown += 1
+            return []
+        if claim.subject == self._me:
+            return self._on_me(claim, now)
+        known = self._members.incarnation(claim.subject)
+        if claim.author == claim.subject:
+            return self._on_own(claim, known, now)
+        if claim.author == self._me or claim.incarnation < known:
+            self._counters.old += 1
+            return []
+        if claim.incarnation > known:
+            self._counters.ahead += 1
+            return []
+        return self._on_accusation(claim, now)
+
+    def _on_me(self, claim: Claim, now: float) -> list[Effect]:
+        ours = self._standing.claim
+        if self._standing.left or claim.data == ours.data:
+            return []
+        if claim.incarnation < ours.incarnation:
+            # whoever sent that has missed our word: once more, but not as often as they like
+            if now - self._announced_at >= self._config.probe_interval_s:
+                self.announce(now)
+            return []
+        by_us = claim.author == self._me  # from before we lost the file of incarnations
+        if claim.incarnation > ours.incarnation and not by_us:
+            self._counters.ahead += 1
+            return []
+        if not self._is_signed(claim):
+            return []
+        self._counters.refuted += 1
+        # answered probes make up for it: a slanderer cannot make us feel unwell for long
+        if now - self._announced_at >= 2 * self._config.probe_interval_s:
+            self._awareness.change(+1)
+        persist = self._standing.outdo(claim.incarnation)
+        self.announce(now)
+        return [*persist]
+
+    def announce(self, now: float) -> None:
+        """Have our latest word on ourselves passed on."""
+        self._announced_at = now
+        self.broadcasts.put((self._me, self._me), self._standing.claim.data)
+
+    def _on_own(self, claim: Claim, known: int, now: float) -> list[Effect]:
+        """Its own word: alive in a higher incarnation, or left in this one or a higher."""
+        subject, leaves = claim.subject, claim.word is Word.LEFT
+        health = self._members.health(subject)
+        news = claim.incarnation > known or (
+            leaves and claim.incarnation == known and health is not Health.LEFT
+        )
+        if not news:
+            self._counters.old += 1
+            return []
+        if not self._is_signed(claim):
+            return []
+        member = self._members.note(subject)
+        flapping = (
+            health is Health.ALIVE
+            and not leaves
+            and now - member.heard_at < self._config.probe_interval_s
+        )
+        self._clear(subject, member)
+        member.incarnation, member.own, member.heard_at = claim.incarnation, claim.data, now
+        if not flapping:
+            self.broadcasts.put((subject, subject), claim.data)
+        return self._become(subject, member, Health.LEFT if leaves else Health.ALIVE, now)
+
+    def _on_accusation(self, claim: Claim, now: float) -> list[Effect]:
+        # the roster may be ahead of its news
+        effects = self.joined(claim.subject, now)
+        member, health = self._members.get(claim.subject), self._members.health(claim.subject)
+        if health is Health.LEFT or (member is not None and not self._is_news(member, claim)):
+            self._counters.old += 1
+        elif health is Health.ALIVE and not self._budgets.spend(claim.author, now):
+            self._counters.excessive += 1
+        elif self._is_signed(claim):
+            effects += self._accused(claim, now)
+        return effects
+
+    def _is_news(self, member: Member, claim: Claim) -> bool:
+        """Whether this accusation adds a voice that still counts."""
+        if claim.word is Word.DEAD:
+            dead = self._dead_voices(member)
+            return len(dead) < self._quorum and self._roster.participant(claim.author) not in dead
+        if member.health is Health.DEAD:
+            return False
+        enough = self._config.confirmations(self._possible_voices()) + 1
+        voices = self._voices(member)
+        if len(voices) >= max(enough, self._quorum):
+            return False
+        return self._voice(claim.author) not in voices
+
+    # -- our own findings
+
+    def accuse(self, peer: bytes, now: float, *, gone: bool = False) -> list[Effect]:
+        """Our probe of it failed. gone: and nobody listens on its port."""
+        if self._members.is_gone(peer) or peer not in self._roster:
+            return []
+        member = self._members.get(peer)
+        effects: list[Effect] = []
+        if member is None or self._me not in member.accusations:
+            incarnation = self._members.incarnation(peer)
+            claim = make_claim(self._keys, self._me, Word.SUSPECT, peer, incarnation)
+            effects = self._accused(claim, now)
+        if gone and (member := self._members.get(peer)) and member.health is Health.SUSPECT:
+            self._suspect_until(peer, member, min(member.until, now + self._config.gone_s))
+        return effects
+
+    def may_kill(self, peer: bytes) -> bool:
+        """Whether a suspicion that ran out is proof enough, without a last probe of ours."""
+        member = self._members.get(peer)
+        if member is None or member.health is not Health.SUSPECT:
+            return False
+        participants = {self._roster.participant(author) for author in member.accusations}
+        return self._me in member.accusations or len(participants) >= self._quorum
+
+    def postpone(self, peer: bytes, until: float) -> None:
+        """Let the suspicion last until then: we want to hear more."""
+        member = self._members.get(peer)
+        if member is not None and member.health is Health.SUSPECT:
+            self._suspect_until(peer, member, until)
+
+    def kill(self, peer: bytes, now: float) -> list[Effect]:
+        """Its suspicion ran out: it is dead."""
+        member = self._members.get(peer)
+        assert member is not None
+        assert member.health is Health.SUSPECT
+        dead = {
+            author: accusation
+            for author, accusation in member.accusations.items()
+            if accusation[0] is Word.DEAD
+        }
+        if len(self._dead_voices(member)) < self._quorum and self._me not in dead:
+            claim = make_claim(self._keys, self._me, Word.DEAD, peer, member.incarnation)
+            dead[self._me] = (claim.word, claim.data)
+        self._clear(peer, member)
+        member.accusations = dead
+        for author, (_, data) in dead.items():
+            self.broadcasts.put((peer, author), data)
+        return self._become(peer, member, Health.DEAD, now)
+
+    # -- the roster
+
+    def joined(self, peer: bytes, now: float) -> list[Effect]:
+        """Its record may be of a newer incarnation than what is held against it."""
+        member = self._members.get(peer)
+        if member is None or self._roster.incarnation(peer) <= member.incarnation:
+            return []
+        self._clear(peer, member)
+        effects = self._become(peer, member, Health.ALIVE, now)
+        self._members.forget(peer)
+        return effects
+
+    def removed(self, peer: bytes) -> list[Effect]:
+        """It is no member any more: for those who rely on it, it left."""
+        was = self._members.health(peer)
+        if (member := self._members.get(peer)) is not None:
+            self._clear(peer, member)
+        self._members.forget(peer)
+        return [] if was is Health.LEFT else [Changed(peer, Health.LEFT)]
+
+    # -- telling
+
+    def held_against(self, peer: bytes) -> bytes | None:
+        """A claim by which that peer learns what it should refute (Lifeguard's buddy system)."""
+        member = self._members.get(peer)
+        if member is None or member.health is Health.ALIVE:
+            return None
+        if member.health is Health.LEFT:
+            return member.own
+        return next((data for _, data in member.accusations.values()), None)
+
+    def held_on(self, member: Member) -> list[bytes]:
+        """All claims that show why we believe what we do of it."""
+        claims = [data for _, data in member.accusations.values()]
+        return [member.own, *claims] if member.own else claims
+
+    # -- inside
+
+    def _accused(self, claim: Claim, now: float) -> list[Effect]:
+        """A verified accusation of a peer that has not left, in its present incarnation."""
+        subject = claim.subject
+        member = self._members.note(subject)
+        begins = member.health is Health.ALIVE
+        if begins:
+            self._clear(subject, member)
+            member.incarnation = claim.incarnation
+        member.accusations[claim.author] = (claim.word, claim.data)
+        self.broadcasts.put((subject, claim.author), claim.data)
+        if member.health is Health.DEAD:
+            return []
+        effects = self._become(subject, member, Health.SUSPECT, now) if begins else []
+        if begins:
+            member.confirmations = self._config.confirmations(self._possible_voices())
+        self._time_suspicion(subject, member, begins=begins)
+        if len(self._dead_voices(member)) >= self._quorum:
+            return effects + self.kill(subject, now)
+        return effects
+
+    def _time_suspicion(self, peer: bytes, member: Member, *, begins: bool) -> None:
+        shortest, longest = self._config.suspicion_s(self._members.living)
+        confirmed = min(len(self._voices(member)) - 1, member.confirmations)
+        lasts = suspicion_timeout(shortest, longest, member.confirmations, confirmed)
+        until = member.since + lasts
+        self._suspect_until(peer, member, until if begins else min(until, member.until))
+
+    def _suspect_until(self, peer: bytes, member: Member, until: float) -> None:
+        member.until = until
+        self._moved[peer] = until
+
+    def _clear(self, peer: bytes, member: Member) -> None:
+        """Nothing is held against it any more, nor passed on."""
+        for author in (peer, *member.accusations):
+            self.broadcasts.drop((peer, author))
+        member.accusations = {}
+        self._moved[peer] = None
+
+    def _become(self, peer: bytes, member: Member, health: Health, now: float) -> list[Effect]:
+        before = member.health
+        if not self._members.become(peer, member, health, now):
+            return []
+        counters = self._counters
+        counters.suspected += health is Health.SUSPECT
+        counters.died += health is Health.DEAD
+        counters.revived += health is Health.ALIVE and before is not Health.SUSPECT
+        return [Changed(peer, health)]
+
+    def _is_signed(self, claim: Claim) -> bool:
+        if is_signed(claim, self._keys):
+            self._counters.claims += 1
+            return True
+        self._counters.forged += 1
+        return False
+
+    # -- voices: peers of one stranger speak with one voice, those of our own participant each
+
+    @property
+    def _quorum(self) -> int:
+        return min(QUORUM, self._roster.participants)
+
+    def _voice(self, author: bytes) -> str | bytes:
+        participant = self._roster.participant(author)
+        return author if participant == self._roster.participant(self._me) else participant
+
+    def _voices(self, member: Member) -> set[str | bytes]:
+        return {self._voice(author) for author in member.accusations}
+
+    def _dead_voices(self, member: Member) -> set[str]:
+        accusations = member.accusations.items()
+        return {self._roster.participant(a) for a, (word, _) in accusations if word is Word.DEAD}
+
+    def _possible_voices(self) -> int:
+        own = self._roster.size_of(self._roster.participant(self._me))
+        return min(self._members.living, own + self._roster.participants - 1)

@@ -1,0 +1,134 @@
+"""Runs of the detector: some quiet, then crashes, until everybody knows of all of them."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import psutil
+
+from testnet.detection.figures import Figures, Options, Result
+from testnet.detection.predictions import Predicted, predict
+from testnet.detection.world import World
+
+WARM_PERIODS: Final = 2
+"""Probe periods before anything is measured: all have probed, and been probed."""
+QUIET_PERIODS: Final = 5
+"""Probe periods in which traffic is measured where nothing happens."""
+SPREAD_PERIODS: Final = 10
+"""Probe periods over which crashes are spread, at least: each is one of its own."""
+APART_S: Final = 0.2
+"""Seconds between crashes, at least, in the mean."""
+LIMIT_SUSPICIONS: Final = 3
+"""Longest suspicions after the last crash, until it is given up that everybody learns of it."""
+LOOK_S: Final = 0.5
+"""Virtual seconds between looks at how things stand."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, for a screen.
+
+    Attributes:
+        world: the present one, from 1. now: virtual seconds of it.
+        known: crashes that everybody knows of, of so many in this world.
+    """
+
+    world: int
+    worlds: int
+    now: float = 0.0
+    crashed: int = 0
+    known: int = 0
+    false_positives: int = 0
+
+
+Watch = Callable[[Progress], None]
+
+
+class _Run:
+    """One world from its first probe until all its crashes are known."""
+
+    def __init__(self, options: Options, number: int, predicted: Predicted, watch: Watch) -> None:
+        self.world = World(
+            options.nodes,
+            preset=options.preset,
+            loss=options.loss,
+            slow=options.slow,
+            killed=options.killed,
+            streams=not options.datagrams_only,
+            rng=random.Random(f"{options.seed}/{number}"),
+        )
+        self._options = options
+        self._number = number
+        self._limit = LIMIT_SUSPICIONS * predicted.suspicion_max_s
+        self._watch = watch
+
+    def go(self, crashes: int, figures: Figures) -> None:
+        """Quiet, so many crashes, and the end."""
+        world, period = self.world, self._options.config.probe_interval_s
+        self._look()
+        self._pass(WARM_PERIODS * period)
+        before = world.snapshot()
+        self._pass((WARM_PERIODS + QUIET_PERIODS) * period)
+        figures.quiet.add(world, before)
+        before = world.snapshot()
+        begin = world.clock.now
+        end = begin + max(SPREAD_PERIODS * period, crashes * APART_S)
+        for _ in range(crashes):
+            world.clock.at(world.rng.uniform(begin, end), world.crash_one)
+        self._pass(max(end, self._options.seconds))
+        limit = world.clock.now + self._limit
+        while world.tally.unknown and world.clock.now < limit:
+            self._pass(world.clock.now + LOOK_S)
+        figures.busy.add(world, before)
+        figures.add(world)
+
+    def _pass(self, until: float) -> None:
+        clock = self.world.clock
+        while clock.now < until:
+            clock.run(min(until, clock.now + LOOK_S))
+            self._look()
+
+    def _look(self) -> None:
+        tally = self.world.tally
+        crashed = len(tally.crashes)
+        self._watch(
+            Progress(
+                world=self._number + 1,
+                worlds=self._options.worlds,
+                now=self.world.clock.now,
+                crashed=crashed,
+                known=crashed - tally.unknown,
+                false_positives=len({victim for victim, _ in tally.alarms.pairs}),
+            )
+        )
+
+
+def run(options: Options, watch: Watch = lambda progress: None) -> Result:
+    """As many worlds as it takes, one after the other.
+
+    Args:
+        watch: called every half a virtual second.
+    """
+    began, process = time.process_time(), psutil.Process()
+    gc.collect()
+    memory, grown = process.memory_info().rss, 0
+    predicted = predict(options.nodes, options.config)
+    figures, left = Figures(), options.crashes
+    for number in range(options.worlds):
+        count = -(-left // (options.worlds - number))
+        left -= count
+        world_run = _Run(options, number, predicted, watch)
+        # Millions of objects that live to the end: no use looking at them again and again.
+        gc.freeze()
+        try:
+            world_run.go(count, figures)
+            grown = max(grown, process.memory_info().rss - memory)
+        finally:
+            gc.unfreeze()
+    took = time.process_time() - began
+    return figures.result(options, predicted, seconds=took, memory=grown)

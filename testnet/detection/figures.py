@@ -1,0 +1,223 @@
+"""The figures of a run: what all its worlds add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from overlay.exchange import Preset as Settings
+from overlay.gossip.config import GossipConfig
+from testnet.detection.predictions import Predicted, quantile
+from testnet.detection.tally import Crash
+from testnet.detection.world import World
+
+MOST_AT_ONCE: Final = 0.05
+"""Share of the peers that crash in one world; for more crashes there are more worlds."""
+
+Preset = Literal["local", "lan", "wan"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Attributes:
+        crashes: in all. loss: share of datagrams. slow: share of the peers, slowed tenfold.
+        seconds: virtual ones that a world is watched for, at least.
+        killed: a crash takes the process alone, and its machine says so.
+        datagrams_only: no probe tries a connection, which repeats what the network loses.
+    """
+
+    nodes: int = 1000
+    crashes: int = 40
+    loss: float = 0.0
+    slow: float = 0.0
+    seed: int = 1
+    seconds: float = 0.0
+    preset: Preset = "lan"
+    killed: bool = False
+    datagrams_only: bool = False
+
+    @property
+    def plain(self) -> bool:
+        return not self.loss and not self.slow
+
+    @property
+    def config(self) -> GossipConfig:
+        """Of every detector."""
+        return GossipConfig.of(Settings(self.preset))
+
+    @property
+    def worlds(self) -> int:
+        """How many of them it takes."""
+        each = max(1, int(self.nodes * MOST_AT_ONCE))
+        return -(-self.crashes // each) if self.crashes else 1
+
+
+class Result(Struct, frozen=True):
+    """Times in virtual seconds from the crash on; None where no crash came to that.
+
+    Attributes:
+        worlds: that the crashes were spread over. simulated_s: of all of them.
+        suspect_*: until a live peer suspects it; detect_*: until one declares it dead;
+            disseminate_*: until the last one knows; disseminate_healthy_*: the last one that is not
+            slow itself. unknown: crashes that did not get so far.
+        suspicions: of live peers, each suspecting peer counted.
+        false_positives: live peers that anybody took for dead; false_positive_pairs: with each who
+            did. false_positives_by_healthy: those victims whom somebody took for dead who was not
+            slow. false_positives_healthy: those victims that were not slow. lifeguard_fp,
+            lifeguard_fp_minus: as that paper counts: pairs of a victim that was not slow and
+            anybody; and somebody who was not slow either.
+        bytes_per_peer_per_s, messages_per_peer_per_s: sent, datagrams alone and without the headers
+            of UDP and IP, while nothing happens; busy_*: from the first crash to the end.
+        predicted: what the papers say. checks: by name, whether it held.
+        seconds: of processor time on this machine. bytes_per_node: that this process grew by.
+    """
+
+    nodes: int
+    preset: str
+    seed: int
+    loss: float
+    slow: float
+    crashes: int
+    worlds: int
+    simulated_s: float
+    suspect_median_s: float | None
+    suspect_p99_s: float | None
+    detect_median_s: float | None
+    detect_p99_s: float | None
+    disseminate_median_s: float | None
+    disseminate_p99_s: float | None
+    disseminate_healthy_median_s: float | None
+    disseminate_healthy_p99_s: float | None
+    unknown: int
+    suspicions: int
+    false_positives: int
+    false_positive_pairs: int
+    false_positives_by_healthy: int
+    false_positives_healthy: int
+    lifeguard_fp: int
+    lifeguard_fp_minus: int
+    bytes_per_peer_per_s: float
+    messages_per_peer_per_s: float
+    busy_bytes_per_peer_per_s: float
+    busy_messages_per_peer_per_s: float
+    predicted: Predicted
+    seconds: float
+    bytes_per_node: int
+
+
+@dataclass
+class Traffic:
+    """Of so many peer-seconds."""
+
+    sent: int = 0
+    datagrams: int = 0
+    peer_seconds: float = 0.0
+
+    def add(self, world: World, before: tuple[int, int, float]) -> None:
+        sent, datagrams, then = before
+        self.sent += world.traffic.sent - sent
+        self.datagrams += world.traffic.datagrams - datagrams
+        self.peer_seconds += (world.clock.now - then) * sum(world.tally.live)
+
+    def rates(self) -> tuple[float, float]:
+        """(bytes, datagrams) per peer and second."""
+        if not self.peer_seconds:
+            return 0.0, 0.0
+        return round(self.sent / self.peer_seconds, 1), round(self.datagrams / self.peer_seconds, 3)
+
+
+class Figures:
+    """What the worlds of a run add up to."""
+
+    def __init__(self) -> None:
+        self.crashes: list[Crash] = []
+        self.quiet = Traffic()
+        self.busy = Traffic()
+        self.simulated = 0.0
+        self.suspicions = 0
+        self.alarms = [0, 0]
+        self.by_healthy = [0, 0]
+        self.of_healthy = [0, 0]
+        self.of_healthy_by_healthy = [0, 0]
+
+    def add(self, world: World) -> None:
+        tally = world.tally
+        self.crashes += tally.crashes.values()
+        self.simulated += world.clock.now
+        self.suspicions += tally.suspicions
+        everybody = bytearray(b"\1" * len(tally.live))
+        for counts, victims, observers in (
+            (self.alarms, everybody, everybody),
+            (self.by_healthy, everybody, tally.healthy),
+            (self.of_healthy, tally.healthy, everybody),
+            (self.of_healthy_by_healthy, tally.healthy, tally.healthy),
+        ):
+            for place, count in enumerate(tally.alarms.among(victims, observers)):
+                counts[place] += count
+
+    def result(
+        self, options: Options, predicted: Predicted, *, seconds: float, memory: int
+    ) -> Result:
+        """Said in the end. seconds: of processor time; memory: bytes that the process grew by."""
+        crashes = self.crashes
+        suspected = _after(crashes, lambda crash: crash.suspected)
+        declared = _after(crashes, lambda crash: crash.declared)
+        known = _after(crashes, lambda crash: crash.known)
+        known_healthy = _after(crashes, lambda crash: crash.known_healthy)
+        quiet, busy = self.quiet.rates(), self.busy.rates()
+        return Result(
+            nodes=options.nodes,
+            preset=options.preset,
+            seed=options.seed,
+            loss=options.loss,
+            slow=options.slow,
+            crashes=len(crashes),
+            worlds=options.worlds,
+            simulated_s=round(self.simulated, 3),
+            suspect_median_s=_at(suspected, 0.5),
+            suspect_p99_s=_at(suspected, 0.99),
+            detect_median_s=_at(declared, 0.5),
+            detect_p99_s=_at(declared, 0.99),
+            disseminate_median_s=_at(known, 0.5),
+            disseminate_p99_s=_at(known, 0.99),
+            disseminate_healthy_median_s=_at(known_healthy, 0.5),
+            disseminate_healthy_p99_s=_at(known_healthy, 0.99),
+            unknown=len(crashes) - len(known),
+            suspicions=self.suspicions,
+            false_positives=self.alarms[0],
+            false_positive_pairs=self.alarms[1],
+            false_positives_by_healthy=self.by_healthy[0],
+            false_positives_healthy=self.of_healthy[0],
+            lifeguard_fp=self.of_healthy[1],
+            lifeguard_fp_minus=self.of_healthy_by_healthy[1],
+            bytes_per_peer_per_s=quiet[0],
+            messages_per_peer_per_s=quiet[1],
+            busy_bytes_per_peer_per_s=busy[0],
+            busy_messages_per_peer_per_s=busy[1],
+            predicted=predicted,
+            seconds=round(seconds, 3),
+            bytes_per_node=max(memory, 0) // options.nodes,
+        )
+
+
+def _after(crashes: list[Crash], when: Callable[[Crash], float | None]) -> list[float]:
+    """Seconds from the crash until then, ascending, of those that came so far."""
+    times = [(crash.at, when(crash)) for crash in crashes]
+    return sorted(time - at for at, time in times if time is not None)
+
+
+def _at(ordered: list[float], share: float) -> float | None:
+    return round(quantile(ordered, share), 3) if ordered else None
+
+
+def title_of(results: list[Result]) -> str:
+    """What was run, in a line."""
+    first, most = results[0], max(result.crashes for result in results)
+    trouble = [f"{first.loss:.0%} loss"] if first.loss else []
+    trouble += [f"{first.slow:.0%} slowed tenfold"] if first.slow else []
+    said = ", ".join(trouble) or "plain network"
+    return f"failure detector, {first.preset} preset, {said}, {most:,} crashes"

@@ -1,0 +1,109 @@
+"""What a person sees of the detector's figures: a line that moves, then a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from testnet.detection.checks import Check
+from testnet.detection.experiment import Progress
+from testnet.detection.figures import Result, title_of
+
+NONE: Final = "-"
+
+
+@contextmanager
+def open_progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
+    """Show how far the run of that name is, on a terminal only."""
+    if not console.is_terminal:
+        yield lambda name, progress: None
+        return
+    spinner = Spinner("dots", style="cyan")
+    with Live(spinner, console=console, transient=True, refresh_per_second=8) as live:
+
+        def show(name: str, progress: Progress) -> None:
+            # The thread of Live draws; a run of ten thousand peers shall not wait for it.
+            spinner.update(text=render_progress(name, progress))
+
+        yield show
+        live.stop()
+
+
+def render_progress(name: str, progress: Progress) -> Text:
+    """One line: where in virtual time it is, and what is known."""
+    text = Text(f"{name} ", "bold")
+    if progress.worlds > 1:
+        text.append(f"world {progress.world}/{progress.worlds}  ", "dim")
+    text.append(f"{progress.now:.1f} s simulated  ", "cyan")
+    text.append(f"{progress.crashed} crashed, {progress.known} known to all  ")
+    alarms = progress.false_positives
+    return text.append(f"{alarms} false alarms", "yellow" if alarms else "green")
+
+
+def render_results(results: list[Result], checks: list[tuple[str, Check]]) -> RenderableType:
+    """A line for each size, what the papers predict beneath it, and what does not hold. Seconds
+    after the crash: medians and percentiles.
+
+    Args:
+        checks: each with the name of its run.
+    """
+    table = Table(
+        title=title_of(results),
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for name in ("peers", "", "suspect", "detect", "p99", "known", "p99", "false", "B/s", "msg/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in results:
+        table.add_row(*_figures(result))
+        table.add_row(*_predicted(result), style="dim")
+    return Group(table, render_verdict(checks))
+
+
+def _figures(result: Result) -> Iterator[str]:
+    yield f"{result.nodes:,}"
+    yield "measured"
+    for value in (
+        result.suspect_median_s,
+        result.detect_median_s,
+        result.detect_p99_s,
+        result.disseminate_median_s,
+        result.disseminate_p99_s,
+    ):
+        yield NONE if value is None else f"{value:.2f}"
+    yield f"{result.false_positives:,}"
+    yield f"{result.bytes_per_peer_per_s:,.0f}"
+    yield f"{result.messages_per_peer_per_s:.1f}"
+
+
+def _predicted(result: Result) -> Iterator[str]:
+    expected = result.predicted
+    yield ""
+    yield "predicted"
+    yield f"{expected.suspect_median_s:.2f}"
+    yield f"{expected.detect_median_s:.2f}"
+    yield f"{expected.detect_p99_s:.2f}"
+    yield f"{expected.detect_median_s + expected.spread_s:.2f}"
+    yield f"{expected.disseminate_p99_s:.2f}"
+
+
+def render_verdict(checks: list[tuple[str, Check]]) -> Text:
+    """Which checks do not hold."""
+    broken = [(name, check) for name, check in checks if not check.holds]
+    if not broken:
+        return Text(f"all {len(checks)} checks hold", "green")
+    text = Text()
+    for name, check in broken:
+        text.append(f"{name}: {check.name}: {check.value:,g}, at most {check.limit:,g}\n", "red")
+    text.rstrip()
+    return text

@@ -1,0 +1,178 @@
+"""The peers of one run: A, the chain, its standbys, the client's; and what they are told to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.availability import Mode
+from engine.messages import PeerStatus
+from engine.query import QueryStatus
+from overlay.errors import DeadlineError
+from testnet.ha.chain import (
+    CHAIN_OWNER,
+    CLIENT_OWNER,
+    SCHEMA,
+    SERVERS,
+    SOURCE,
+    SOURCE_OWNER,
+    query,
+)
+from testnet.ha.variants import Variant
+from testnet.peers import CONFIG, Federation, Peer, run_command
+from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.home import Home
+
+EPOCH_S: Final = 1.0
+"""Shortest epoch of the chain, seconds. Where the standbys compute as well there are eight tasks on
+six JVMs, which at half a second are more than two cores."""
+STANDBYS: Final = 2
+"""Peers that the secondaries are on, two each: fewer processes than servers, and none is killed."""
+TOGETHER_S: Final = 60.0
+LOOK_S: Final = 0.1
+
+CHAIN_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
+"""medusa.toml of every peer. No market: nothing but a kill shall move a task."""
+
+
+class Cast:
+    """
+    Attributes:
+        primaries: B, C, D, E. standbys: those that take over.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._federation.config = CHAIN_CONFIG
+        self.primaries: dict[str, Peer] = {}
+        self.standbys: list[Peer] = []
+        self._source: Peer
+        self._client: Peer
+
+    @property
+    def all(self) -> tuple[Peer, ...]:
+        return (self._source, self._client, *self.primaries.values(), *self.standbys)
+
+    @property
+    def source_home(self) -> Home:
+        """Of A, to post to."""
+        return self._source.home
+
+    @property
+    def client_home(self) -> Home:
+        """Of the peer that the client asks."""
+        return self._client.home
+
+    async def enter(self, report: Callable[[str], None]) -> None:
+        """Start all, and wait until they know each other."""
+        federation = self._federation
+        self._source = await federation.found(SOURCE_OWNER)
+        self._client = await federation.admit(CLIENT_OWNER)
+        first = await federation.admit(CHAIN_OWNER)
+        await first.ready()
+        await self._client.ready()
+        made: dict[str, Peer] = {SERVERS[0]: first}
+        names = (*SERVERS[1:], *(f"S{number + 1}" for number in range(STANDBYS)))
+
+        async def admit(name: str) -> None:
+            made[name] = await self._sibling(first, name)
+            report(f"{len(made) + 2} of {len(names) + 3} peers")
+
+        await _together(*(partial(admit, name) for name in names))
+        self.primaries = {server: made[server] for server in SERVERS}
+        self.standbys = [made[name] for name in names[len(SERVERS) - 1 :]]
+        await self._until_known()
+
+    async def _sibling(self, of: Peer, name: str) -> Peer:
+        """Another peer of the chain's participant."""
+        home = Home(self._federation.folder / name)
+        await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
+        home.config.write_text(CHAIN_CONFIG)
+        peer = Peer(of.participant, home, self._federation.folder / f"{name}.log")
+        self._federation.peers.append(peer)
+        await peer.start()
+        await peer.ready()
+        return peer
+
+    async def _until_known(self) -> None:
+        """Until each peer sees all others running."""
+
+        async def until_sees_all(peer: Peer) -> None:
+            async with open_medusa(peer.home.folder) as client:
+                while await _running(client) < len(self.all):  # noqa: ASYNC110
+                    await trio.sleep(LOOK_S)
+
+        with trio.move_on_after(TOGETHER_S):
+            await _together(*(partial(until_sees_all, peer) for peer in self.all))
+            return
+        raise DeadlineError(f"the peers did not find each other within {TOGETHER_S:.0f} s")
+
+    async def define(self, variant: Variant) -> None:
+        """Publish the source and a query on each server, all running."""
+        async with open_medusa(self.source_home.folder) as client:
+            await client.create_schema(SCHEMA)
+            await client.create_stream(SOURCE)
+        for number, (server, peer) in enumerate(self.primaries.items()):
+            standby = self.standbys[number % len(self.standbys)]
+            work = query(server, variant.availability(peer_id(standby)))
+            async with open_medusa(peer.home.folder) as client:
+                await client.create_query(work)
+                await client.set_query_status(work.name, QueryStatus.RUNNING)
+
+    async def kill(self) -> None:
+        """SIGKILL to B, C, D and E and to their JVMs, all at once."""
+        await _together(*(peer.kill_9 for peer in self.primaries.values()))
+
+    async def restart(self) -> None:
+        """The killed peers come back, in their homes."""
+
+        async def restart(peer: Peer) -> None:
+            await peer.restart()
+
+        await _together(*(partial(restart, peer) for peer in self.primaries.values()))
+
+    def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
+        """How many of B, C, D and E run again, and do not think themselves the primary still."""
+        ids = {peer_id(peer) for peer in self.primaries.values() if peer.alive}
+        return sum(
+            peer.peer in ids
+            and peer.state == "running"
+            and (variant.mode is Mode.NONE or not primaries_of(peer))
+            for peer in peers
+        )
+
+
+def peer_id(peer: Peer) -> str:
+    """Its id (hex): what it says as it runs."""
+    assert peer.running is not None
+    return peer.running.peer
+
+
+def secured(peers: Sequence[PeerStatus]) -> int:
+    """How many queries have a secondary that is caught up, as the primary says."""
+    return len(
+        {
+            replica.query
+            for peer in peers
+            for replica in peer.replicas
+            if replica.role == "primary" and replica.secondary and replica.state == "caught up"
+        }
+    )
+
+
+def primaries_of(peer: PeerStatus) -> set[str]:
+    """The queries that a peer thinks itself the primary of."""
+    return {replica.query for replica in peer.replicas if replica.role == "primary"}
+
+
+async def _running(client: AsyncMedusaClient) -> int:
+    return sum(peer.state == "running" for peer in (await client.status()).peers)
+
+
+async def _together(*calls: Callable[[], Awaitable[object]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for each in calls:
+            nursery.start_soon(each)

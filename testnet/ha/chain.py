@@ -1,0 +1,119 @@
+"""What the servers of the chain do: A's readings through B, C, D and E, a query each.
+
+B drops every tenth reading, C computes a value, D counts and sums over sliding windows, E passes on
+what is not empty. So a server that forgets its state, or goes on too late, gives other answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from engine.availability import Availability
+from engine.definitions import StreamDefinition
+from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Map, Query
+from engine.schema import Field, FieldType, Schema
+
+SOURCE_OWNER: Final = "mit.edu"
+"""A's participant: it keeps the source stream, and is not killed."""
+CHAIN_OWNER: Final = "utah.edu"
+"""The participant of B, C, D, E and of the standbys."""
+CLIENT_OWNER: Final = "brown.edu"
+"""The participant that subscribes to E's answers; its peer is not killed."""
+
+SERVERS: Final = ("B", "C", "D", "E")
+
+SIZE_US: Final = 1_000_000
+"""A window: what D forgets with its state, microseconds."""
+ADVANCE_US: Final = 100_000
+"""How often an answer is due, microseconds: how finely recovery can be seen."""
+LANES: Final = 4
+"""Groups of each window."""
+DROPPED: Final = 10
+"""B drops the readings whose number is a multiple of this."""
+
+SCHEMA: Final = Schema(
+    f"medusa://{SOURCE_OWNER}/reading",
+    (Field("time_us", FieldType.LONG), Field("number", FieldType.LONG)),
+    time="time_us",
+)
+SOURCE: Final = StreamDefinition(f"medusa://{SOURCE_OWNER}/readings", SCHEMA.name)
+
+Answer = tuple[int, int, int, int, int, int]
+"""(window_start in microseconds, lane, readings, first number, last number, sum of values)."""
+COLUMNS: Final = ("window_start", "lane", "readings", "first", "last", "total")
+
+
+def output(server: str) -> str:
+    """The stream that a server of the chain puts out."""
+    return f"{query_name(server)}/out"
+
+
+def query_name(server: str) -> str:
+    """What one server does goes by this name."""
+    return f"medusa://{CHAIN_OWNER}/{server.lower()}"
+
+
+def query(server: str, availability: Availability) -> Query:
+    """What one server does."""
+    number = SERVERS.index(server)
+    source = SOURCE.name if not number else output(SERVERS[number - 1])
+    box = _box(server, source, output(server))
+    return Query(query_name(server), (box,), (), availability)
+
+
+def _box(server: str, source: str, to: str) -> Box:
+    if server == "B":
+        return Filter("sample", source, (to,), (f"number % {DROPPED} <> 0",))
+    if server == "C":
+        value = (("number", "number"), ("lane", f"number % {LANES}"), ("value", "number * 3 + 1"))
+        return Map("value", source, to, value)
+    if server == "D":
+        functions = (
+            AggregateFunction(Function.COUNT, None, "readings"),
+            AggregateFunction(Function.MIN, "number", "first"),
+            AggregateFunction(Function.MAX, "number", "last"),
+            AggregateFunction(Function.SUM, "value", "total"),
+        )
+        return Aggregate("count", source, to, SIZE_US, ADVANCE_US, ("lane",), functions)
+    return Filter("known", source, (to,), ("readings > 0",))
+
+
+def answers_in(table: pa.Table) -> list[Answer]:
+    """The rows of an epoch of E's output."""
+    starts = table.column(COLUMNS[0]).cast(pa.int64()).to_pylist()
+    others = [table.column(name).to_pylist() for name in COLUMNS[1:]]
+    return list(zip(starts, *others, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was posted. at_us: microseconds since the epoch, its stime."""
+
+    at_us: int
+    number: int
+
+
+def readings_table(readings: list[Reading]) -> pa.Table:
+    """As a client posts them."""
+    rows = [[each.at_us for each in readings], [each.number for each in readings]]
+    return pa.table(rows, schema=SCHEMA.payload)
+
+
+def expected(readings: list[Reading]) -> set[Answer]:
+    """The answer to all of them, by plain arithmetic: it shares nothing with the engine."""
+    windows: dict[tuple[int, int], list[int]] = {}
+    for reading in readings:
+        if reading.number % DROPPED == 0:
+            continue
+        last = reading.at_us // ADVANCE_US
+        first = (reading.at_us - SIZE_US) // ADVANCE_US + 1
+        for window in range(first, last + 1):
+            key = (window * ADVANCE_US, reading.number % LANES)
+            windows.setdefault(key, []).append(reading.number)
+    return {
+        (start, lane, len(numbers), min(numbers), max(numbers), sum(n * 3 + 1 for n in numbers))
+        for (start, lane), numbers in windows.items()
+    }

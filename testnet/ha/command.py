@@ -1,0 +1,64 @@
+"""`medusa-testnet ha`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from engine.availability import Mode, Recovery
+from overlay.errors import InvalidInputError
+from testnet.ha.variants import ALL, chosen
+from testnet.scenario import run_scenario
+
+
+@click.command()
+@click.option(
+    "--mode",
+    default=ALL,
+    show_default=True,
+    type=click.Choice([ALL, *(mode.value for mode in Mode)]),
+    help="What the secondaries keep; a run without any comes first, to compare with.",
+)
+@click.option(
+    "--recovery",
+    type=click.Choice([recovery.value for recovery in Recovery]),
+    help="What consumers may notice; all that the mode is shown with, unless given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A picture of the answers received over time (PNG, PDF or SVG by its name).",
+)
+@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+def ha(mode: str, recovery: str | None, as_json: bool, plot: Path | None, keep: bool) -> None:
+    """Kill a chain of servers all at once, mode by mode: the poster's high-availability experiment.
+
+    B, C, D and E work on A's stream, a query each, with secondaries on two standby peers. After a
+    steady time all four are killed with SIGKILL. For each mode: what was lost and duplicated, how
+    long recovery took, and the delay, CPU and network that it adds. Minutes in all. Exits with 1
+    when a mode breaks its promise, with 2 when something failed.
+    """
+    # Late: --help and a mistyped option need none of this.
+    from testnet.ha.board import HaBoard
+    from testnet.ha.run import Options, run_ha
+    from testnet.ha.screen import open_screen, render_result
+
+    try:
+        variants = chosen(mode, recovery)
+    except InvalidInputError as error:
+        raise click.UsageError(str(error)) from None
+    console = Console(stderr=as_json)
+    board = HaBoard()
+    run_scenario(
+        partial(run_ha, Options(variants, keep, plot), board),
+        open_screen(board, console),
+        console,
+        as_json=as_json,
+        render=render_result,
+        good=lambda result: result.good,
+    )

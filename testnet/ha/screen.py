@@ -1,0 +1,176 @@
+"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from testnet.board import Stage, State
+from testnet.ha.board import STAGES, HaBoard
+from testnet.ha.observations import Observations
+from testnet.ha.result import Check, HaResult, ModeResult
+from testnet.live import open_live
+
+FRAME_S: Final = 0.5
+"""Between two frames, seconds: the peers need the cores."""
+SHOWN_S: Final = 40
+"""Seconds of arrivals on the screen, a column each."""
+BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+
+_ICONS: Final = {
+    State.WAITING: ("·", "dim"),
+    State.DONE: ("✓", "green"),
+    State.FAILED: ("✗", "red"),
+}
+
+
+@asynccontextmanager
+async def open_screen(board: HaBoard, console: Console) -> AsyncIterator[None]:
+    """Show the board while the body runs; the table of what was measured stays."""
+    if not console.is_terminal:
+        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        yield
+        return
+    async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
+        yield
+
+
+def _print_stage(stage: Stage, board: HaBoard, console: Console) -> None:
+    label = board.runs[-1].variant.label if board.runs else ""
+    if stage.state is State.RUNNING:
+        console.print(f"{label}: {STAGES[stage.name]} ...", style="dim", highlight=False)
+        return
+    word = "failed" if stage.state is State.FAILED else "done"
+    detail = f": {stage.detail}" if stage.detail else ""
+    console.print(
+        f"{label}: {STAGES[stage.name]} {word} in {stage.ended - stage.began:.1f} s{detail}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def render(board: HaBoard) -> RenderableType:
+    """The run under way, its answers second by second, and the table so far."""
+    parts = [render_stages(board)]
+    if board.runs and board.runs[-1].arrivals:
+        parts.append(render_arrivals(board.runs[-1]))
+    if board.results:
+        parts.append(render_modes(board.results))
+    return Group(*parts)
+
+
+def render_stages(board: HaBoard) -> RenderableType:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=1)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(justify="right", no_wrap=True)
+    for stage in board.stages.values():
+        waiting = stage.state is State.WAITING
+        until = board.now if stage.state is State.RUNNING else stage.ended
+        table.add_row(
+            _icon(stage),
+            Text(STAGES[stage.name], "dim" if waiting else ""),
+            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
+            Text("" if waiting else f"{until - stage.began:.0f} s", "dim"),
+        )
+    run = f": {board.runs[-1].variant.label}" if board.runs else ""
+    return Panel(
+        table,
+        title=f"[bold]medusa-testnet ha[/]{run}",
+        title_align="left",
+        subtitle=f"[dim]run {len(board.runs)} of {len(board.planned)}[/]",
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style="dim",
+    )
+
+
+def _icon(stage: Stage) -> RenderableType:
+    if stage.state is State.RUNNING:
+        return Spinner("dots", style="cyan")
+    sign, style = _ICONS[stage.state]
+    return Text(sign, style)
+
+
+def render_arrivals(run: Observations) -> Text:
+    """Answers received in each of the last seconds; the kill is a red bar."""
+    last = int(run.arrivals[-1].at)
+    counts = per_second(run, last - SHOWN_S + 1, last)
+    top = max(*counts, 1)
+    text = Text(" ")
+    for second, count in enumerate(counts, last - SHOWN_S + 1):
+        if run.killed_at and int(run.killed_at) == second:
+            text.append("┃", "bold red")
+        level = -(-count * (len(BLOCKS) - 1) // top)
+        text.append(BLOCKS[level], "cyan")
+    text.append(f"  {len(run.answers):,} answers", "dim")
+    return text
+
+
+def per_second(run: Observations, first: int, last: int) -> list[int]:
+    """Answers received in each whole second from first to last, seconds since the epoch."""
+    counts = [0] * (last - first + 1)
+    for arrival in reversed(run.arrivals):
+        index = int(arrival.at) - first
+        if index < 0:
+            break
+        if index < len(counts):
+            counts[index] += len(arrival.stimes)
+    return counts
+
+
+def render_modes(modes: Sequence[ModeResult]) -> RenderableType:
+    """A row a run."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for name in ("lost", "twice", "wrong", "recovers", "delay", "added", "CPU", "network"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for mode in modes:
+        recovery = "never" if mode.recovery_ms is None else f"{mode.recovery_ms / 1e3:.2f} s"
+        table.add_row(
+            Text(mode.label, "red" if mode.failure else ""),
+            *(_count(count) for count in (mode.lost, mode.duplicated, mode.wrong)),
+            Text(recovery, "red" if mode.recovery_ms is None else ""),
+            f"{mode.delay_ms:.0f} ms",
+            f"{round(mode.added_delay_ms):+d} ms",
+            f"{round(100 * mode.cpu_overhead):+d} %",
+            f"{round(100 * mode.network_overhead):+d} %",
+        )
+    return table
+
+
+def _count(count: int) -> Text:
+    return Text(f"{count:,}", "yellow" if count else "dim")
+
+
+def render_result(result: HaResult) -> RenderableType:
+    """The table, what it shows, and whether that is as it must be."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(ratio=1)
+    for check in result.checks:
+        table.add_row(*_verdict(check))
+    text = Text(f"{result.rate} readings/s; {result.seconds:.0f} s")
+    lines = [("picture", result.plot), *(("homes and logs", each) for each in result.folders)]
+    for label, where in lines:
+        if where is not None:
+            text.append(f"\n{label}: {where}")
+    return Group(render_modes(result.modes), table, text)
+
+
+def _verdict(check: Check) -> tuple[Text, Text]:
+    sign, style = (
+        ("✓", "green") if check.good else ("✗", "red") if check.certain else ("~", "yellow")
+    )
+    text = Text(check.claim, "" if check.good or not check.certain else "red")
+    text.append(f"  ({check.found})", "dim")
+    return Text(sign, style), text

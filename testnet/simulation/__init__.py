@@ -1,0 +1,1 @@
+"""Whole production peers in one process, on virtual time and a simulated network; seeds replay."""

@@ -1,0 +1,192 @@
+"""One process made deterministic: everything that code can learn from outside comes from a seed.
+
+What is replaced, for the time of one simulation: trio's choice of the next task, clocks, random
+bytes, new keys, threads (their jobs run in the task that asked, while virtual time passes), the
+order of folders, and the collector's moments. Two things stay random and must not matter: the bytes
+that OpenSSL makes for itself (only lengths go into the digest, and they are fixed), and addresses
+of objects (so no set of plain objects may decide an order). The order of sets of texts needs
+PYTHONHASHSEED to be set before Python starts: `is_reproducible`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+from unittest import mock
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from trio._core import _run
+
+from overlay import tls
+from testnet.simulation.clock import VirtualTime
+from testnet.simulation.disk import Disk, folder_patches
+from testnet.simulation.hosts import EPOCH_S, running_process
+from testnet.simulation.signatures import Signatures
+
+T = TypeVar("T")
+
+NO_CHECK_TIME: Final = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: it knows the real date alone. Membership checks dates."""
+
+KEY_BYTES: Final = 32
+"""Of an Ed25519 private key."""
+
+
+def is_reproducible() -> bool:
+    """Whether this Python hashes texts as every other that was started like it."""
+    return not sys.flags.hash_randomization
+
+
+@contextmanager
+def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]:
+    """Until the block ends, what happens in this process follows from the seed.
+
+    Args:
+        disk: told of what is synced to it.
+    """
+    with ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        random.seed(f"{seed} global")
+        for patch in (
+            *_clocks(virtual),
+            *_random_bytes(random.Random(f"{seed} bytes")),
+            *_threads(random.Random(f"{seed} threads")),
+            *folder_patches(random.Random(f"{seed} names")),
+            *disk.patches(),
+            *Signatures().patches(),
+            *_scheduler(random.Random(f"{seed} scheduler")),
+            mock.patch.object(tls, "_context", partial(_context, tls._context)),
+        ):
+            stack.enter_context(patch)
+        stack.enter_context(_collected_at_the_end())
+        yield
+
+
+def _clocks(virtual: VirtualTime) -> list[Any]:
+    def wall() -> float:
+        process = running_process()
+        if process is None:
+            return EPOCH_S + virtual.elapsed
+        return process.machine.clock.wall(virtual.elapsed)
+
+    def steady() -> float:
+        process = running_process()
+        return virtual.now if process is None else process.machine.clock.steady(virtual.elapsed)
+
+    def wall_ns() -> int:
+        return int(wall() * 1e9)
+
+    return [
+        mock.patch.object(time, "time", wall),
+        mock.patch.object(time, "time_ns", wall_ns),
+        mock.patch.object(time, "monotonic", steady),
+        mock.patch.object(time, "thread_time", _no_cpu_time),  # CPU time is no virtual time
+        mock.patch.object(time, "process_time", _no_cpu_time),
+        mock.patch.object(time, "sleep", _refuse_to_sleep),
+    ]
+
+
+def _no_cpu_time() -> float:
+    return 0.0
+
+
+def _refuse_to_sleep(_seconds: float) -> None:
+    raise AssertionError("time.sleep stops the whole simulation")
+
+
+def _random_bytes(rng: random.Random) -> list[Any]:
+    class Ed25519Keys:
+        """Keys of seeded bytes; for all else the real class."""
+
+        @staticmethod
+        def generate() -> Ed25519PrivateKey:
+            return Ed25519PrivateKey.from_private_bytes(rng.randbytes(KEY_BYTES))
+
+    return [
+        mock.patch.object(os, "urandom", rng.randbytes),
+        mock.patch.object(random, "_urandom", rng.randbytes),  # SystemRandom, and so secrets
+        mock.patch("overlay.identity.Ed25519PrivateKey", _with(Ed25519PrivateKey, Ed25519Keys)),
+    ]
+
+
+def _with(real: type, changed: type) -> type:
+    """`real` for isinstance, with the static methods of `changed`."""
+
+    class Kind(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, real)
+
+        def __getattr__(cls, name: str) -> object:
+            return getattr(real, name)
+
+    return Kind(real.__name__, (), {"generate": changed.__dict__["generate"]})
+
+
+def _threads(rng: random.Random) -> list[Any]:
+    async def run_sync(
+        job: Callable[..., T],
+        *arguments: object,
+        thread_name: str | None = None,
+        abandon_on_cancel: bool = False,
+        limiter: trio.CapacityLimiter | None = None,
+    ) -> T:
+        """A job of a worker thread: its effect is there at some moment while others go on."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        process = running_process()
+        mean_s = 0.0 if process is None else process.disk_s
+        with trio.CancelScope(shield=not abandon_on_cancel):
+            if limiter is not None:
+                await limiter.acquire_on_behalf_of(trio.lowlevel.current_task())
+            try:
+                await _pass(rng, mean_s)
+                result = job(*arguments)
+                await _pass(rng, mean_s)
+            finally:
+                if limiter is not None:
+                    limiter.release_on_behalf_of(trio.lowlevel.current_task())
+        return result
+
+    return [mock.patch.object(trio.to_thread, "run_sync", run_sync)]
+
+
+async def _pass(rng: random.Random, mean_s: float) -> None:
+    if mean_s:
+        await trio.sleep(rng.expovariate(2 / mean_s))
+    else:
+        await trio.lowlevel.checkpoint()
+
+
+def _scheduler(rng: random.Random) -> list[Any]:
+    return [
+        mock.patch.object(_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        mock.patch.object(_run, "_r", rng),
+    ]
+
+
+def _context(
+    real: Callable[..., ssl.SSLContext], *arguments: object, **options: object
+) -> ssl.SSLContext:
+    context = real(*arguments, **options)
+    context.verify_flags |= NO_CHECK_TIME
+    return context
+
+
+@contextmanager
+def _collected_at_the_end() -> Iterator[None]:
+    """The collector runs finalizers at moments that depend on what was imported before."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

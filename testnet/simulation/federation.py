@@ -1,0 +1,107 @@
+"""The federation that a simulation begins with: homes on disk, as the commands make them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tools.admission import invite, join
+from tools.config import SECTIONS, Config, load_config, read_section, write_bootstrap
+from tools.founding import make_peer, make_sibling
+from tools.home import Home
+
+OVERLAY_PORT: Final = 7654
+CLIENT_PORT: Final = 7655
+
+JOIN_BY: Final = 3
+"""Peers that an invitation names: while one of them is down, the others are there."""
+
+Settings = Mapping[str, Mapping[str, object]]
+"""What medusa.toml would say, by section and key."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What is built before a simulation starts.
+
+    Attributes:
+        participants: how many peers each has; the first one founds. Peers are called "mit.edu/0",
+            "mit.edu/1", ...
+        settings: of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local" unless said,
+            addresses are the simulation's.
+        peer_settings: those of single peers, by name, on top.
+    """
+
+    participants: Mapping[str, int]
+    settings: Settings = field(default_factory=dict)
+    peer_settings: Mapping[str, Settings] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all peers, in order."""
+        return tuple(
+            f"{participant}/{number}"
+            for participant, peers in self.participants.items()
+            for number in range(peers)
+        )
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """Each peer's IP."""
+        return {
+            name: f"10.0.{number // 250}.{number % 250 + 1}"
+            for number, name in enumerate(self.names)
+        }
+
+
+def build(federation: Federation, folder: Path) -> dict[str, Path]:
+    """Make every home in `folder`, by the peer's name: founder, siblings, and those invited."""
+    made: dict[str, Path] = {}
+    firsts: dict[str, Home] = {}
+    by = tuple((ip, OVERLAY_PORT) for ip in federation.hosts.values())[:JOIN_BY]
+    for name in federation.names:
+        participant = name.rpartition("/")[0]
+        home = Home(folder / name.replace("/", "-") / "0")
+        home.folder.parent.mkdir()
+        if participant in firsts:
+            make_sibling(home, firsts[participant])
+        elif not firsts:
+            make_peer(home, participant, "simulation")
+        else:
+            make_peer(home, participant, None)
+            founder = next(iter(firsts.values()))
+            join(home, invite(founder, participant, home.root_certificate, by))
+        others = [address for address in by if address[0] != federation.hosts[name]]
+        write_bootstrap(home, tuple(others))
+        firsts.setdefault(participant, home)
+        made[name] = home.folder
+    return made
+
+
+def config_of(federation: Federation, name: str, home: Home) -> Config:
+    """The settings of a peer.
+
+    Raises:
+        InvalidInputError: an unknown key or a wrong value.
+    """
+    config = load_config(home)
+    ip = federation.hosts[name]
+    for section in SECTIONS:
+        table = {
+            **federation.settings.get(section, {}),
+            **federation.peer_settings.get(name, {}).get(section, {}),
+        }
+        ours: dict[str, object] = {}
+        if section == "overlay":
+            ours = {"listen": (ip, OVERLAY_PORT)}
+            table = {"preset": "local", **table}
+        elif section == "client":
+            ours = {"listen": (ip, CLIENT_PORT)}
+        before = getattr(config, section)
+        defaults = {each.name: getattr(before, each.name) for each in dataclasses.fields(before)}
+        changed = read_section(type(before), table, f"{name}: {section}", {**defaults, **ours})
+        config = dataclasses.replace(config, **{section: changed})
+    return config

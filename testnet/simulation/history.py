@@ -1,0 +1,183 @@
+"""What happened in a run, as its clients and an onlooker saw it: all that the checkers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from contracts.balances import Balance
+from testnet.simulation.rows import Posted, Row
+
+E = TypeVar("E", bound="Event")
+
+
+class Event(Struct, frozen=True):
+    """at: seconds since the start of the run."""
+
+    at: float
+
+
+class Attempted(Event, frozen=True):
+    """A poster handed rows over: from now on they are in doubt."""
+
+    poster: str
+    stream: str
+    rows: tuple[Posted, ...]
+
+
+class Acknowledged(Event, frozen=True):
+    """All that it had handed over up to that number is stored, its client says."""
+
+    poster: str
+    stream: str
+    upto: int
+
+
+class Received(Event, frozen=True):
+    """A subscriber was given an epoch: tuples with after < stime <= upto, microseconds."""
+
+    subscriber: str
+    peer: str
+    stream: str
+    after: int
+    upto: int
+    rows: tuple[Row, ...]
+
+
+class Invited(Event, frozen=True):
+    """A member admitted a participant."""
+
+    participant: str
+
+
+class Failed(Event, frozen=True):
+    """A client was told what trying again cannot mend."""
+
+    client: str
+    error: str
+
+
+class Late(Event, frozen=True):
+    """All rows of a stream's late tuples, read at the end."""
+
+    stream: str
+    rows: tuple[Row, ...]
+
+
+class Overdue(Event, frozen=True):
+    """What had not come by the deadline after the heal."""
+
+    what: str
+
+
+class PrimaryView(Struct, frozen=True):
+    """A query that a peer believes to be the primary of, under that fence."""
+
+    query: str
+    fence: int
+
+
+class AccountView(Struct, frozen=True):
+    """One side's receipts of what one peer pays another under a contract.
+
+    Attributes:
+        payer, payee: peer ids (hex). tuples, amount: of all receipts; micros.
+        head: digest (hex) of the last one, which holds that of the one before, and so on.
+    """
+
+    contract: str
+    payer: str
+    payee: str
+    receipts: int = 0
+    tuples: int = 0
+    amount: int = 0
+    head: str = ""
+
+
+class Books(Struct, frozen=True):
+    """A ledger. fault: what is wrong with its chain or a signature, or ""."""
+
+    balances: tuple[Balance, ...] = ()
+    accounts: tuple[AccountView, ...] = ()
+    fault: str = ""
+
+
+class WorkView(Struct, frozen=True):
+    """A task that a peer works on for another, or that runs elsewhere for it."""
+
+    task: str
+    fence: int
+    peer: str
+
+
+class PeerView(Event, frozen=True):
+    """One running peer, seen from within.
+
+    Attributes:
+        id: hex. life: counts its starts.
+        statements: digests of the membership statements it holds. members: who is in by them.
+        primaries: its queries that run. works: tasks it runs for others. gives: its own, elsewhere.
+        health: of the others by peer id (hex), as its failure detector has it.
+        incarnation: its own.
+        producers: by stream, who produces it as the catalog tells there: "peer fence worker".
+        books: its ledger.
+    """
+
+    peer: str
+    id: str
+    participant: str
+    life: int = 0
+    statements: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    primaries: tuple[PrimaryView, ...] = ()
+    works: tuple[WorkView, ...] = ()
+    gives: tuple[WorkView, ...] = ()
+    health: Mapping[str, str] = {}
+    incarnation: int = 0
+    producers: Mapping[str, str] = {}
+    books: Books = Books()
+
+
+class Covered(Event, frozen=True):
+    """A primary that lets consumers have what its secondary has, and no more.
+
+    Attributes:
+        look: counts the onlooker's; where one is missing this did not hold.
+        under: fence, lives of both and more: another value is another promise.
+        ours, theirs: by output, how far it is at the primary and at the secondary, microseconds.
+    """
+
+    look: int
+    query: str
+    under: str
+    ours: Mapping[str, int]
+    theirs: Mapping[str, int]
+
+
+class Quiescent(Event, frozen=True):
+    """Everything was healed, and has had its time: the view of each peer that runs, by name, and
+    the ids of those that do not."""
+
+    peers: tuple[PeerView, ...]
+    down: tuple[str, ...] = ()
+
+
+class Paid(Event, frozen=True):
+    """Every stream has ended, and what was to be billed has had its time: what the books say."""
+
+    state: Quiescent
+
+
+class History:
+    """Events in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        return (event for event in self.events if isinstance(event, kind))

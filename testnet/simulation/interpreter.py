@@ -1,0 +1,252 @@
+"""A tiny interpreter of queries and tasks over lists of rows, independent of Spark: what the tests
+hold the engine to, and what computes under simulation."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from engine.check import ordered_boxes
+from engine.expressions import Constant, Expression, FieldRef
+from engine.operators import INTEGER_RANGE, INTEGERS
+from engine.parse_expression import parse_expression
+from engine.plan import AggregateStep, FilterStep, MapStep, Task
+from engine.query import Aggregate, Filter, Function, Map, Query, Union
+from engine.schema import STIME, FieldType, Schema
+from engine.windows import Interval
+
+Value: TypeAlias = Any
+"""Of a field: a number, a text, a truth value, or None."""
+
+Row: TypeAlias = dict[str, Any]
+"""A tuple: stime (int) and the fields; of a source stream also `seq`."""
+
+
+def evaluate(expression: Expression, row: Row) -> Value:
+    if isinstance(expression, FieldRef):
+        return row[expression.name]
+    if isinstance(expression, Constant):
+        return expression.value
+    name, operands = expression.operator, expression.operands
+    if name == "case":
+        for condition, value in zip(operands[:-1:2], operands[1::2], strict=True):
+            if evaluate(condition, row) is True:
+                return evaluate(value, row)
+        return evaluate(operands[-1], row)
+    values = [evaluate(operand, row) for operand in operands]
+    if name in _LENIENT:
+        return _LENIENT[name](values)
+    if any(value is None for value in values):
+        return None
+    return _fitted(_STRICT[name](*values), expression.type)
+
+
+def _fitted(value: Value, type_: FieldType) -> Value:
+    if value is None:
+        return None
+    if type_ in INTEGERS:
+        return int(value) if int(value) in INTEGER_RANGE[type_] else None
+    if type_ is FieldType.SINGLE:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    if type_ is FieldType.DOUBLE:
+        return float(value)
+    return str(value) if type_ is FieldType.STRING else value
+
+
+def _and(values: Sequence[Any]) -> Value:
+    return False if False in values else None if None in values else True
+
+
+def _or(values: Sequence[Any]) -> Value:
+    return True if True in values else None if None in values else False
+
+
+def _in(values: Sequence[Any]) -> Value:
+    if values[0] is None:
+        return None
+    return _or([None if each is None else values[0] == each for each in values[1:]])
+
+
+def _substring_index(text: str, delimiter: str, count: int) -> str:
+    if not delimiter or not count:
+        return ""
+    parts = text.split(delimiter)
+    return delimiter.join(parts[:count] if count > 0 else parts[count:])
+
+
+_LENIENT: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "and": _and,
+    "or": _or,
+    "in": _in,
+    "is_null": lambda values: values[0] is None,
+    "coalesce": lambda values: next((each for each in values if each is not None), None),
+}
+
+_STRICT: dict[str, Callable[..., Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: None if b == 0 else a / b,
+    "%": lambda a, b: None if b == 0 else abs(a) % abs(b) * (-1 if a < 0 else 1),
+    "neg": lambda a: -a,
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "not": lambda a: not a,
+    "cast": lambda a: a,
+    "lower": str.lower,
+    "length": len,
+    "concat": lambda *parts: "".join(parts),
+    "substring_index": _substring_index,
+}
+
+
+def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:
+    """Rows in the order of the stream: stime, then number of arrival or payload."""
+
+    def key(row: Row) -> tuple[Any, ...]:
+        if arrival:
+            return (row[STIME], row["seq"])
+        payload = [row[field.name] for field in schema.fields]
+        return (row[STIME], *((value is not None, value) for value in payload))
+
+    return sorted(rows, key=key)
+
+
+def run_query(
+    query: Query, sources: Mapping[str, list[Row]], schemas: Mapping[str, Schema]
+) -> dict[str, list[Row]]:
+    """Every stream of the network, box by box."""
+    streams = dict(sources)
+    for box in ordered_boxes(query):
+        if isinstance(box, Union):
+            rows = [row for name in box.inputs for row in streams[name]]
+            made = {box.output: rows}
+        else:
+            fields = {field.name: field.type for field in schemas[box.input].fields}
+            rows = streams[box.input]
+            if isinstance(box, Filter):
+                made = _run_filter(box, rows, fields)
+            elif isinstance(box, Map):
+                typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
+                made = {box.output: [_mapped(typed, row) for row in rows]}
+            else:
+                made = {box.output: _run_aggregate(box, rows, fields)}
+        for name, rows in made.items():
+            plain = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
+            streams[name] = canonical(plain, schemas[name])
+    return streams
+
+
+def _run_filter(
+    box: Filter, rows: list[Row], fields: Mapping[str, FieldType]
+) -> dict[str, list[Row]]:
+    predicates = [parse_expression(text, fields) for text in box.predicates]
+    made: dict[str, list[Row]] = {name: [] for name in box.outputs}
+    for row in rows:
+        hits = [n for n, each in enumerate(predicates) if evaluate(each, row) is True]
+        port = hits[0] if hits else len(predicates)
+        if port < len(box.outputs):
+            made[box.outputs[port]].append(row)
+    return made
+
+
+def _mapped(outputs: Sequence[tuple[str, Expression]], row: Row) -> Row:
+    return {STIME: row[STIME], **{name: evaluate(each, row) for name, each in outputs}}
+
+
+def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldType]) -> list[Row]:
+    functions = [
+        (
+            each.function,
+            None if each.argument is None else parse_expression(each.argument, fields),
+            each.output,
+        )
+        for each in box.functions
+    ]
+    return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
+
+
+def aggregate(
+    rows: list[Row],
+    size: int,
+    advance: int,
+    group_by: Sequence[str],
+    functions: Sequence[tuple[Function, Expression | None, str]],
+) -> list[Row]:
+    windows: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        start = row[STIME] // advance * advance
+        while start + size > row[STIME]:
+            windows.setdefault((start, *(row[name] for name in group_by)), []).append(row)
+            start -= advance
+    return [
+        {
+            STIME: start + size - 1,
+            "window_start": start,
+            **dict(zip(group_by, group, strict=True)),
+            **{output: _folded(function, each, members) for function, each, output in functions},
+        }
+        for (start, *group), members in windows.items()
+    ]
+
+
+def _folded(function: Function, argument: Expression | None, rows: list[Row]) -> Value:
+    if argument is None:
+        return len(rows)
+    values = [evaluate(argument, row) for row in rows]
+    if function in {Function.FIRSTVAL, Function.LASTVAL}:
+        return values[0 if function is Function.FIRSTVAL else -1]
+    present = [value for value in values if value is not None]
+    counts = {Function.COUNT: len(present), Function.COUNT_DISTINCT: len(set(present))}
+    if function in counts:
+        return counts[function]
+    return _FOLDS[function](present) if present else None
+
+
+def _sum(values: list[Any]) -> Value:
+    total = sum(values)
+    return total if isinstance(total, float) or total in INTEGER_RANGE[FieldType.LONG] else None
+
+
+_FOLDS: dict[Function, Callable[[list[Any]], Any]] = {
+    Function.MIN: min,
+    Function.MAX: max,
+    Function.SUM: _sum,
+    Function.AVG: lambda values: float(sum(values)) / len(values),
+}
+
+
+def run_task(
+    task: Task, inputs: Mapping[str, list[Row]], after: int, upto: int, interval: Interval
+) -> list[Row]:
+    """The output over (after, upto] from the inputs over `interval`."""
+    lo, hi = interval.lo, interval.hi
+    rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
+    arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
+    direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
+    if not (arrival and direct):
+        rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
+    rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
+    for step in task.steps:
+        match step:
+            case FilterStep():
+                rows = [row for row in rows if _port(step, row) == step.port]
+            case MapStep():
+                rows = [_mapped(step.outputs, row) for row in rows]
+                rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
+            case AggregateStep():
+                functions = [(each.function, each.argument, each.output) for each in step.functions]
+                groups = [field.name for field in step.group_by]
+                rows = aggregate(rows, step.size_us, step.advance_us, groups, functions)
+                rows = [row for row in rows if after < row[STIME] <= upto]
+    return canonical(rows, task.output_schema)
+
+
+def _port(step: FilterStep, row: Row) -> int:
+    hits = [n for n, each in enumerate(step.predicates) if evaluate(each, row) is True]
+    return hits[0] if hits else len(step.predicates)

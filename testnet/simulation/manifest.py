@@ -1,0 +1,332 @@
+"""A testnet in one TOML document: peers, streams, queries, workload, faults, and what is checked.
+
+The same document runs in the simulator and as real processes (`testnet.simulation.run_real`).
+Times are seconds from the start of the workload; names of objects are whole (`medusa://…`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from engine.availability import Availability
+from engine.definitions import MAX_SPAN_US
+from engine.query import Box, Query
+from engine.xml_documents import read_document as read_xml
+from overlay.errors import InvalidInputError
+from overlay.exchange import Preset
+from overlay.names import ObjectName, check_participant
+from testnet.simulation.faults import Fault, named_peers
+from tools.config import read_document
+
+MAX_PEERS: Final = 64
+"""Peers in one testnet: they share a process, or a machine."""
+
+MAX_S: Final = 86_400.0
+"""Longest time in a manifest, seconds: a day."""
+
+MAX_ROWS: Final = 10_000_000
+"""Rows of one poster: the checkers hold all of them."""
+
+
+class Check(StrEnum):
+    """What the history of a run is held against."""
+
+    STREAMS = "streams"
+    OWNERS = "owners"
+    MEMBERSHIP = "membership"
+    MONEY = "money"
+    STANDBYS = "standbys"
+    GOSSIP = "gossip"
+    LIVENESS = "liveness"
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the document: a key that is not known is refused."""
+
+
+class Settings(_Table, frozen=True):
+    """What every peer is configured with.
+
+    Attributes:
+        settle_s: between the receipts of a task, seconds. trade: whether load is offered and taken.
+        confirm_s, stay_s: see `ContractsConfig`.
+        job_cpu_s, row_cpu_s: what an epoch of any task, and a row of it, takes, CPU seconds; of
+            the simulator only.
+        capacity_cores: of a peer, where `capacities` does not say otherwise by its name.
+    """
+
+    preset: Preset = Preset.LOCAL
+    epoch_s: float = 0.2
+    lease_s: float = 3600.0
+    patience_s: float = 10.0
+    settle_s: float = 3.0
+    trade: bool = False
+    confirm_s: float = 0.5
+    stay_s: float = 1.0
+    job_cpu_s: float = 0.001
+    row_cpu_s: float = 0.0
+    capacity_cores: float = 4.0
+    capacities: dict[str, float] = {}
+
+
+class Weather(_Table, frozen=True):
+    """The network without any fault, of the simulator only.
+
+    Attributes:
+        delay_s: shortest and mean one-way delay, seconds.
+        loss, duplicate, reorder: shares of the datagrams.
+    """
+
+    delay_s: tuple[float, float] = (0.0002, 0.001)
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+
+
+class StreamTable(_Table, frozen=True):
+    """A source stream of the rows that posters post (`testnet.simulation.rows`).
+
+    Attributes:
+        history_s: how much of it stays readable though all who were promised it have it, seconds.
+    """
+
+    name: str
+    home: str
+    slack_s: float = 0.0
+    k_safety: int = 0
+    history_s: float = 3600.0
+
+
+class QueryTable(_Table, frozen=True):
+    """A query, in boxes or as an XML document, created and started at a peer."""
+
+    at: str
+    name: str = ""
+    boxes: tuple[Box, ...] = ()
+    outputs: tuple[str, ...] = ()
+    availability: Availability = Availability()
+    xml: str = ""
+
+    def query(self) -> Query:
+        """
+        Raises:
+            InvalidInputError: the document is not one query.
+        """
+        if not self.xml:
+            return Query(self.name, self.boxes, self.outputs, self.availability)
+        document = read_xml(self.xml)
+        if len(document.queries) != 1 or document.schemas or document.streams:
+            raise InvalidInputError("xml must define one query and nothing else")
+        return document.queries[0]
+
+
+class PosterTable(_Table, frozen=True):
+    """A client that posts numbered rows.
+
+    Attributes:
+        at: the peers that it posts by: the first, and another one when that does not answer.
+        posts, rows: how many posts, and rows in each. every_s: between two posts, mean, seconds.
+        keys: how many values the key column has.
+        crashes: how often the client dies with posts unanswered and another one goes on.
+    """
+
+    name: str
+    stream: str
+    at: tuple[str, ...]
+    posts: int
+    rows: int = 1
+    every_s: float = 0.1
+    keys: int = 3
+    crashes: int = 0
+
+
+class SubscriberTable(_Table, frozen=True):
+    """
+    Attributes:
+        at: the peers that it reads from, one after the other.
+        stay_s: how long at each, mean, seconds.
+    """
+
+    name: str
+    stream: str
+    at: tuple[str, ...]
+    stay_s: float = 5.0
+
+
+class MoveTable(_Table, frozen=True):
+    """`medusa move`: let another peer of the participant compute a stream."""
+
+    at_s: float
+    stream: str
+    by: str
+    to: str
+
+
+class ContractTable(_Table, frozen=True):
+    """Two participants run tasks for each other; both have signed before the work begins.
+
+    Attributes:
+        price: least and most, micros per unit of load and second.
+        most_load: units that either runs for the other. sublet: whether it may be passed on.
+        revoked_s: when `one` revokes it; None: never.
+    """
+
+    one: str
+    other: str
+    price: tuple[int, int] = (100_000, 1_000_000)
+    most_load: int = 400
+    sublet: bool = True
+    revoked_s: float | None = None
+
+
+class Manifest(_Table, frozen=True):
+    """
+    Attributes:
+        participants: how many peers each has; the first one founds the federation. The peers are
+            called `mit.edu/0`, `mit.edu/1`…
+        workload_s: while it lasts there are faults; then everything is healed.
+        settle_s: within which everything must have converged after that.
+        checks: all of them unless it says which.
+    """
+
+    participants: dict[str, int]
+    name: str = ""
+    workload_s: float = 10.0
+    settle_s: float = 60.0
+    settings: Settings = Settings()
+    weather: Weather = Weather()
+    streams: tuple[StreamTable, ...] = ()
+    queries: tuple[QueryTable, ...] = ()
+    posters: tuple[PosterTable, ...] = ()
+    subscribers: tuple[SubscriberTable, ...] = ()
+    moves: tuple[MoveTable, ...] = ()
+    contracts: tuple[ContractTable, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    checks: tuple[Check, ...] = tuple(Check)
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(
+            f"{name}/{n}" for name, count in self.participants.items() for n in range(count)
+        )
+
+
+def load_manifest(path: Path) -> Manifest:
+    """The manifest in a file.
+
+    Raises:
+        InvalidInputError: it cannot be read or makes no sense; names the file and the place.
+    """
+    try:
+        path.stat()
+        document = read_document(path)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}") from None
+    try:
+        return read_manifest(document)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+
+
+def read_manifest(document: object) -> Manifest:
+    """The manifest that a parsed document is.
+
+    Raises:
+        InvalidInputError: it makes no sense; names the place.
+    """
+    try:
+        manifest = msgspec.convert(document, Manifest)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        raise InvalidInputError(f"{where.strip('`$').lstrip('.') or 'top'}: {what}") from None
+    for where, what in _faults_of(manifest):
+        raise InvalidInputError(f"{where}: {what}")
+    return manifest
+
+
+def _faults_of(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Each (place, what is wrong there)."""
+    counts = manifest.participants.values()
+    if min(counts, default=0) < 1 or sum(counts) > MAX_PEERS:
+        yield "participants", f"each has a peer or more, and all {MAX_PEERS} at most"
+        return
+    names = manifest.peers
+    for place, peers in _mentions(manifest):
+        for name in peers:
+            if name not in names:
+                yield place, f"no peer is called {name}"
+    for place, seconds in _times(manifest):
+        if not 0 <= seconds <= MAX_S:
+            yield place, f"{seconds:g} s is out of range"
+    yield from _faults_of_names(manifest)
+    yield from _faults_of_numbers(manifest)
+
+
+def _mentions(manifest: Manifest) -> Iterator[tuple[str, Iterable[str]]]:
+    for number, stream in enumerate(manifest.streams):
+        yield f"streams[{number}].home", (stream.home,)
+    for number, query in enumerate(manifest.queries):
+        yield f"queries[{number}].at", (query.at,)
+    for number, poster in enumerate(manifest.posters):
+        yield f"posters[{number}].at", poster.at or ("",)
+    for number, subscriber in enumerate(manifest.subscribers):
+        yield f"subscribers[{number}].at", subscriber.at or ("",)
+    for number, move in enumerate(manifest.moves):
+        yield f"moves[{number}]", (move.by, move.to)
+    for number, fault in enumerate(manifest.faults):
+        yield f"faults[{number}]", named_peers(fault)
+    yield "settings.capacities", manifest.settings.capacities
+
+
+def _times(manifest: Manifest) -> Iterator[tuple[str, float]]:
+    yield "workload_s", manifest.workload_s
+    yield "settle_s", manifest.settle_s
+    for number, fault in enumerate(manifest.faults):
+        yield f"faults[{number}].at_s", fault.at_s
+        yield f"faults[{number}].for_s", fault.for_s
+    for number, move in enumerate(manifest.moves):
+        yield f"moves[{number}].at_s", move.at_s
+    for number, stream in enumerate(manifest.streams):
+        yield f"streams[{number}].slack_s", min(stream.slack_s, MAX_SPAN_US / 1e6)
+        yield f"streams[{number}].history_s", stream.history_s
+    for number, contract in enumerate(manifest.contracts):
+        yield f"contracts[{number}].revoked_s", contract.revoked_s or 0.0
+    for number, poster in enumerate(manifest.posters):
+        yield f"posters[{number}].every_s", poster.every_s
+
+
+def _faults_of_names(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for name in manifest.participants:
+        yield from _refused("participants", partial(check_participant, name))
+    for number, stream in enumerate(manifest.streams):
+        yield from _refused(f"streams[{number}].name", partial(ObjectName.parse, stream.name))
+    for number, contract in enumerate(manifest.contracts):
+        for name in (contract.one, contract.other):
+            if name not in manifest.participants:
+                yield f"contracts[{number}]", f"no participant is called {name}"
+    for number, query in enumerate(manifest.queries):
+        yield from _refused(f"queries[{number}]", query.query)
+
+
+def _refused(place: str, check: Callable[[], object]) -> Iterator[tuple[str, str]]:
+    try:
+        check()
+    except InvalidInputError as error:
+        yield place, str(error)
+
+
+def _faults_of_numbers(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for label in ("loss", "duplicate", "reorder"):
+        if not 0 <= getattr(manifest.weather, label) < 1:
+            yield f"weather.{label}", "a share from 0 to below 1"
+    for number, poster in enumerate(manifest.posters):
+        if not (0 <= poster.posts * poster.rows <= MAX_ROWS and poster.keys > 0):
+            yield f"posters[{number}]", f"0 to {MAX_ROWS} rows, of one key or more"

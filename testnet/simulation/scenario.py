@@ -1,0 +1,244 @@
+"""One run of a manifest: set up, work under faults, heal, converge, end; then the history."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.definitions import ANY, LATE, StreamDefinition
+from engine.schema import BEGINNING
+from overlay.errors import MedusaError
+from testnet.simulation.checkers import converged
+from testnet.simulation.dealing import conclude, end_contract
+from testnet.simulation.history import History, Late, Overdue, Paid, PeerView, Quiescent
+from testnet.simulation.manifest import Check, ContractTable, Manifest, SubscriberTable
+from testnet.simulation.nemesis import run_faults
+from testnet.simulation.peer_checks import last_output, money_of
+from testnet.simulation.rows import rows_of, schema_of
+from testnet.simulation.testbed import Testbed
+from testnet.simulation.workload import PATIENCE_S, PosterClient, Reader, end_stream, persist
+
+LOOK_S: Final = 0.25
+"""Between two looks at the peers from within, seconds."""
+
+SET_UP_S: Final = 120.0
+"""Longest that defining everything may take, seconds."""
+
+AUDITOR: Final = "auditor of "
+"""Begins the names of the readers that read every source stream to its end."""
+
+
+@dataclass
+class Run:
+    """A manifest on a testbed. history: what came of it."""
+
+    bed: Testbed
+    manifest: Manifest
+    history: History
+    _contracts: dict[ContractTable, str] = field(default_factory=dict)
+
+    async def __call__(self) -> None:
+        """
+        Raises:
+            MedusaError: it could not be set up.
+        """
+        with trio.move_on_after(SET_UP_S) as limit:
+            await self._define()
+        if limit.cancelled_caught:
+            self._overdue("the definitions of streams and queries")
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._onlook)
+            await self._work()
+            nursery.cancel_scope.cancel()
+
+    # -- set up ----------------------------------------------------------------------------------
+
+    async def _define(self) -> None:
+        for stream in self.manifest.streams:
+            definition = StreamDefinition(
+                stream.name,
+                schema_of(stream.name).name,
+                slack_us=int(stream.slack_s * 1e6),
+                writers=(ANY,),
+                home=self.bed.peers[stream.home].id,
+                k_safety=stream.k_safety,
+                history_us=int(stream.history_s * 1e6),
+            )
+            async with self.bed.client(stream.home) as client:
+                await client.create_schema(schema_of(stream.name))
+                await client.create_stream(definition)
+        for table in self.manifest.queries:
+            query = table.query()
+            async with self.bed.client(table.at) as client:
+                await client.create_query(query)
+                await client.start_query(query.name)
+        for contract in self.manifest.contracts:
+            self._contracts[contract] = await conclude(self.bed, contract, self._rng())
+        self.bed.note("run", "everything is defined")
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    def _rng(self) -> random.Random:
+        """Of one client: what it draws does not depend on what the others do."""
+        return random.Random(self.bed.rng.getrandbits(64))
+
+    async def _work(self) -> None:
+        bed, history = self.bed, self.history
+        posters = [PosterClient(bed, history, each, self._rng()) for each in self.manifest.posters]
+        auditors = [
+            SubscriberTable(AUDITOR + stream.name, stream.name, self.manifest.peers, 1e9)
+            for stream in self.manifest.streams
+        ]
+        readers = [
+            Reader(bed, history, each, self._rng())
+            for each in (*self.manifest.subscribers, *auditors)
+        ]
+        async with trio.open_nursery() as nursery:
+            for poster in posters:
+                nursery.start_soon(poster.run)
+            for reader in readers:
+                nursery.start_soon(reader.run)
+            for move in self.manifest.moves:
+                nursery.start_soon(partial(self._move, move.at_s, move.stream, move.by, move.to))
+            for table, contract in self._contracts.items():
+                if table.revoked_s is not None:
+                    nursery.start_soon(self._revoke, table, contract)
+            await run_faults(bed, self.manifest.faults)
+            await self._until_start_plus(self.manifest.workload_s)
+            bed.note("run", "all is healed")
+            await self._converge(posters, readers)
+            nursery.cancel_scope.cancel()
+
+    async def _until_start_plus(self, seconds: float) -> None:
+        await trio.sleep(max(0.0, seconds - self.bed.now()))
+
+    async def _converge(self, posters: list[PosterClient], readers: list[Reader]) -> None:
+        """Everything comes about within the time it has; what does not is noted."""
+        deadline = trio.current_time() + self.manifest.settle_s
+        with trio.CancelScope(deadline=deadline):
+            for poster in posters:
+                await poster.done.wait()
+        if not all(poster.done.is_set() for poster in posters):
+            self._overdue("acknowledgements of posters")
+            return
+        await self._until_quiescent(deadline)
+        with trio.move_on_after(self.manifest.settle_s):
+            for stream in self.manifest.streams:
+                await end_stream(self.bed, stream.name, (stream.home, *self.manifest.peers))
+            self.bed.note("run", "streams are ended")
+            for reader in readers:
+                await reader.ended.wait()
+            for stream in self.manifest.streams:
+                await self._read_late(stream.name)
+            await self._until_paid()
+        for reader in readers:
+            if not reader.ended.is_set():
+                self._overdue(
+                    f"{reader.table.name} is at {reader.boundary} of {reader.table.stream}"
+                )
+
+    async def _until_quiescent(self, deadline: float) -> None:
+        """Until the peers agree with one another, or time is up: then what they say is kept."""
+        while True:
+            now = self._state()
+            over = trio.current_time() > deadline
+            if over or converged(now, self.manifest):
+                now = await self._with_lookups(now)
+                if over or converged(now, self.manifest):
+                    self.history.add(now)
+                    return
+            await trio.sleep(LOOK_S)
+
+    def _state(self) -> Quiescent:
+        views = self.bed.look(books=Check.MONEY in self.manifest.checks)
+        running = {view.peer for view in views}
+        down = tuple(p.id for name, p in self.bed.peers.items() if name not in running)
+        return Quiescent(self.bed.now(), views, down)
+
+    async def _with_lookups(self, now: Quiescent) -> Quiescent:
+        """The same, and what the catalog tells each peer of every stream."""
+        if Check.MEMBERSHIP not in self.manifest.checks:
+            return now
+        streams = [table.name for table in self.manifest.streams]
+        streams += [last_output(table.query()) for table in self.manifest.queries]
+        told = await self.bed.look_up(streams)
+        peers = tuple(
+            msgspec.structs.replace(view, producers=told.get(view.peer, {})) for view in now.peers
+        )
+        return msgspec.structs.replace(now, peers=peers)
+
+    async def _until_paid(self) -> None:
+        """Until both books agree once all tasks have ended, or time is up: then what they say is
+        kept."""
+        if not self._contracts or Check.MONEY not in self.manifest.checks:
+            return
+        try:
+            while money_of(self._state(), self.manifest):  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(LOOK_S)
+        finally:
+            now = self._state()
+            self.history.add(Paid(now.at, now))
+
+    async def _read_late(self, stream: str) -> None:
+        """Every row that came late. That stream does not end: nothing for a while is its end."""
+        found: list[dict[str, object]] = []
+
+        async def read(peer: str) -> None:
+            found.clear()
+            after = BEGINNING
+            async with self.bed.client(peer, patience_s=PATIENCE_S) as client:
+                while (
+                    e := await client.receive_events(f"{stream}/{LATE}", after, 1.0)
+                ) is not None:
+                    found.extend(rows_of(e.table))
+                    after = e.upto
+
+        await persist(self.bed, self.manifest.peers, read)
+        self.history.add(Late(self.bed.now(), stream, tuple(found)))
+
+    async def _move(self, at_s: float, stream: str, by: str, to: str) -> None:
+        await self._until_start_plus(at_s)
+        target = self.bed.peers[to].id
+        try:
+            async with self.bed.client(by, patience_s=PATIENCE_S) as client:
+                await client.move_task(stream, target)
+        except (MedusaError, ExceptionGroup) as error:
+            # Half of the moves meet a fault: what they leave behind is what is checked.
+            self.bed.note("move", f"{stream} to {to}: {error}")
+        else:
+            self.bed.note("move", f"{stream} is at {to}")
+
+    async def _revoke(self, table: ContractTable, contract: str) -> None:
+        assert table.revoked_s is not None
+        await self._until_start_plus(table.revoked_s)
+        await end_contract(self.bed, table, contract)
+
+    # -- looking on ------------------------------------------------------------------------------
+
+    async def _onlook(self) -> None:
+        """Keep each peer's view whenever it has changed."""
+        seen: dict[str, PeerView] = {}
+        for look in itertools.count():
+            for covered in self.bed.covered(look):
+                self.history.add(covered)
+            for view in self.bed.look():
+                before = seen.get(view.peer)
+                if before is None or _facts(before) != _facts(view):
+                    seen[view.peer] = view
+                    self.history.add(view)
+            await trio.sleep(LOOK_S)
+
+    def _overdue(self, what: str) -> None:
+        self.bed.note("overdue", what)
+        self.history.add(Overdue(self.bed.now(), what))
+
+
+def _facts(view: PeerView) -> tuple[object, ...]:
+    return (view.life, view.members, view.primaries, view.works, view.gives, view.incarnation)

@@ -1,0 +1,130 @@
+"""A manifest under the simulator, with one seed: its history checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+from msgspec import Struct
+
+from testnet.simulation.checkers import violations
+from testnet.simulation.federation import Federation, Settings
+from testnet.simulation.history import Acknowledged, History, Overdue, Received
+from testnet.simulation.links import LinkModel
+from testnet.simulation.manifest import Manifest
+from testnet.simulation.run import run_simulation
+from testnet.simulation.scenario import Run
+from testnet.simulation.simulated_bed import SimulatedBed
+from testnet.simulation.violation import Violation, found
+from testnet.simulation.world import PeerFailedError, World
+
+RUN = "run"
+"""The check of what is no checker's: the run itself came to an end."""
+
+
+class Result(Struct, frozen=True):
+    """One seed.
+
+    Attributes:
+        digest: of everything that happened: the same seed gives the same.
+        virtual_s, cpu_s: how long it was in there, and what it took here, seconds.
+        rows: acknowledged. epochs: that subscribers got. faults: that were made.
+        trace: one line an event.
+    """
+
+    seed: int
+    violations: tuple[Violation, ...] = ()
+    digest: str = ""
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    rows: int = 0
+    epochs: int = 0
+    faults: int = 0
+    trace: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return not self.violations
+
+
+def simulate(manifest: Manifest, seed: int) -> Result:
+    """Run it, and check its history."""
+    history = History()
+
+    async def main(world: World) -> None:
+        calm = manifest.weather
+        world.network.links.default = LinkModel(
+            *calm.delay_s, loss=calm.loss, duplicate=calm.duplicate, reorder=calm.reorder
+        )
+        own = manifest.settings
+        world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
+        await world.start_all()
+        bed = SimulatedBed(world, history)
+        with trio.move_on_after(2 * (manifest.workload_s + manifest.settle_s) + 300) as limit:
+            await Run(bed, manifest, history)()
+        if limit.cancelled_caught:
+            history.add(Overdue(bed.now(), "the end of the run"))
+
+    settings = {peer: settings_of(manifest, peer) for peer in manifest.peers}
+    federation = Federation(manifest.participants, peer_settings=settings)
+    outcome = run_simulation(main, seed, federation)
+    wrong = violations(history, manifest)
+    if outcome.error is not None:
+        wrong.insert(0, _failure(outcome.error))
+    acknowledged = {each.poster: each.upto for each in history.of(Acknowledged)}
+    return Result(
+        seed,
+        tuple(wrong),
+        outcome.digest,
+        outcome.virtual_s,
+        outcome.cpu_s,
+        rows=sum(acknowledged.values()),
+        epochs=sum(1 for _ in history.of(Received)),
+        faults=len(manifest.faults),
+        trace=outcome.trace,
+    )
+
+
+def settings_of(manifest: Manifest, peer: str) -> Settings:
+    """medusa.toml of a peer, by section."""
+    own = manifest.settings
+    return {
+        "overlay": {"preset": own.preset.value},
+        "engine": {
+            "epoch_s": own.epoch_s,
+            "lease_s": own.lease_s,
+            "patience_s": own.patience_s,
+            "capacity_cores": own.capacities.get(peer, own.capacity_cores),
+        },
+        "contracts": {
+            "trade": own.trade,
+            "settle_s": own.settle_s,
+            "confirm_s": own.confirm_s,
+            "stay_s": own.stay_s,
+        },
+    }
+
+
+def _failure(error: BaseException) -> Violation:
+    """What a run raised, innermost first."""
+    lines: list[str] = []
+
+    def add(each: BaseException) -> None:
+        if isinstance(each, BaseExceptionGroup):
+            for inner in each.exceptions:
+                add(inner)
+        elif isinstance(each, PeerFailedError) and each.__cause__ is not None:
+            lines.append(str(each).partition(":")[0])
+            add(each.__cause__)
+        else:
+            lines.append(f"{type(each).__name__}: {each}{_place(each)}")
+
+    add(error)
+    return found(RUN, "the run failed", lines)
+
+
+def _place(error: BaseException) -> str:
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "" if at is None else f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"

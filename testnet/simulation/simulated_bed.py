@@ -1,0 +1,190 @@
+"""A manifest's testbed in the simulator."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+import msgspec
+import trio
+
+from overlay.errors import MedusaError
+from overlay.identity import Root
+from testnet.simulation.books import books_of
+from testnet.simulation.faults import (
+    Admit,
+    Cheat,
+    Clog,
+    Crash,
+    Drift,
+    Fault,
+    Forge,
+    Noise,
+    Partition,
+    Stop,
+)
+from testnet.simulation.history import Covered, History, Invited, PeerView
+from testnet.simulation.hosts import inside
+from testnet.simulation.intruding import admit, cheat, forge_admission, honest
+from testnet.simulation.views import covered, producers_of, view_of
+from testnet.simulation.world import SimulatedPeer, World
+from tools.async_client import AsyncMedusaClient
+
+
+class SimulatedBed:
+    """See `testbed.Testbed`. Faults of one kind may overlap: the last heal counts.
+
+    Args:
+        history: hears of what changes who is a member.
+    """
+
+    def __init__(self, world: World, history: History) -> None:
+        self.world = world
+        self._history = history
+        self._down: dict[str, Fault] = {}
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._noises: list[Noise] = []
+        self._calm = world.network.links.default
+
+    @property
+    def rng(self) -> random.Random:
+        return self.world.rng
+
+    @property
+    def peers(self) -> Mapping[str, SimulatedPeer]:
+        return self.world.peers
+
+    def now(self) -> float:
+        return self.world.now()
+
+    def note(self, kind: str, text: str, peer: str = "") -> None:
+        self.world.note(kind, text, peer)
+
+    def client(
+        self, name: str, *, producer: str | None = None, patience_s: float = 60.0
+    ) -> AbstractAsyncContextManager[AsyncMedusaClient]:
+        return self.world.client(name, producer=producer, patience_s=patience_s)
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    async def inflict(self, fault: Fault) -> None:
+        match fault:
+            case Crash(peer=peer, power=power):
+                self._down[peer] = fault
+                await self.world.crash(peer, power=power)
+            case Stop(peer=peer):
+                self._down[peer] = fault
+                await self.world.stop(peer)
+            case Clog(source=source, target=target):
+                hosts = self.peers[source].host, self.peers[target].host
+                self.world.network.clog(*hosts, fault.for_s)
+            case Noise():
+                self._noises.append(fault)
+                self._make_noise()
+            case Partition():
+                for pair in self._between(fault):
+                    self._cuts[pair] += 1
+                    self.world.network.links.cut(*pair, both=False)
+            case Drift(peer=peer, rate=rate, step_s=step_s):
+                self.world.set_clock(peer, offset_s=step_s, drift=rate)
+            case Forge() | Admit():
+                await self._intrude(fault)
+            case Cheat(peer=peer):
+                cheat(self.peers[peer].peer)
+
+    async def heal(self, fault: Fault) -> None:
+        match fault:
+            case Crash(peer=peer) | Stop(peer=peer):
+                await self._restart(peer, fault)
+            case Noise():
+                self._noises.remove(fault)
+                self._make_noise()
+            case Partition():
+                for pair in self._between(fault):
+                    self._cuts[pair] -= 1
+                    if not self._cuts[pair]:
+                        self.world.network.links.heal(*pair, both=False)
+            case Drift(peer=peer):
+                self.world.set_clock(peer)
+            case Cheat(peer=peer):
+                honest(self.peers[peer].peer)
+            case Clog() | Forge() | Admit():
+                pass  # the network lets it go by itself; nothing was broken
+
+    async def _intrude(self, fault: Forge | Admit) -> None:
+        place = self.peers[fault.peer]
+        if place.peer is None:
+            return
+        overlay = place.peer.engine.overlay
+        if isinstance(fault, Admit):
+            self._history.add(Invited(self.now(), fault.participant))
+            admit(overlay, Root.load(place.home.folder), fault.participant)
+        else:
+            victim = self.peers[fault.victim].id
+            await forge_admission(overlay, victim, fault.participant)
+
+    async def _restart(self, peer: str, fault: Fault) -> None:
+        """Unless a later fault has it down, before or while it starts: that one's heal will do."""
+        if self._down[peer] is not fault:
+            return
+        try:
+            await self.world.restart(peer)
+        except MedusaError:
+            if self._down[peer] is fault:
+                raise
+
+    def _make_noise(self) -> None:
+        loss = max((noise.loss for noise in self._noises), default=0.0)
+        doubles = max((noise.duplicate for noise in self._noises), default=0.0)
+        self.world.network.links.default = replace(
+            self._calm,
+            loss=max(loss, self._calm.loss),
+            duplicate=max(doubles, self._calm.duplicate),
+        )
+
+    def _between(self, fault: Partition) -> Iterator[tuple[str, str]]:
+        """Ordered pairs of hosts that are cut."""
+        inside = [self.peers[name].host for name in fault.peers]
+        outside = [p.host for name, p in self.peers.items() if name not in fault.peers]
+        for one in inside:
+            for other in outside:
+                yield one, other
+                if fault.symmetric:
+                    yield other, one
+
+    # -- looking on ----------------------------------------------------------------------------
+
+    def look(self, *, books: bool = False) -> tuple[PeerView, ...]:
+        views: list[PeerView] = []
+        for name, place in self.peers.items():
+            if place.peer is None:
+                continue
+            view = view_of(name, place.lives, place.peer, self.now())
+            if books:
+                federation = place.peer.engine.overlay.membership.federation
+                read = books_of(place.home, view.id, federation)
+                view = msgspec.structs.replace(view, books=read)
+            views.append(view)
+        return tuple(views)
+
+    def covered(self, look: int) -> Iterable[Covered]:
+        running = {name: place.peer for name, place in self.peers.items() if place.peer is not None}
+        lives = {name: self.peers[name].lives for name in running}
+        return covered(running, lives, look, self.now())
+
+    async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        names = tuple(streams)
+        found: dict[str, Mapping[str, str]] = {}
+
+        async def ask(name: str, place: SimulatedPeer) -> None:
+            if place.peer is not None and place.life is not None:
+                with inside(place.life.process):
+                    found[name] = await producers_of(place.peer, names)
+
+        async with trio.open_nursery() as nursery:
+            for name, place in self.peers.items():
+                nursery.start_soon(ask, name, place)
+        return found

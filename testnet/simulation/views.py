@@ -1,0 +1,112 @@
+"""Peers seen from within, where they run in this very process: what no client is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
+
+from engine.availability import Mode, Recovery
+from engine.engine import Engine
+from engine.kinds import PRODUCER
+from engine.query import QueryStatus
+from overlay.errors import MedusaError
+from overlay.names import ObjectName
+from overlay.statements import digest_of
+from testnet.simulation.history import Covered, PeerView, PrimaryView, WorkView
+from testnet.simulation.peer_checks import named
+from tools.daemon import Peer
+
+
+def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
+    """What a peer believes about itself and the others now. now: seconds since the start."""
+    engine = peer.engine
+    overlay = engine.overlay
+    others = [record.peer_id for record in overlay.peers.all()]
+    return PeerView(
+        now,
+        name,
+        overlay.identity.peer_id.hex(),
+        overlay.identity.participant,
+        life=life,
+        statements=tuple(sorted(digest_of(s).hex() for s in overlay.membership.statements())),
+        members=tuple(sorted(overlay.membership.participants())),
+        primaries=_primaries(engine),
+        works=tuple(
+            WorkView(each.task.name, each.stored.assignment.fence, each.stored.owner)
+            for each in engine.assignments.all()
+            if each.stored.since is not None
+        ),
+        gives=tuple(
+            WorkView(task.name, task.current.fence, task.current.worker)
+            for task in engine.queries.tasks()
+            if task.current.worker
+        ),
+        health={other.hex(): overlay.gossip.health(other).value for other in others},
+        incarnation=overlay.gossip.incarnation,
+    )
+
+
+def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
+    queries = (
+        PrimaryView(name, running.stored.tenure.fence)
+        for name, running in sorted(engine.queries._queries.items())
+        if running.stored.entry.status is QueryStatus.RUNNING
+    )
+    keepers = {kept.name: engine.homes.get(kept.name) for kept in engine.store.all()}
+    homes = (
+        PrimaryView(name, keeper.tenure.ballot.fence)
+        for name, keeper in sorted(keepers.items())
+        if keeper is not None and keeper.is_home
+    )
+    return (*queries, *homes)
+
+
+async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
+    """By stream, who produces it as the catalog tells that peer: "peer fence worker"; or why it
+    cannot tell."""
+    found: dict[str, str] = {}
+    for stream in streams:
+        try:
+            told = await peer.engine.catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        except MedusaError as error:
+            found[stream] = f"{error.code}: {error}"
+            continue
+        newest = max(told, key=lambda each: (each.value.fence, each.publisher), default=None)
+        found[stream] = (
+            "nobody"
+            if newest is None
+            else named(newest.publisher.hex(), newest.value.fence, newest.value.worker)
+        )
+    return found
+
+
+def covered(
+    peers: Mapping[str, Peer], lives: Mapping[str, int], look: int, now: float
+) -> Iterator[Covered]:
+    """Every query whose consumers may have only what its secondary has, as of this moment. lives:
+    of the same peers, by name."""
+    for (name, primary), (other, secondary) in permutations(peers.items(), 2):
+        engine = primary.engine
+        for running in engine.queries.replicated():
+            tenure, wanted = running.stored.tenure, running.stored.availability
+            asked = (wanted.mode, wanted.recovery) == (Mode.PASSIVE_STANDBY, Recovery.PRECISE)
+            standby = secondary.engine.standbys.get(running.name)
+            care = engine.primaries.care(running.name)
+            if not (asked and care.caught_up and standby is not None):
+                continue
+            if (standby.tenure, tenure.secondary) != (tenure, _id(secondary)):
+                continue
+            outputs = [task.name for task in running.tasks]
+            under = f"{tenure.fence} {name} {lives[name]} {other} {lives[other]} {care.goal}"
+            yield Covered(
+                now,
+                look,
+                running.name,
+                under,
+                {task.name: task.boundary for task in running.tasks},
+                {output: standby.boundaries[output] for output in outputs},
+            )
+
+
+def _id(peer: Peer) -> str:
+    return peer.engine.overlay.identity.peer_id.hex()

@@ -1,0 +1,196 @@
+"""Clients of a testnet: they post numbered rows, and subscribe, through whatever happens."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from engine.schema import BEGINNING, END
+from overlay.concurrency import one_error
+from overlay.errors import BusyError, MedusaError, UnavailableError
+from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received
+from testnet.simulation.manifest import PosterTable, SubscriberTable
+from testnet.simulation.rows import Posted, rows_of, table_of
+from testnet.simulation.testbed import Testbed
+
+PATIENCE_S: Final = 4.0
+"""How long a client tries one peer before it goes to the next, seconds."""
+
+RETRY_S: Final = 0.5
+"""Between two clients of one poster or subscriber, seconds."""
+
+VALUES: Final = 1000
+
+
+class PosterClient:
+    """Posts until all is acknowledged: by client after client, under one producer's name, each of
+    which begins again with the first post. `post_event`'s promise is that this stores each once.
+
+    Attributes:
+        done: every row is acknowledged, or the poster has failed for good.
+    """
+
+    def __init__(
+        self, bed: Testbed, history: History, table: PosterTable, rng: random.Random
+    ) -> None:
+        self._bed = bed
+        self._history = history
+        self._table = table
+        self._rng = rng
+        self._posts: list[tuple[Posted, ...]] = []
+        self._acknowledged = 0
+        self._crashes_left = table.crashes
+        self.done = trio.Event()
+
+    async def run(self) -> None:
+        peers = itertools.cycle(self._table.at)
+        try:
+            while self._acknowledged < self._table.posts:
+                try:
+                    with one_error(), trio.move_on_after(self._life_s()) as life:
+                        await self._post_by(next(peers))
+                    if life.cancelled_caught:
+                        self._bed.note("poster", f"{self._table.name} crashes")
+                except (UnavailableError, BusyError) as error:
+                    self._bed.note("poster", f"{self._table.name}: {error}")
+                await trio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+        except MedusaError as error:
+            self._history.add(Failed(self._bed.now(), self._table.name, f"{error.code}: {error}"))
+        finally:
+            self.done.set()
+
+    def _life_s(self) -> float:
+        if not self._crashes_left:
+            return float("inf")
+        self._crashes_left -= 1
+        return self._rng.uniform(0.2, 1.0) * self._table.posts * self._table.every_s
+
+    async def _post_by(self, peer: str) -> None:
+        name, stream = self._table.name, self._table.stream
+        async with self._bed.client(peer, producer=name, patience_s=PATIENCE_S) as client:
+            for number in range(self._table.posts):
+                if number == len(self._posts):
+                    await trio.sleep(self._rng.expovariate(1 / self._table.every_s))
+                    self._make()
+                await client.post_event(stream, table_of(self._posts[number]))
+                if number >= self._acknowledged and self._rng.random() < 0.3:
+                    await client.flush()
+                    self._acknowledge(number + 1)
+            await client.flush()
+            self._acknowledge(self._table.posts)
+
+    def _make(self) -> None:
+        """The next post: from here on its rows may be anywhere."""
+        now_us = int(self._bed.now() * 1e6)
+        first = len(self._posts) * self._table.rows
+        rows = tuple(
+            Posted(
+                now_us + offset,
+                self._table.name,
+                first + offset + 1,
+                self._rng.randrange(self._table.keys),
+                self._rng.randrange(VALUES),
+            )
+            for offset in range(self._table.rows)
+        )
+        self._posts.append(rows)
+        self._history.add(Attempted(self._bed.now(), self._table.name, self._table.stream, rows))
+
+    def _acknowledge(self, posts: int) -> None:
+        if posts <= self._acknowledged:
+            return
+        self._acknowledged = posts
+        upto = self._posts[posts - 1][-1].number if self._table.rows else 0
+        self._history.add(Acknowledged(self._bed.now(), self._table.name, self._table.stream, upto))
+
+
+class Reader:
+    """A subscriber that goes from peer to peer with the boundary it has.
+
+    Attributes:
+        boundary: of the last epoch it was given, microseconds.
+        ended: the stream has, or the reader has failed for good.
+    """
+
+    def __init__(
+        self, bed: Testbed, history: History, table: SubscriberTable, rng: random.Random
+    ) -> None:
+        self._bed = bed
+        self._history = history
+        self.table = table
+        self._rng = rng
+        self.boundary = BEGINNING
+        self.ended = trio.Event()
+
+    async def run(self) -> None:
+        peers = itertools.cycle(self.table.at)
+        try:
+            while self.boundary < END:
+                try:
+                    with one_error(), trio.move_on_after(self._stay_s()):
+                        await self._read_at(next(peers))
+                except (UnavailableError, BusyError) as error:
+                    self._bed.note("reader", f"{self.table.name}: {error}")
+                await trio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+        except MedusaError as error:
+            self._history.add(Failed(self._bed.now(), self.table.name, f"{error.code}: {error}"))
+        finally:
+            self.ended.set()
+
+    def _stay_s(self) -> float:
+        return self._rng.uniform(0.5, 1.5) * self.table.stay_s
+
+    async def _read_at(self, peer: str) -> None:
+        async with (
+            self._bed.client(peer, patience_s=PATIENCE_S) as client,
+            client.subscribe(self.table.stream, self.boundary) as epochs,
+        ):
+            while self.boundary < END:
+                epoch = await anext(epochs)
+                self._history.add(
+                    Received(
+                        self._bed.now(),
+                        self.table.name,
+                        peer,
+                        self.table.stream,
+                        epoch.after,
+                        epoch.upto,
+                        rows_of(epoch.table),
+                    )
+                )
+                self.boundary = epoch.upto
+
+
+async def end_stream(bed: Testbed, stream: str, peers: tuple[str, ...]) -> None:
+    """Say that nothing more is posted to it, by whichever peer takes it; tries for ever."""
+    await persist(bed, peers, lambda peer: _end_by(bed, stream, peer))
+
+
+async def _end_by(bed: Testbed, stream: str, peer: str) -> None:
+    producer = f"end of {stream}"
+    async with bed.client(peer, producer=producer, patience_s=PATIENCE_S) as client:
+        await client.post_event(stream, None, end=True)
+        await client.flush()
+
+
+async def persist(
+    bed: Testbed, peers: tuple[str, ...], attempt: Callable[[str], Awaitable[None]]
+) -> None:
+    """Try it at one peer after the other until one can be reached.
+
+    Raises:
+        MedusaError: what trying again cannot mend.
+    """
+    for peer in itertools.cycle(peers):
+        try:
+            with one_error():
+                await attempt(peer)
+        except (UnavailableError, BusyError) as error:
+            bed.note("client", f"{peer}: {error}")
+            await trio.sleep(RETRY_S)
+        else:
+            return

@@ -1,0 +1,334 @@
+"""A federation of production peers under simulation: started, stopped, killed and asked.
+
+A peer is a task in the context of its own process on its own machine. Killing it is done to the
+world and not to the task: at that moment its sockets are gone, and the folder that its next life
+sees is copied; whatever the task still does while it is cancelled reaches nobody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from overlay.errors import UnavailableError
+from testnet.simulation.clock import VirtualTime
+from testnet.simulation.disk import Disk
+from testnet.simulation.executor import InterpreterConfig, open_interpreter
+from testnet.simulation.federation import Federation, build, config_of
+from testnet.simulation.hosts import Process, inside
+from testnet.simulation.network import Network
+from testnet.simulation.trace import Trace
+from tools.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
+from tools.daemon import Peer, open_peer
+from tools.home import Home
+
+DEADLINE_S: Final = 120.0
+"""Virtual seconds after which a peer that does not start, stop or meet the others is a fault."""
+
+LOOK_S: Final = 0.05
+"""Between two looks at what tells nobody, virtual seconds."""
+
+DISK_S: Final = 0.002
+"""What a job of a worker thread takes, mean, virtual seconds: some writes to a disk."""
+
+JOB_S: Final = 0.02
+"""What the job of an epoch takes, mean, virtual seconds."""
+
+
+AMID_S: Final = 5.0
+"""How long a peer is waited for to write something, virtual seconds."""
+
+MOST_OPERATIONS: Final = 12
+"""Operations on files among which one is chosen: some commits of epochs."""
+
+
+class PeerFailedError(Exception):
+    """A peer ended by a fault of its own."""
+
+
+class _Life:
+    """One run of a peer, from its start to its end."""
+
+    def __init__(self, process: Process, folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self.fsync = False
+        self.peer: Peer | None = None
+        self.failure: BaseException | None = None
+        self.told = trio.Event()
+        self.settled = trio.Event()
+        self.over = trio.Event()
+        self.gone = trio.Event()
+        self.scope = trio.CancelScope()
+
+
+class SimulatedPeer:
+    """One peer of the federation, whether or not it runs.
+
+    Attributes:
+        name: "mit.edu/0". host: its IP. id: hex.
+        lives: how often it was started.
+    """
+
+    def __init__(self, name: str, host: str, folder: Path) -> None:
+        self.name = name
+        self.participant = name.rpartition("/")[0]
+        self.host = host
+        self.lives = 0
+        self.life: _Life | None = None
+        self._folder = folder
+        self._link = folder.parent / "home"
+        self._point_to(folder)
+        self.id = _id_of(self.home)
+
+    @property
+    def home(self) -> Home:
+        """The same path for all its lives."""
+        return Home(self._link)
+
+    @property
+    def folder(self) -> Path:
+        """Of its present life."""
+        return self._folder
+
+    @property
+    def peer(self) -> Peer | None:
+        """Its parts, while it runs."""
+        return None if self.life is None else self.life.peer
+
+    @property
+    def up(self) -> bool:
+        return self.peer is not None
+
+    def leave_behind(self, disk: Disk, *, power: bool) -> None:
+        """Its next life begins with what is on the disk now; who still writes, writes elsewhere."""
+        copy = self._folder.with_name(str(int(self._folder.name) + 1))
+        disk.snapshot(self._folder, copy, power=power)
+        self._point_to(copy)
+
+    def _point_to(self, folder: Path) -> None:
+        aside = self._link.with_name("home.next")
+        aside.symlink_to(folder.name)
+        aside.replace(self._link)
+        self._folder = folder
+
+
+def _id_of(home: Home) -> str:
+    from overlay.identity import Identity
+
+    return Identity.load(home.folder).peer_id.hex()
+
+
+class World:
+    """What a scenario acts on.
+
+    Attributes:
+        rng: for the scenario's own choices. seed: where all of them come from.
+        network: the weather, by `SimulatedPeer.host`.
+        peers: all, by name, running or not.
+        trace: what happened so far.
+        jobs: what the tasks of a peer take, from its next start on.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        federation: Federation,
+        folder: Path,
+        time: VirtualTime,
+        disk: Disk,
+        network: Network,
+        trace: Trace,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed} scenario")
+        self.network = network
+        self.trace = trace
+        self._time = time
+        self._disk = disk
+        self._federation = federation
+        self._nursery = nursery
+        self._clients = 0
+        self.jobs = InterpreterConfig(job_s=JOB_S, rng=random.Random(f"{seed} jobs"))
+        hosts = federation.hosts
+        self.peers = {
+            name: SimulatedPeer(name, hosts[name], home)
+            for name, home in build(federation, folder).items()
+        }
+        disk.sync_all(folder)
+
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._time.elapsed
+
+    def note(self, kind: str, text: str, peer: str = "") -> None:
+        """A line of the trace."""
+        self.trace.add(kind, text, peer)
+
+    # -- lives
+
+    async def start(self, name: str) -> None:
+        """Run a peer that does not run; returns once it answers.
+
+        Raises:
+            MedusaError: it cannot start, or was killed meanwhile.
+        """
+        place = self.peers[name]
+        assert place.life is None, f"{name} runs already"
+        machine = self.network.machine(place.host)
+        machine.up = True
+        place.lives += 1
+        life = place.life = _Life(Process(machine, name, disk_s=DISK_S), place.folder)
+        self.note("start", f"life {place.lives}", name)
+        with inside(life.process):
+            self._nursery.start_soon(self._live, place, life, name=f"{name} {place.lives}")
+        with trio.fail_after(DEADLINE_S):
+            await life.settled.wait()
+        if life.failure is not None:
+            raise life.failure
+        if life.peer is None:
+            raise UnavailableError(f"{name} was killed while it started")
+
+    async def start_all(self) -> None:
+        """Run every peer, and wait until all know one another."""
+        for name in self.peers:
+            await self.start(name)
+        await self.acquainted()
+
+    async def acquainted(self) -> None:
+        """Wait until the peers that run know one another's addresses."""
+
+        def met() -> bool:
+            running = [place for place in self.peers.values() if place.peer is not None]
+            return all(
+                place.peer.engine.overlay.peers.get(bytes.fromhex(other.id)) is not None
+                for place in running
+                for other in running
+                if other is not place and place.peer is not None
+            )
+
+        await self.until(met, "the peers know one another")
+
+    async def until(
+        self, condition: Callable[[], bool], what: str = "", within_s: float = DEADLINE_S
+    ) -> None:
+        """Wait for what tells nobody.
+
+        Raises:
+            trio.TooSlowError: it has not come true.
+        """
+        with trio.move_on_after(within_s):
+            while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+                await trio.sleep(LOOK_S)
+            return
+        raise trio.TooSlowError(f"not within {within_s:g} s: {what or condition}")
+
+    async def stop(self, name: str) -> None:
+        """End a peer in order, as on SIGTERM."""
+        place = self.peers[name]
+        life = place.life
+        assert life is not None, f"{name} does not run"
+        self.note("stop", "", name)
+        life.told.set()
+        with trio.fail_after(DEADLINE_S):
+            await life.over.wait()
+        if place.life is life:
+            place.life = None
+
+    async def crash(self, name: str, *, power: bool = False) -> None:
+        """Kill a peer as by kill -9; nothing in it can help it any more.
+
+        Args:
+            power: its machine as well: others get no answer at all until it is started again. Where
+                `engine.fsync` is on, what was not synced to its disk may be gone; without it a peer
+                promises nothing for that case, and here its disk keeps all.
+        """
+        place = self.peers[name]
+        life = place.life
+        assert life is not None, f"{name} does not run"
+        self._kill(place, life, power)
+        await trio.lowlevel.checkpoint()
+
+    async def crash_amid_writing(self, name: str, *, power: bool = False) -> None:
+        """As `crash`, at a moment when it renames, syncs, cuts or removes a file; if it does not
+        for a while, then anyhow."""
+        place = self.peers[name]
+        life = place.life
+        assert life is not None, f"{name} does not run"
+        number = self.rng.randint(1, MOST_OPERATIONS)
+        kill = partial(self._kill, place, life, power)
+        self._disk.before_operation(life.process, number, kill)
+        with trio.move_on_after(AMID_S):
+            await life.gone.wait()
+        self._disk.forget(life.process)
+        if place.life is life:
+            kill()
+
+    def _kill(self, place: SimulatedPeer, life: _Life, power: bool) -> None:
+        self.note("power" if power else "kill", "", place.name)
+        self.network.kill(life.process, power=power)
+        place.leave_behind(self._disk, power=power and life.fsync)
+        place.life = life.peer = None
+        life.scope.cancel()
+        life.settled.set()
+        life.gone.set()
+
+    async def restart(self, name: str) -> None:
+        """Run a peer again, after a crash or a stop; one that runs is stopped first."""
+        if self.peers[name].life is not None:
+            await self.stop(name)
+        await self.start(name)
+
+    def set_clock(self, name: str, *, offset_s: float = 0.0, drift: float = 0.0) -> None:
+        """Set the wall clock of a peer's machine: so far off now, gaining so much a second."""
+        clock = self.network.machine(self.peers[name].host).clock
+        clock.set(self.now(), offset_s=offset_s, drift=drift)
+        self.note("clock", f"{offset_s:+g} s, drifting {drift:+g}", name)
+
+    async def _live(self, place: SimulatedPeer, life: _Life) -> None:
+        execution = partial(open_interpreter, self.jobs)
+        try:
+            with life.scope:
+                config = config_of(self._federation, place.name, Home(life.folder))
+                life.fsync = config.engine.fsync
+                async with open_peer(Home(life.folder), config, execution) as peer:
+                    life.peer = peer
+                    life.settled.set()
+                    await life.told.wait()
+        except Exception as error:
+            if life.process.alive:  # the last breath of one that was killed is nobody's business
+                life.failure = error
+                self.note("failed", repr(error), place.name)
+                if life.settled.is_set():
+                    raise PeerFailedError(f"{place.name}: {error!r}") from error
+        finally:
+            life.peer = None
+            life.settled.set()
+            life.over.set()
+            life.gone.set()
+            if place.life is life:
+                place.life = None
+
+    # -- clients
+
+    @asynccontextmanager
+    async def client(
+        self, name: str, *, producer: str | None = None, patience_s: float = PATIENCE_S
+    ) -> AsyncIterator[AsyncMedusaClient]:
+        """A client of that peer, on a machine of its own."""
+        self._clients += 1
+        number = self._clients
+        machine = self.network.machine(f"10.1.{number // 250}.{number % 250 + 1}")
+        process = Process(machine, f"client {number}")
+        home = self.peers[name].home.folder
+        with inside(process):
+            async with open_medusa(home, producer=producer, patience_s=patience_s) as client:
+                yield client

@@ -1,0 +1,54 @@
+"""A failure detector whose word is given by the test, behind the interface of `overlay.gossip`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from overlay.gossip.events import Health
+from overlay.peers import PeerTable
+
+Changed = Callable[[bytes, Health], None]
+
+
+class ToldDetector:
+    def __init__(self) -> None:
+        self.changed: list[Changed] = []
+        self.doubted: list[bytes] = []
+        self._health: dict[bytes, Health] = {}
+        self.digests: dict[bytes, bytes] = {}
+
+    def roster_changed(self) -> None:
+        pass
+
+    def publish(self, digest: bytes) -> None:
+        pass
+
+    def health(self, peer: bytes) -> Health:
+        return self._health.get(peer, Health.ALIVE)
+
+    def doubt(self, peer: bytes) -> None:
+        self.doubted.append(peer)
+
+    def tell(self, peer: str, health: Health) -> None:
+        self._health[bytes.fromhex(peer)] = health
+        for changed in self.changed:
+            changed(bytes.fromhex(peer), health)
+
+
+def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
+    """One for every overlay that is opened from now on, by peer id; it forgets nothing when that
+    peer restarts."""
+    made: dict[bytes, ToldDetector] = {}
+
+    @asynccontextmanager
+    async def open_told(peers: PeerTable, *_: Any, **__: Any) -> AsyncIterator[ToldDetector]:
+        detector = made.setdefault(peers.identity.peer_id, ToldDetector())
+        detector.changed.clear()
+        yield detector
+
+    monkeypatch.setattr("overlay.node.open_gossip", open_told)
+    return made

@@ -1,0 +1,264 @@
+"""Electors of one stream on a network that loses, repeats and reorders, and that crash.
+
+Journals are lists of (fence, text); what is shipped travels in order over calls that break.
+Positions are (fence of the segment, ...) in the production code; here (0, length), of one segment,
+so a journal that is not a beginning of the home's is replaced whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from engine.homes.ballot import Ballot
+from engine.homes.events import (
+    Activated,
+    Called,
+    CaughtUp,
+    Committed,
+    Effect,
+    Event,
+    InStep,
+    Keep,
+    Lost,
+    Received,
+    Send,
+    Ship,
+    StopShipping,
+    StoredAt,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.homes.messages import AskVote, Inquire, Install, Message
+from engine.homes.tenure import HomeTenure, Role
+
+QUIET_S = 1.0
+Journal = list[tuple[int, str]]
+
+
+@dataclass
+class Call:
+    """One shipping call. at: how much of the home's journal was sent."""
+
+    home: str
+    peer: str
+    fence: int
+    at: int = 0
+    joined: bool = False
+    answers: list[int] = field(default_factory=list)
+    parts: list[tuple[int, Journal]] = field(default_factory=list)
+
+
+@dataclass
+class Node:
+    name: str
+    ballot: Ballot
+    journal: Journal = field(default_factory=list)
+    tenure: HomeTenure | None = None
+    pending: dict[str, int] = field(default_factory=dict)
+    """Posts accepted and not acknowledged: the journal's length with them."""
+    stopped: bool = False
+    """Its disk takes no more ballots."""
+
+
+class World:
+    """
+    Attributes:
+        acknowledged: texts, in any order. activated: who was home, by fence.
+    """
+
+    def __init__(self, k: int, rng: Random) -> None:
+        self.rng = rng
+        self.now = 0.0
+        self.nodes = {
+            name: Node(name, Ballot(tuple("abcdefg"[: 2 * k + 1])))
+            for name in "abcdefg"[: 2 * k + 1]
+        }
+        self.calls: list[Call] = []
+        self.mail: list[tuple[str, str, Message]] = []
+        self.cut: set[frozenset[str]] = set()
+        self.acknowledged: list[str] = []
+        self.activated: dict[int, str] = {}
+        self.posted = 0
+        for node in self.nodes.values():
+            self.start(node)
+        first = self.nodes["a"]
+        assert first.tenure is not None
+        self.do(first, first.tenure.found(self.now))
+
+    def start(self, node: Node) -> None:
+        node.tenure = HomeTenure(
+            node.name, node.ballot, quiet_s=QUIET_S, rng=self.rng, now=self.now
+        )
+
+    def crash(self, node: Node) -> None:
+        node.tenure = None
+        node.pending.clear()
+        for call in [c for c in self.calls if node.name in {c.home, c.peer}]:
+            self.hang_up(call)
+
+    def feed(self, node: Node, event: Event) -> None:
+        if node.tenure is not None:
+            self.do(node, node.tenure.handle(event, self.now))
+
+    def do(self, node: Node, effects: list[Effect]) -> None:
+        for effect in effects:
+            assert node.tenure is not None
+            match effect:
+                case Keep(ballot):
+                    node.ballot = ballot
+                case Send(to, message):
+                    self.mail.append((node.name, to, message))
+                case Won(fence):
+                    node.journal.append((fence, "begins"))
+                case Ship(peer, fence):
+                    self.dial(node, peer, fence)
+                case StopShipping():
+                    for call in [c for c in self.calls if c.home == node.name]:
+                        self.calls.remove(call)
+                case Activated(tenure):
+                    assert self.activated.setdefault(tenure.fence, node.name) == node.name
+                case Committed(upto):
+                    for text in [t for t, length in node.pending.items() if length <= upto[1]]:
+                        del node.pending[text]
+                        self.acknowledged.append(text)
+                case Suspended():
+                    node.pending.clear()
+
+    def post(self, node: Node) -> None:
+        if node.tenure is None or node.tenure.role is not Role.HOME:
+            return
+        self.posted += 1
+        text = f"post {self.posted}"
+        node.journal.append((node.tenure.fence, text))
+        node.pending[text] = len(node.journal)
+
+    def post_again(self, node: Node, text: str) -> None:
+        """A poster that was not answered; what is there is not stored twice."""
+        if node.tenure is None or node.tenure.role is not Role.HOME:
+            return
+        if text not in {known for _, known in node.journal}:
+            node.journal.append((node.tenure.fence, text))
+        node.pending[text] = len(node.journal)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def reaches(self, one: str, other: str) -> bool:
+        return frozenset((one, other)) not in self.cut and all(
+            self.nodes[name].tenure is not None for name in (one, other)
+        )
+
+    def dial(self, node: Node, peer: str, fence: int) -> None:
+        call = Call(node.name, peer, fence)
+        self.calls.append(call)
+        if not self.reaches(node.name, peer):
+            self.hang_up(call)
+            return
+        other = self.nodes[peer]
+        self.feed(other, Called(node.name, fence))
+        assert other.tenure is not None
+        if not other.tenure.may_store(node.name, fence):
+            self.hang_up(call)
+            return
+        for older in [c for c in self.calls if c.peer == peer and c is not call]:
+            self.hang_up(older)
+        continues = other.ballot.joined > 0 and node.journal[: len(other.journal)] == other.journal
+        assert node.tenure is not None
+        if not continues and node.tenure.role is Role.HOME:
+            self.hang_up(call)
+            return
+        call.parts.append((len(other.journal) if continues else 0, []))
+        call.at = len(other.journal) if continues else 0
+
+    def hang_up(self, call: Call) -> None:
+        if call in self.calls:
+            self.calls.remove(call)
+            self.feed(self.nodes[call.home], Lost(call.peer, call.fence))
+
+    def step_call(self, call: Call) -> None:
+        """One thing happens on a call: a part is sent, stored, or its answer comes."""
+        home, peer = self.nodes[call.home], self.nodes[call.peer]
+        if not self.reaches(call.home, call.peer):
+            self.hang_up(call)
+            return
+        assert home.tenure is not None
+        assert peer.tenure is not None
+        if call.answers and self.rng.random() < 0.5:
+            length = call.answers.pop(0)
+            if not call.joined:
+                call.joined = True
+                self.feed(home, InStep(call.peer, call.fence, (0, length)))
+            else:
+                self.feed(home, StoredAt(call.peer, call.fence, (0, length)))
+            return
+        if call.parts and self.rng.random() < 0.7:
+            at, rows = call.parts.pop(0)
+            if not peer.tenure.may_store(call.home, call.fence):
+                self.hang_up(call)
+                return
+            if not rows:  # all there was, as a whole
+                peer.journal = list(home.journal)
+                call.at = len(home.journal)
+                self.feed(peer, CaughtUp(call.fence, call.fence))
+            else:
+                assert peer.journal[at:] == [], (at, peer.journal)
+                peer.journal += rows
+                peer.tenure.hear(call.fence, self.now)
+            call.answers.append(len(peer.journal))
+            return
+        if call.joined and call.at < len(home.journal):
+            call.parts.append((call.at, home.journal[call.at :]))
+            call.at = len(home.journal)
+
+    # -- everything ---------------------------------------------------------------------------
+
+    def deliver(self, index: int, *, again: bool) -> None:
+        sender, to, message = self.mail[index] if again else self.mail.pop(index)
+        if not self.reaches(sender, to):
+            return
+        self.feed(self.nodes[to], Received(sender, message))
+
+    def settle(self, seconds: float = 20.0) -> None:
+        """Everybody is up and reaches everybody, for a while."""
+        self.cut.clear()
+        for node in self.nodes.values():
+            if node.tenure is None:
+                self.start(node)
+        end = self.now + seconds
+        while self.now < end:
+            while self.mail:
+                self.deliver(0, again=False)
+            for _ in range(8):
+                for call in [*self.calls]:
+                    if call in self.calls:
+                        self.step_call(call)
+            self.now += QUIET_S / 8
+            for node in self.nodes.values():
+                self.feed(node, Tick())
+
+    def homes(self) -> list[Node]:
+        return [
+            node
+            for node in self.nodes.values()
+            if node.tenure is not None and node.tenure.role is Role.HOME
+        ]
+
+    def check(self) -> None:
+        """What was acknowledged is in every later home's journal, once, in the one order."""
+        for node in self.homes():
+            assert node.tenure is not None
+            fence = node.tenure.fence
+            if fence != max(self.activated):
+                continue
+            texts = [text for _, text in node.journal if text != "begins"]
+            assert len(texts) == len(set(texts)), "twice"
+            missing = set(self.acknowledged) - set(texts)
+            assert not missing, f"{node.name} in fence {fence} lacks {missing}"
+            order = [text for text in texts if text in set(self.acknowledged)]
+            known = getattr(self, "order", [])
+            assert order[: len(known)] == known or known[: len(order)] == order, "another order"
+            self.order = max(known, order, key=len)
+
+
+REQUESTS = (Inquire, AskVote, Install)

@@ -1,0 +1,107 @@
+"""Real peers, killed with -9 while posts are under way: what was acknowledged is there, once."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from engine_peers import rows, schema_of
+
+from engine.definitions import StreamDefinition
+from engine.schema import END
+from overlay.errors import MedusaError
+from testnet.bench.moving import admit_sibling, together
+from testnet.peers import CONFIG, Peer, open_federation
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+PARTICIPANT = "mit.edu"
+STREAM = f"medusa://{PARTICIPANT}/s"
+QUIET_S = 1.0
+DEADLINE_S = 240.0
+
+
+async def who_is_home(peers: list[Peer]) -> Peer | None:
+    """As they say themselves; of two, the one that has it from the other is the later."""
+    for peer in peers:
+        if not peer.alive:
+            continue
+        try:
+            async with open_medusa(peer.home.folder, patience_s=1.0) as client:
+                (status,) = (await client.status(federation=False)).peers
+        except MedusaError:
+            continue
+        if any(s.name == STREAM and s.role == "source" for s in status.streams):
+            return peer
+    return None
+
+
+async def stable_home(peers: list[Peer]) -> Peer:
+    while (peer := await who_is_home(peers)) is None:  # noqa: ASYNC110 - it tells nobody
+        await trio.sleep(0.02)
+    return peer
+
+
+async def read_all(client: AsyncMedusaClient, found: list[tuple[int, int]]) -> None:
+    async for epoch in client.subscribe(STREAM):
+        table = epoch.table
+        columns = (table.column("stime").to_pylist(), table.column("value").to_pylist())
+        found += zip(*columns, strict=True)
+
+
+async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
+    """Seconds from each kill until a post that came after it was acknowledged."""
+    took: list[float] = []
+    found: list[tuple[int, int]] = []
+    async with open_federation() as federation:
+        federation.config = CONFIG + f"[engine]\nepoch_s = 0.1\nhome_silence_s = {QUIET_S}\n"
+        peers = [await federation.found(PARTICIPANT)]
+        peers += [await admit_sibling(federation, peers[0]) for _ in range(3)]
+        for peer in peers:
+            await peer.ready()
+        *electors, side = peers
+        await together(federation)
+        also = [peer.home.folder for peer in electors]
+        async with (
+            open_medusa(side.home.folder, also=also) as reader,
+            open_medusa(electors[0].home.folder, also=[*also[1:], side.home.folder]) as client,
+            trio.open_nursery() as nursery,
+        ):
+            schema = schema_of(PARTICIPANT)
+            await client.create_schema(schema)
+            await client.create_stream(StreamDefinition(STREAM, schema.name, k_safety=1))
+            nursery.start_soon(read_all, reader, found)
+            number = 0
+            with trio.fail_after(DEADLINE_S):
+                for _ in range(kills):
+                    for _ in range(posts_between):
+                        number += 1
+                        await client.post_event(STREAM, rows([(number, number)]), boundary=number)
+                    home = await stable_home(peers)
+                    await home.kill_9()
+                    killed_at = trio.current_time()
+                    number += 1
+                    await client.post_event(STREAM, rows([(number, number)]), boundary=number)
+                    await client.flush()
+                    took.append(trio.current_time() - killed_at)
+                    await home.start()
+                    await home.ready()
+                number += 1
+                await client.post_event(STREAM, rows([(number, number)]), end=True)
+                await client.flush()
+                poster = await client.poster(STREAM)
+                assert poster.boundary == END
+                while len(found) < number:  # noqa: ASYNC110 - nor does the reader
+                    await trio.sleep(0.05)
+            await trio.sleep(0.3)
+            assert found == [(n, n) for n in range(1, number + 1)]
+    return took
+
+
+@pytest.mark.process
+async def test_two_homes_die_one_after_the_other() -> None:
+    assert max(await posted_while_killing(2, 40)) < 60
+
+
+@pytest.mark.soak
+@pytest.mark.process
+async def test_ten_homes_die() -> None:
+    await posted_while_killing(10, 200)

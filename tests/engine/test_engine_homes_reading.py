@@ -1,0 +1,140 @@
+"""Queries and clients at the electors of a stream read it from whoever is home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import trio
+from engine_peers import Place, make_stream, pairs_of, received, rows, until
+from homes_town import keeper, kept_at, new_home, replicas_of, siblings
+
+from engine.kept import KeptStream
+from engine.schema import BEGINNING
+from engine.streams.home import Home
+from overlay.errors import InternalError, MedusaError
+from tools.async_client import AsyncMedusaClient
+
+
+async def follow(place: Place, stream: str) -> KeptStream:
+    """As a query at that peer reads it."""
+    entry = await place.up.engine.producers.entry(stream)
+    mirror = await place.up.engine.mirrors.follow(entry, "a query")
+    mirror.log.hold("a query", BEGINNING)
+    return mirror
+
+
+async def post(client: AsyncMedusaClient, stream: str, numbers: range) -> list[tuple[int, int]]:
+    for number in numbers:
+        await client.post_event(stream, rows([(number, number)]), boundary=number)
+    await client.flush()
+    return [(number, number) for number in numbers]
+
+
+def read(kept: KeptStream) -> list[tuple[int, int]]:
+    found, after = [], BEGINNING
+    while (epoch := kept.log.read(after)) is not None:
+        found += pairs_of(epoch.table)
+        after = epoch.upto
+    return found
+
+
+async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_home(
+    tmp_path: Path,
+) -> None:
+    """What its query reads is no part of what it keeps as an elector."""
+    async with siblings(tmp_path) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            (replica,) = replicas_of(places, stream, first)
+            (witness,) = [place for place in places if place not in (first, replica)]
+            mirror = await follow(witness, stream)
+            posted = await post(client, stream, range(1, 6))
+            await town.stop(replica)
+            await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
+            posted += await post(client, stream, range(6, 11))
+            await until(lambda: read(mirror) == posted, "the query goes on")
+        await town.start(replica)
+        await town.stop(first)
+        home = await new_home(places, stream)
+        async with home.client() as client:
+            posted += await post(client, stream, range(11, 21))
+            assert await received(client.subscribe(stream), 20) == posted
+            await until(lambda: read(mirror) == posted, "whoever is home")
+        await until(lambda: read(kept_at(witness, stream)) == posted)
+
+
+async def take_over(place: Place, stream: str, without: str = "") -> None:
+    """It stands although the home lives, and wins. without: nobody that it ships to."""
+    candidate = keeper(place, stream)
+    async with candidate._lock:
+        effects = candidate.tenure._stand(trio.current_time())
+        candidate.tenure._crew._avoided[without] = float("inf")
+        await candidate._carry_out(effects, None)
+    await until(lambda: candidate.is_home, "it is home")
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["as a replica", "as a witness"])
+async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
+    tmp_path: Path, stays: bool
+) -> None:
+    """The log of a home that was demoted stands still where it is no replica any more."""
+    async with siblings(tmp_path) as (_, places), places[0].client() as client:
+        first = places[0]
+        stream = await make_stream(client, first, "s", k_safety=1)
+        subscription = client.subscribe(stream)
+        mirror = await follow(first, stream)
+        posted = await post(client, stream, range(1, 6))
+        assert await received(subscription, 5) == posted
+        (replica,) = replicas_of(places, stream, first)
+        await take_over(replica, stream, without="" if stays else first.id)
+        async with places[2].client() as there:
+            later = await post(there, stream, range(6, 11))
+        assert (first in replicas_of(places, stream, replica)) is stays
+        assert await received(subscription, 5) == later
+        await until(lambda: read(mirror) == posted + later)
+
+
+async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(tmp_path: Path) -> None:
+    async with siblings(tmp_path, lease_s=2.0) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1, history_us=0)
+            async with client.subscribe(stream, subscriber="reader") as epochs:
+                await post(client, stream, range(1, 6))
+                await received(epochs, 1)
+            await until(lambda: kept_at(first, stream).log.boundary == 5)
+        await town.stop(first)
+        home = await new_home(places, stream)
+        log = kept_at(home, stream).log
+        async with home.client() as client:
+            await post(client, stream, range(6, 11))
+        await until(lambda: log.boundary == 10)
+        assert log.start < 5, "its reader is waited for"
+        await until(lambda: log.start >= 5, "but not for ever")
+
+
+async def test_a_stream_whose_log_is_spoiled_stops_and_the_peer_lives(tmp_path: Path) -> None:
+    async with siblings(tmp_path) as (_, places), places[0].client() as client:
+        first = places[0]
+        bad = await make_stream(client, first, "bad")
+        good = await make_stream(client, first, "good")
+        advance = Home.advance
+
+        async def fail(home: Home, now: float) -> bool:
+            if home is first.kept(bad).home:
+                raise InternalError("rows of 1..2 in epoch (3, 4]")
+            return await advance(home, now)
+
+        with mock.patch.object(Home, "advance", fail):
+            await client.post_event(bad, rows([(1, 1)]), boundary=1)
+            await until(first.kept(bad).at_rest.is_set)
+        with pytest.raises(MedusaError, match="stands still here: InternalError: rows"):
+            await post(client, bad, range(2, 4))
+        events = [event.text for event in first.up.engine.overlay.events.recent()]
+        assert any(f"{bad} stands still" in text for text in events)
+        async with places[1].client() as other:
+            posted = await post(other, good, range(1, 4))
+            assert await received(other.subscribe(good), 3) == posted

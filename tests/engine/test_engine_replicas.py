@@ -1,0 +1,173 @@
+"""A query goes on at its secondary when its primary dies: whole peers, told who is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from engine_detector import ToldDetector, detectors
+from engine_interpreted import interpret
+from engine_peers import Place, Town, make_stream, open_town, rows, until
+from test_engine_moves import Sums, expected, post, siblings, windows
+
+from engine.availability import Availability, Mode, Recovery
+from engine.query import Query
+from engine.schema import END
+from overlay.gossip.events import Health
+
+Made = dict[bytes, ToldDetector]
+
+LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    return detectors(monkeypatch)
+
+
+def asked(query: Query, mode: Mode, secondary: Place, recovery: Recovery | None = None) -> Query:
+    weakest = Recovery.GAP if mode is Mode.AMNESIA else Recovery.PRECISE
+    wish = Availability(mode, recovery or weakest, secondary=secondary.id)
+    if mode is Mode.PASSIVE_STANDBY:
+        wish = msgspec.structs.replace(wish, checkpoint_s=0.1)
+    return msgspec.structs.replace(query, availability=wish)
+
+
+def secondary_of(place: Place, query: str) -> str:
+    running = place.up.engine.queries.get(place.name(query))
+    return running.stored.tenure.secondary
+
+
+async def stands_by(primary: Place, secondary: Place, query: str) -> None:
+    await until(lambda: secondary_of(primary, query) == secondary.id, "it has a secondary")
+
+
+def standby_boundary(place: Place, query: str, stream: str) -> Callable[[], int]:
+    def boundary() -> int:
+        standby = place.up.engine.standbys.get(place.name(query))
+        return -1 if standby is None else standby.boundaries.get(place.name(stream), -1)
+
+    return boundary
+
+
+async def die(made: Made, victim: Place, town: Town, *witnesses: Place) -> None:
+    """Its process ends, and the others notice."""
+    peer = victim.id
+    await town.stop(victim)
+    for witness in witnesses:
+        made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
+
+
+@pytest.mark.parametrize("mode", LOSSLESS)
+async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
+    tmp_path: Path, made: Made, mode: Mode
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            await owner.create_query(asked(windows(home, source), mode, secondary))
+            await owner.start_query(home.name("q/out"))
+            sums = Sums(client, home.name("out"))
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(primary, secondary, "q/out")
+            await post(poster, source, range(250, 520))
+            await sums.take(519)
+            await trio.sleep(0.3)  # positions and checkpoints are told
+            await die(made, primary, town, home, secondary, reader)
+            await post(poster, source, range(520, 777))
+            await sums.take(776)
+            running = secondary.up.engine.queries.get(home.name("q/out"))
+            assert running.stored.tenure.primary == secondary.id
+            await poster.post_event(source, rows((at, at) for at in range(777, 900)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(900))
+
+
+async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(
+    tmp_path: Path, made: Made
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            await owner.create_query(asked(windows(home, source), Mode.AMNESIA, secondary))
+            await owner.start_query(home.name("q/out"))
+            sums = Sums(client, home.name("out"))
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(primary, secondary, "q/out")
+            await post(poster, source, range(250, 550))
+            await sums.take(549)
+            await trio.sleep(0.3)
+            await die(made, primary, town, home, secondary, reader)
+            await poster.post_event(source, rows((at, at) for at in range(550, 900)), end=True)
+            await sums.take(END)
+            whole = expected(range(900))
+            assert sums.rows == [row for row in whole if row[0] != 599]
+
+
+async def test_a_slow_primary_steps_down_and_becomes_a_standby(tmp_path: Path, made: Made) -> None:
+    """It never died: it hears of the higher fence, and nobody reads from it any more."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Sums(client, home.name("out"))
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(primary, secondary, "q/out")
+            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+            await until(
+                lambda: primary.up.engine.store.serving(home.name("out")) is None, "it steps down"
+            )
+            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.ALIVE)
+            made[bytes.fromhex(secondary.id)].tell(home.id, Health.DEAD)
+            made[bytes.fromhex(secondary.id)].tell(reader.id, Health.DEAD)
+            await stands_by(secondary, primary, "q/out")
+            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(777))
+
+
+async def test_it_fails_over_again_and_again(tmp_path: Path, made: Made) -> None:
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await siblings(town, others=3)
+        async with home.client() as poster, one.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Sums(client, home.name("out"))
+            posted = 0
+            for round_ in range(3):
+                primary, other = (one, two) if round_ % 2 == 0 else (two, one)
+                for place in (home, reader):
+                    for at in (one, two):
+                        made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+                await stands_by(primary, other, "q/out")
+                await post(poster, source, range(posted, posted + 250))
+                posted += 250
+                await sums.take(posted - 1)
+                await die(made, primary, town, home, reader, other)
+                await post(poster, source, range(posted, posted + 130))
+                posted += 130
+                await sums.take(posted - 1)
+                gone = primary.home
+                await town.start(primary)
+                assert primary.home is gone
+                for witness in (home, reader, other):
+                    made[bytes.fromhex(witness.id)].tell(primary.id, Health.ALIVE)
+            await poster.post_event(source, rows((at, at) for at in range(posted, 1300)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(1300))

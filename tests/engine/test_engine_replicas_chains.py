@@ -1,0 +1,221 @@
+"""Failover where queries read from queries, at the same peers and at others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from engine_detector import detectors
+from engine_interpreted import interpret
+from engine_peers import Place, make_stream, open_town, rows, until
+from test_engine_moves import Sums, expected, post, siblings, windows
+from test_engine_replicas import LOSSLESS, Made, asked, stands_by
+
+from engine.availability import Mode, Recovery
+from engine.messages import Done, Subscribe, Tuples
+from engine.query import Filter, Query
+from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, ReadReplica, StandBy
+from engine.schema import END
+from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    return detectors(monkeypatch)
+
+
+def passed(place: Place, source: str, path: str) -> Query:
+    """All of them."""
+    box = Filter("all", source, (place.name(path),), ("value >= 0",))
+    return Query(place.name("q/" + path), (box,))
+
+
+@pytest.mark.parametrize("mode", LOSSLESS)
+async def test_a_chain_whose_primaries_all_die_at_once(
+    tmp_path: Path, made: Made, mode: Mode
+) -> None:
+    """One peer stands by for both queries: afterwards one of its queries reads what the other
+    makes."""
+    async with open_town(tmp_path) as town:
+        home, first, second, secondary, reader = await siblings(town, others=4)
+        async with (
+            home.client() as poster,
+            first.client() as one,
+            second.client() as two,
+            reader.client() as client,
+        ):
+            source = await make_stream(poster, home, "s")
+            await one.create_query(asked(passed(home, source, "mid"), mode, secondary))
+            await one.start_query(home.name("q/mid"))
+            await two.create_query(asked(windows(home, home.name("mid")), mode, secondary))
+            await two.start_query(home.name("q/out"))
+            sums = Sums(client, home.name("out"))
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(first, secondary, "q/mid")
+            await stands_by(second, secondary, "q/out")
+            await post(poster, source, range(250, 520))
+            await sums.take(519)
+            await trio.sleep(0.3)
+            dead = [first.id, second.id]
+            await town.stop(first)
+            await town.stop(second)
+            for peer in dead:
+                for witness in (home, secondary, reader):
+                    made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
+            await sums.take(519)
+            await post(poster, source, range(520, 777))
+            await sums.take(776)
+            await poster.post_event(source, rows((at, at) for at in range(777, 900)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(900))
+
+
+async def test_readers_at_the_old_and_the_new_primary_go_on(tmp_path: Path, made: Made) -> None:
+    """Both peers have a query of their own that reads the stream which changes hands."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with (
+            home.client() as poster,
+            primary.client() as one,
+            secondary.client() as two,
+            reader.client() as client,
+        ):
+            source = await make_stream(poster, home, "s")
+            mode = Mode.ACTIVE_STANDBY
+            await one.create_query(asked(passed(home, source, "mid"), mode, secondary))
+            await one.start_query(home.name("q/mid"))
+            await one.create_query(windows(home, home.name("mid"), "a"))
+            await two.create_query(windows(home, home.name("mid"), "b"))
+            for owner, path in ((one, "a"), (two, "b")):
+                await owner.start_query(home.name(f"q/{path}"))
+            sums = [Sums(client, home.name("a")), Sums(client, home.name("b"))]
+            await post(poster, source, range(250))
+            await stands_by(primary, secondary, "q/mid")
+            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+            serving = primary.up.engine.store.serving
+            await until(lambda: serving(home.name("mid")) is None, "it steps down")
+            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
+            for each in sums:
+                await each.take(END)
+                assert each.rows == expected(range(777))
+
+
+async def test_consumers_never_outrun_a_standby_that_promises_precision(
+    tmp_path: Path, made: Made
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await post(poster, source, range(10))
+            kept = primary.kept(home.name("out"))
+            await until(lambda: kept.gate is not None, "it is caught up")
+            subscription = client.subscribe(home.name("out"))
+            for start in range(10, 400, 13):
+                await post(poster, source, range(start, start + 13))
+                while subscription.boundary < start:
+                    await anext(subscription)
+                    standby = secondary.up.engine.standbys.get(query.name)
+                    assert standby is not None
+                    assert subscription.boundary <= standby.boundaries[home.name("out")]
+
+
+async def test_producers_keep_what_a_backup_may_need_and_no_more(
+    tmp_path: Path, made: Made
+) -> None:
+    """However little history the source declares."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s", history_us=0)
+            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await stands_by(primary, secondary, "q/out")
+            slow = client.subscribe(home.name("out"), subscriber="slow")
+            log = home.kept(source).log
+            await post(poster, source, range(0, 1000, 7))
+            await until(lambda: primary.kept(home.name("out")).log.boundary > 900, "computed")
+            while slow.boundary < 250:
+                await anext(slow)
+            await trio.sleep(0.5)
+            assert log.retention.held(frozenset()) <= slow.boundary
+            while slow.boundary < 980:
+                await anext(slow)
+            with trio.move_on_after(0.2):
+                await anext(slow)  # which acknowledges the last
+            await until(lambda: log.retention.held(frozenset()) > 850, "they let go of it")
+
+
+async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary = await siblings(town, others=2)
+        stranger = await town.settle("utah.edu")
+        await town.acquainted(home, primary, secondary, stranger)
+        async with home.client() as poster, primary.client() as owner:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await stands_by(primary, secondary, "q/out")
+        stored = primary.up.engine.queries.get(query.name).stored
+        fence = stored.tenure.fence
+
+        async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
+            connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
+            kind = KeptUp if method in {"replica.stand_by", "replica.keep_up"} else Done
+            await connection.call(method, message, kind, timeout_s=5.0)
+
+        with pytest.raises(NotAuthorisedError):  # another participant's
+            await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
+        with pytest.raises(InvalidInputError):  # a sibling that is not the primary
+            await ask(home, secondary, "replica.stand_by", StandBy(stored))
+        for by in (stranger, home):
+            await ask(by, secondary, "replica.dismiss", Dismiss(query.name, fence))
+            await ask(by, secondary, "replica.keep_up", KeepUp(query.name, fence, {}, {}))
+            with pytest.raises(MedusaError):
+                await ask(by, primary, "replica.incumbent", Incumbent(query.name, fence))
+            connection = await by.up.engine.overlay.connect(parse_peer_id(primary.id))
+            read = ReadReplica(query.name, fence, source, 0)
+            with pytest.raises(NotFoundError):
+                async with connection.open("replica.read", read) as duplex:
+                    await duplex.receive(Tuples)
+        assert secondary.up.engine.standbys.get(query.name) is not None
+        # and a stranger's fence deposes nobody
+        connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))
+        subscribe = Subscribe(home.name("out"), fence=2**60)
+        with pytest.raises(NotFoundError):
+            async with connection.open("subscribe", subscribe) as duplex:
+                await duplex.receive(Tuples)
+        await trio.sleep(0.2)
+        assert primary.up.engine.queries.get(query.name).stored.tenure.fence == fence
+
+
+async def test_a_deleted_query_leaves_no_standby(tmp_path: Path, made: Made) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary = await siblings(town, others=2)
+        async with home.client() as poster, primary.client() as owner:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await stands_by(primary, secondary, "q/out")
+            await post(poster, source, range(250))
+            await owner.stop_query(query.name)
+            await owner.delete_query(query.name)
+            standbys = secondary.up.engine.standbys
+            await until(lambda: standbys.get(query.name) is None, "it is dismissed")
+            await until(lambda: not secondary.up.engine.store.all(), "nothing of it is left")
+            recreated = asked(windows(home, source), Mode.AMNESIA, secondary, Recovery.GAP)
+            await owner.create_query(recreated)

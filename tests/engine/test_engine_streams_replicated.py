@@ -1,0 +1,215 @@
+"""A source with a replica: the same bytes, the same stream, nothing seen before both have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import pytest
+from engine_streams_data import SCHEMA, Row, all_rows, body
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.definitions import Idle
+from engine.schema import BEGINNING
+from engine.streams.home import open_sources
+from engine.streams.journal import split
+from engine.streams.log import StreamLog
+from engine.streams.replicated import ReplicatedSource
+from engine.streams.source import SourceConfig
+from overlay.errors import DecodeError, UnavailableError
+
+NOW = 1_700_000_000.0
+CONFIG = SourceConfig(segment_bytes=4096, replicated=True)
+
+
+class Replica:
+    """Synchronous: the sources and logs of one peer."""
+
+    def __init__(self, folder: Path, config: SourceConfig = CONFIG) -> None:
+        self.folder, self.config = folder, config
+        self.open()
+
+    def open(self) -> None:
+        self.log = StreamLog.open(self.folder / "log", SCHEMA.source)
+        self.late_log = StreamLog.open(self.folder / "late", SCHEMA.source)
+        source, self.late = open_sources(
+            self.folder,
+            "s",
+            SCHEMA,
+            self.config,
+            committed=(self.log.boundary, self.late_log.boundary),
+            journal=0,
+            now=NOW,
+        )
+        assert isinstance(source, ReplicatedSource)
+        self.source = source
+
+    def close(self) -> None:
+        self.source.close()
+        self.late.close()
+        self.log.close()
+        self.late_log.close()
+
+    def crash(self) -> None:
+        self.close()
+        self.open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def lead(self, fence: int) -> None:
+        self.source.lead(fence)
+        self.source.leading = True
+
+    def cut(self) -> None:
+        for source, log in ((self.source, self.log), (self.late, self.late_log)):
+            while (cut := source.cut()) is not None:
+                log.append(*cut)
+                source.committed(cut[0])
+
+    def take(self, other: Replica, limit: int) -> None:
+        """What the other's journal has beyond ours, in parts."""
+        start = self.source.position if self.source.position[0] else (1, 0)
+        at = start
+        while at < other.source.position:
+            at, data = other.source.read(at, limit)
+            self.source.follow(at, data)
+            at = (at[0], at[1] + len(data))
+
+    def settle(self, upto: tuple[int, int]) -> None:
+        self.source.settle(upto, NOW + 5)
+
+    @property
+    def rows(self) -> list[Row]:
+        return all_rows(self.log)
+
+
+POSTS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, 60), st.integers(0, 99)), max_size=4),
+        st.one_of(st.none(), st.integers(0, 60)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(
+    posts=POSTS,
+    limit=st.integers(1, 2000),
+    shared=st.floats(0, 1),
+    crash=st.booleans(),
+    cut=st.lists(st.booleans(), min_size=12, max_size=12),
+)
+def test_the_replica_goes_on_where_the_home_was(
+    *,
+    tmp_path_factory: pytest.TempPathFactory,
+    posts: list[tuple[list[Row], int | None]],
+    limit: int,
+    shared: float,
+    crash: bool,
+    cut: list[bool],
+) -> None:
+    """The home dies with posts that the replica does not have. They are posted again, with all that
+    was not answered, and come out as if nothing had happened."""
+    folder = tmp_path_factory.mktemp("s")
+    home, replica, alone = (Replica(folder / name) for name in ("home", "replica", "alone"))
+    home.lead(2)
+    alone.lead(2)
+    reached = int(shared * len(posts))
+    for number, (rows, boundary) in enumerate(posts, 1):
+        data = body(rows) if rows else b""
+        home.source.post("p", number, data, boundary=boundary, now=NOW + number)
+        alone.source.post("p", number, data, boundary=boundary, now=NOW + number)
+        if number <= reached:
+            replica.take(home, limit)
+            home.settle(replica.source.position)
+            replica.settle(replica.source.position)
+        if cut[number - 1]:
+            home.cut()
+            replica.cut()
+    seen, late_seen = home.rows, all_rows(home.late_log)
+    home.cut()
+    assert home.log.boundary <= replica.source.boundary, "nothing that one peer alone has is seen"
+    if crash:
+        replica.crash()
+    replica.lead(3)
+    replica.settle(replica.source.position)
+    for number, (rows, boundary) in enumerate(posts, 1):
+        data = body(rows) if rows else b""
+        posted = replica.source.post("p", number, data, boundary=boundary, now=NOW + number)
+        assert posted.duplicate or number > reached
+    replica.settle(replica.source.position)
+    alone.settle(alone.source.position)
+    replica.cut()
+    alone.cut()
+    assert replica.rows == alone.rows
+    assert all_rows(replica.late_log) == all_rows(alone.late_log)
+    assert replica.rows[: len(seen)] == seen
+    assert all_rows(replica.late_log)[: len(late_seen)] == late_seen
+    for each in (home, replica, alone):
+        each.close()
+
+
+def test_who_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
+    with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its home"):
+        replica.source.post("p", 1, body([(1, 1)]), now=NOW)
+
+
+def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
+    config = replace(CONFIG, idle=Idle.CLOCK)
+    home, replica = Replica(tmp_path / "h", config), Replica(tmp_path / "r", config)
+    home.lead(2)
+    home.source.tick(NOW)
+    replica.take(home, 100)
+    replica.source.tick(NOW + 100)
+    assert replica.source.boundary == home.source.boundary == int(NOW * 1e6) - 1
+    assert replica.source.ready == BEGINNING, "it is not settled"
+    replica.settle(replica.source.position)
+    replica.cut()
+    assert replica.log.boundary == home.source.boundary
+    home.close()
+    replica.close()
+
+
+def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
+    home, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
+    home.lead(2)
+    home.source.post("p", 1, body([(1, 1)]), now=NOW)
+    at, data = home.source.read((1, 0), 10**6)
+    replica.source.follow(at, data)
+    for place in ((1, 0), (1, len(data) + 1), (3, 0)):
+        with pytest.raises(DecodeError, match="was reached"):
+            replica.source.follow(place, data)
+    home.close()
+    replica.close()
+
+
+@given(noise=st.binary(max_size=200))
+def test_noise_is_one_error(noise: bytes) -> None:
+    try:
+        list(split(noise))
+    except DecodeError:
+        return
+    assert not noise
+
+
+@given(at=st.integers(0, 10**6), bit=st.integers(0, 7))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_one_wrong_bit_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
+) -> None:
+    home = Replica(tmp_path_factory.mktemp("h"))
+    home.lead(2)
+    home.source.post("p", 1, body([(1, 1)]), now=NOW)
+    data = bytearray(home.source.read((1, 0), 10**6)[1])
+    home.close()
+    data[at % len(data)] ^= 1 << bit
+    with pytest.raises(DecodeError):
+        list(split(data))

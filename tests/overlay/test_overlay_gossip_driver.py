@@ -1,0 +1,276 @@
+"""Gossip between whole overlays on loopback: crash, leave, restart, revocation, digests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from overlay.addresses import Address
+from overlay.connection import Connection, KeepAlive
+from overlay.datagrams import Channel
+from overlay.errors import BrokenError, DecodeError, InvalidInputError
+from overlay.events import Events, wall_clock
+from overlay.exchange import Preset
+from overlay.gossip import Health
+from overlay.gossip.config import GossipConfig
+from overlay.gossip.incarnation import FILE, load_incarnation, next_incarnation
+from overlay.gossip.messages import PING_METHOD, Here, Knock
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.membership_file import save_membership
+from overlay.node import DATA, Overlay, OverlayConfig, open_overlay
+from overlay.rpc import Caller, Service
+
+NOW = wall_clock()
+OWNERS = tuple(Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "ibm.com"))
+ALIVE, DEAD, LEFT = Health.ALIVE, Health.DEAD, Health.LEFT
+
+PATIENCE_S = 30.0
+"""On a machine with other things to do; what is asked of a quiet one is said where it is asked."""
+
+
+class KilledError(Exception):
+    """The peer ends without a word."""
+
+
+class Peer:
+    def __init__(self, folder: Path, root: Root, membership: Membership) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.identity = Identity.issue(root, NOW)
+        self.membership = membership
+        save_membership(folder, membership, NOW)
+        self.overlay: Overlay
+        self.stop = trio.Event()
+        self.kill = trio.Event()
+        self.ended = trio.Event()
+
+    @property
+    def id(self) -> bytes:
+        return self.identity.peer_id
+
+    async def run(
+        self, bootstrap: tuple[Address, ...], *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        self.stop, self.kill, self.ended = trio.Event(), trio.Event(), trio.Event()
+        config = OverlayConfig(bootstrap=bootstrap, preset=Preset.LOCAL)
+        try:
+            async with (
+                open_overlay(
+                    self.identity, self.membership, self.folder, config, Service()
+                ) as self.overlay,
+                trio.open_nursery() as nursery,
+            ):
+                task_status.started()
+                nursery.start_soon(self._die)
+                await self.stop.wait()
+                nursery.cancel_scope.cancel()
+        except* KilledError:
+            pass
+        finally:
+            self.ended.set()
+
+    async def _die(self) -> None:
+        await self.kill.wait()
+        raise KilledError
+
+
+@asynccontextmanager
+async def federation(folder: Path, size: int) -> AsyncIterator[tuple[list[Peer], trio.Nursery]]:
+    """So many peers, of an owner each, that all know each other."""
+    founder = Membership.found(OWNERS[0], NOW)
+    for owner in OWNERS[1:]:
+        founder.admit(OWNERS[0], owner.certificate, NOW)
+    peers = [
+        Peer(folder / str(n), OWNERS[n], Membership(founder.charter, founder.statements()))
+        for n in range(size)
+    ]
+    async with trio.open_nursery() as nursery:
+        bootstrap: tuple[Address, ...] = ()
+        for peer in peers:
+            await nursery.start(peer.run, bootstrap)
+            bootstrap = (peers[0].overlay.address,)
+        for peer in peers:
+            await until(lambda peer=peer: sum(peer.overlay.gossip.counts().values()) == size - 1)
+        yield peers, nursery
+        for peer in peers:
+            peer.stop.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - of what several peers believe
+            await trio.sleep(0.01)
+
+
+async def believed(peers: list[Peer], of: Peer, health: Health) -> None:
+    for peer in peers:
+        if peer is not of:
+            await until(lambda peer=peer: peer.overlay.gossip.health(of.id) is health)
+
+
+async def test_a_killed_peer_is_dead_for_all_in_no_time(tmp_path: Path) -> None:
+    async with federation(tmp_path, 4) as (peers, _):
+        one, victim = peers[0], peers[3]
+        changes: list[tuple[bytes, Health]] = []
+        one.overlay.gossip.changed.append(lambda *change: changes.append(change))
+        connection = await one.overlay.connect(victim.id)
+        victim.kill.set()
+        await connection.closed.wait()
+        broke = trio.current_time()
+        await believed(peers[:3], victim, DEAD)
+        config = GossipConfig.of(Preset.LOCAL)
+        # 0.3 s by the config when nothing else runs here; never the second that a silent one gets
+        assert trio.current_time() - broke < 4 * (config.probe_timeout_s + config.gone_s)
+        assert changes[-1] == (victim.id, DEAD)
+        assert {peer for peer, _ in changes} == {victim.id}
+
+
+async def test_a_silent_peer_is_dead_and_its_connection_dropped(tmp_path: Path) -> None:
+    """Its port takes connections and its connections stand, but it says nothing any more."""
+    async with federation(tmp_path, 3) as (peers, _):
+        one, victim = peers[0], peers[2]
+        connection = await one.overlay.connect(victim.id)
+        gossip = victim.overlay.gossip
+        gossip.close()
+        victim.overlay.service._methods.clear()  # nor does it answer calls
+        await believed(peers[:2], victim, DEAD)
+        await connection.closed.wait()
+        # dialling is still possible, or it could never come back
+        await one.overlay.connect(victim.id)
+
+
+async def test_a_peer_that_stops_has_left_and_is_alive_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with federation(tmp_path, 3) as (peers, nursery):
+        seen: list[Health] = []
+        for peer in peers[:2]:
+            peer.overlay.gossip.changed.append(lambda _, health: seen.append(health))
+        before = peers[2].overlay.gossip.incarnation
+        peers[2].stop.set()
+        await peers[2].ended.wait()
+        await believed(peers[:2], peers[2], LEFT)
+        await nursery.start(peers[2].run, (peers[0].overlay.address,))
+        await believed(peers, peers[2], ALIVE)
+        assert peers[2].overlay.gossip.incarnation > before
+        assert set(seen) == {LEFT, ALIVE}
+        await until(lambda: peers[2].overlay.gossip.counts()[ALIVE] == 2)
+
+
+async def test_a_killed_peer_that_restarts_is_alive_again(tmp_path: Path) -> None:
+    async with federation(tmp_path, 3) as (peers, nursery):
+        peers[2].kill.set()
+        await peers[2].ended.wait()
+        await believed(peers[:2], peers[2], DEAD)
+        await nursery.start(peers[2].run, (peers[0].overlay.address,))
+        await believed(peers, peers[2], ALIVE)
+
+
+async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Path) -> None:
+    async with federation(tmp_path, 3) as (peers, _):
+        for version in (b"first", b"second"):
+            for peer in peers:
+                peer.overlay.gossip.publish(peer.identity.participant.encode() + version)
+            expected = {p.id: p.identity.participant.encode() + version for p in peers}
+            for peer in peers:
+                await until(
+                    lambda peer=peer, expected=expected: peer.overlay.gossip.digests == expected
+                )
+        with pytest.raises(InvalidInputError, match="at most 512"):
+            peers[0].overlay.gossip.publish(bytes(513))
+
+
+async def test_a_revoked_peer_has_left(tmp_path: Path) -> None:
+    async with federation(tmp_path, 3) as (peers, _):
+        other = Membership(peers[0].membership.charter, peers[0].membership.statements())
+        statement = other.revoke(OWNERS[0], "brown.edu", now=NOW)
+        peers[0].overlay.learn([statement])
+        await believed(peers[:2], peers[2], LEFT)
+        await until(lambda: sum(peers[0].overlay.gossip.counts().values()) == 1)
+
+
+async def test_rubbish_is_refused_and_counted(tmp_path: Path) -> None:
+    async with federation(tmp_path, 2) as (peers, _):
+        one, two = (peer.overlay for peer in peers)
+        before = two.datagrams.counters.rejected
+        one.datagrams.send(Channel.GOSSIP, two.address, b"rubbish")
+        await until(lambda: two.datagrams.counters.rejected == before + 1)
+        assert two.gossip.health(one.identity.peer_id) is ALIVE
+        assert dataclasses.asdict(two.gossip.counters)["forged"] == 0
+
+
+class StuckStream(trio.abc.Stream):
+    """Takes nothing, brings nothing."""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.sleep_forever()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.sleep_forever()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_connection_that_does_not_forward_is_evidence(autojump_clock: object) -> None:
+    doubts: list[float] = []
+    connection = Connection(
+        StuckStream(),
+        Identity.issue(OWNERS[0], NOW).name,
+        dialled=True,
+        service=Service(),
+        caller=Caller("mit.edu", None),
+        events=Events(),
+        keep_alive=KeepAlive(ping_s=10.0, dead_after_s=30.0, stall_s=1.0),
+        doubt=lambda: doubts.append(trio.current_time() - started),
+    )
+    started = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        await trio.sleep(9.0)
+        assert doubts == []  # nothing to write yet
+        await trio.sleep(4.0)
+        assert 10.0 < doubts[0] <= 12.1  # the keep-alive does not get away
+        await connection.closed.wait()
+        assert doubts[-1] == pytest.approx(trio.current_time() - started)
+
+
+async def test_calls_over_a_connection_given_up_fail_as_if_it_broke(tmp_path: Path) -> None:
+    async with federation(tmp_path, 2) as (peers, _):
+        one, two = (peer.overlay for peer in peers)
+        connection = await one.connect(two.identity.peer_id)
+        one.transport.give_up(two.identity.peer_id, "it is dead")
+        with pytest.raises(BrokenError, match="it is dead"):
+            await connection.call(PING_METHOD, Knock(), Here)
+
+
+def test_incarnations_never_repeat(tmp_path: Path) -> None:
+    first = next_incarnation(tmp_path, 1000)
+    assert first == 1000
+    again = next_incarnation(tmp_path, 10)  # the clock went back
+    assert again > first + 999  # those in reserve may have been used
+    assert next_incarnation(tmp_path, 10**9) == 10**9
+    assert load_incarnation(tmp_path) > 10**9
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1" * 30, "9" * 100, "²"])
+def test_a_damaged_file_of_incarnations_is_reported(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    with pytest.raises((DecodeError, InvalidInputError), match=FILE):
+        next_incarnation(tmp_path, 1)
+
+
+async def test_the_incarnation_is_kept_with_the_peer_table(tmp_path: Path) -> None:
+    async with federation(tmp_path, 1) as (peers, _):
+        gossip = peers[0].overlay.gossip
+        assert load_incarnation(peers[0].folder / DATA) > gossip.incarnation

@@ -1,0 +1,144 @@
+"""A small federation with a windowed query, whose right answer every scenario can count itself.
+
+Run as a program with a seed it prints the digest of one eventful scenario: two runs must agree.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pyarrow as pa
+import trio
+
+from engine.definitions import ANY, StreamDefinition
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import Field, FieldType, Schema
+from testnet.simulation.federation import Federation
+from testnet.simulation.links import LinkModel
+from testnet.simulation.run import Outcome, run_simulation
+from testnet.simulation.world import World
+from tools.async_client import AsyncMedusaClient, Subscription
+
+SECOND = 1_000_000
+SOURCE, QUERY, COUNTS = (f"medusa://{name}" for name in ("a.edu/s", "b.edu/q", "b.edu/n"))
+BAD_WEATHER = LinkModel(0.001, 0.004, loss=0.08, duplicate=0.05, reorder=0.1)
+PEERS = Federation({"a.edu": 1, "b.edu": 2, "c.edu": 1}, {"engine": {"epoch_s": 0.5}})
+
+
+def tuples(number: int) -> list[tuple[int, int]]:
+    """The post of that number: (t, value)."""
+    return [(number * 200_000 + each, (number * 7 + each * 3) % 20) for each in range(10)]
+
+
+def table(number: int) -> pa.Table:
+    times, values = zip(*tuples(number), strict=True)
+    return pa.table({"t": pa.array(times, pa.int64()), "value": pa.array(values, pa.int32())})
+
+
+def right_answer(posts: int) -> dict[int, int]:
+    """By window's start: how many values above 10. Independent of everything under test."""
+    kept = [t for number in range(posts) for t, value in tuples(number) if value > 10]
+    return dict(Counter(t // SECOND * SECOND for t in kept))
+
+
+async def define(world: World) -> None:
+    """The stream at a.edu, the query at b.edu."""
+    schema = Schema(
+        "medusa://a.edu/event",
+        (Field("t", FieldType.LONG), Field("value", FieldType.INT)),
+        time="t",
+    )
+    async with world.client("a.edu/0") as client:
+        await client.create_schema(schema)
+        await client.create_stream(StreamDefinition(SOURCE, schema.name, writers=(ANY,)))
+    boxes = (
+        Filter("large", SOURCE, ("medusa://b.edu/large",), ("value > 10",)),
+        Aggregate(
+            "count",
+            "medusa://b.edu/large",
+            COUNTS,
+            SECOND,
+            SECOND,
+            (),
+            (AggregateFunction(Function.COUNT, None, "n"),),
+        ),
+    )
+    async with world.client("b.edu/0") as client:
+        await client.create_query(Query(QUERY, boxes))
+        await client.start_query(QUERY)
+
+
+async def counted(subscription: Subscription) -> dict[int, int]:
+    """What a subscriber has at the stream's end; a window given twice is a fault."""
+    found: dict[int, int] = {}
+    async for epoch in subscription:
+        starts = epoch.table.column("window_start").cast(pa.int64()).to_pylist()
+        for start, n in zip(starts, epoch.table.column("n").to_pylist(), strict=True):
+            assert start not in found, f"window {start} came twice"
+            found[start] = n
+    return found
+
+
+@asynccontextmanager
+async def work(world: World, posts: int, by: str = "a.edu/0") -> AsyncIterator[dict[int, int]]:
+    """A client posts and another one, at c.edu, reads to the end while the block does harm; after
+    it, the dictionary holds what the reader got."""
+    found: dict[int, int] = {}
+
+    async def post() -> None:
+        async with world.client(by, patience_s=300.0) as client:
+            await send(client, posts)
+
+    async def read() -> None:
+        async with world.client("c.edu/0", patience_s=300.0) as client:
+            found.update(await counted(client.subscribe(COUNTS)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(post)
+        nursery.start_soon(read)
+        yield found
+
+
+async def send(client: AsyncMedusaClient, posts: int, every_s: float = 0.2) -> None:
+    for number in range(posts):
+        await client.post_event(SOURCE, table(number))
+        await trio.sleep(every_s)
+    await client.post_event(SOURCE, None, end=True)
+    await client.flush()
+
+
+def simulate(main: Callable[[World], Awaitable[None]], seed: int = 0) -> Outcome:
+    """Raises what went wrong in there."""
+    outcome = run_simulation(main, seed, PEERS)
+    if outcome.error is not None:
+        print("\n".join(outcome.trace))
+        raise outcome.error
+    return outcome
+
+
+async def eventful(world: World) -> None:
+    """Bad weather, kills at any moment and amid writing, a partition, a drifting clock."""
+    world.network.defaults = BAD_WEATHER
+    await world.start_all()
+    await define(world)
+    async with work(world, 60) as found:
+        world.set_clock("b.edu/0", offset_s=0.5, drift=0.001)
+        for _ in range(3):
+            name = world.rng.choice(["a.edu/0", "b.edu/0"])
+            await trio.sleep(world.rng.uniform(0.5, 3.0))
+            await world.crash_amid_writing(name, power=world.rng.random() < 0.5)
+            await trio.sleep(world.rng.uniform(0.1, 3.0))
+            await world.restart(name)
+        hosts = [peer.host for peer in world.peers.values()]
+        world.network.links.partition(hosts[:1], hosts[1:])
+        await trio.sleep(5)
+        world.network.heal_all()
+    assert found == right_answer(60)
+
+
+if __name__ == "__main__":
+    result = simulate(eventful, int(sys.argv[1]))
+    print(result.digest, result.packets, result.virtual_s, len(result.trace))

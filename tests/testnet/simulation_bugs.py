@@ -1,0 +1,295 @@
+"""Safety mechanisms, each turned off on its own, and the testnets in which that must be noticed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.availability import Availability, Mode, Recovery
+from engine.homes.keeper import Keeper
+from engine.kept import KeptStream
+from engine.mirror import Mirror
+from engine.moves.assignments import Assignments
+from engine.moves.messages import Confirm, Confirmed, Standing
+from engine.moves.mover import Mover
+from engine.plan import Task
+from engine.producers import Producers
+from engine.query import Aggregate, AggregateFunction, Function
+from engine.replicas.tenure import Tenure
+from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.journal import Bytes, Journal
+from engine.streams.source import Source
+from engine.windows import Interval, needs
+from overlay.events import wall_clock
+from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
+from testnet.simulation.manifest import (
+    Check,
+    ContractTable,
+    Manifest,
+    MoveTable,
+    PosterTable,
+    QueryTable,
+    Settings,
+    StreamTable,
+    SubscriberTable,
+    Weather,
+)
+
+WORKLOAD_S = 6.0
+
+STREAM = "medusa://mit.edu/s"
+SUMS = "medusa://mit.edu/sums"
+
+ALONE = Availability()
+
+PEERS = ("mit.edu/0", "mit.edu/1", "utah.edu/0")
+
+
+def windows(availability: Availability) -> QueryTable:
+    """Sums of windows that overlap, at mit.edu/1."""
+    total = AggregateFunction(Function.SUM, "value", "total")
+    box = Aggregate("sums", STREAM, SUMS, 900_000, 300_000, (), (total,))
+    return QueryTable("mit.edu/1", "medusa://mit.edu/q", (box,), (), availability)
+
+
+def town(
+    seed: int,
+    *faults: Fault,
+    mit: int = 2,
+    k_safety: int = 0,
+    availability: Availability = ALONE,
+    **more: Any,
+) -> Manifest:
+    """A stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and reads."""
+    rng = random.Random(f"bug {seed}")
+    posters = tuple(
+        PosterTable(
+            f"p{number}",
+            STREAM,
+            (place, *rng.sample(PEERS, 2)),
+            posts=40,
+            every_s=round(0.7 * WORKLOAD_S / 40, 3),
+            crashes=1,
+        )
+        for number, place in enumerate(("mit.edu/0", "utah.edu/0"))
+    )
+    return Manifest(
+        **{
+            "participants": {"mit.edu": mit, "utah.edu": 1},
+            "workload_s": WORKLOAD_S,
+            "settle_s": 30.0,
+            "settings": Settings(epoch_s=0.1),
+            "streams": (StreamTable(STREAM, "mit.edu/0", k_safety=k_safety),),
+            "queries": (windows(availability),),
+            "posters": posters,
+            "subscribers": (SubscriberTable("r", SUMS, ("utah.edu/0", "mit.edu/1"), 2.0),),
+            "faults": faults,
+            **more,
+        }
+    )
+
+
+def homes_die(seed: int) -> Manifest:
+    rng = random.Random(seed)
+    starts = [rng.uniform(0.5, 1.5), rng.uniform(2.0, 3.0), rng.uniform(3.5, 4.5)]
+    return town(seed, *(Crash(at, 0.5, "mit.edu/0") for at in starts))
+
+
+def slow_lines(seed: int) -> Manifest:
+    return town(seed, weather=Weather(delay_s=(0.01, 0.05)))
+
+
+def moved_and_back(seed: int) -> Manifest:
+    there, back = (
+        MoveTable(at_s, SUMS, "mit.edu/1", to)
+        for at_s, to in ((2.0, "mit.edu/0"), (4.0, "mit.edu/1"))
+    )
+    return town(seed, moves=(there, back))
+
+
+def liar(seed: int) -> Manifest:
+    return town(seed, Forge(1.0, 0.0, "utah.edu/0", "mit.edu/0"))
+
+
+def clock_goes_back(seed: int) -> Manifest:
+    return town(seed, Drift(2.0, 3.0, "mit.edu/1", 0.0, -30.0), Crash(3.0, 0.5, "mit.edu/1"))
+
+
+def home_cut_off(seed: int) -> Manifest:
+    """From its replicas, while a client of its own posts."""
+    return town(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
+
+
+def primary_cut_off(seed: int) -> Manifest:
+    standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
+    return town(seed, Partition(1.5, 4.0, ("mit.edu/1",)), availability=standby)
+
+
+def primary_dies(seed: int) -> Manifest:
+    """Of a query by upstream backup, over a stream that keeps nothing that it need not."""
+    backup = Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE)
+    stream = StreamTable(STREAM, "mit.edu/0", history_s=0.0)
+    crash = Crash(2.5, 3.0, "mit.edu/1")
+    return town(seed, crash, availability=backup, streams=(stream,))
+
+
+def standby_is_far(seed: int) -> Manifest:
+    """A second's checkpoints of a passive standby."""
+    standby = Availability(Mode.PASSIVE_STANDBY, Recovery.PRECISE, checkpoint_s=1.0)
+    return town(seed, availability=standby, weather=Weather(delay_s=(0.005, 0.02)))
+
+
+def partner_that_cheats(seed: int) -> Manifest:
+    """mit.edu has no room for its query; utah.edu runs it, and is paid with bad money at first."""
+    short = dict.fromkeys(("mit.edu/0", "mit.edu/1"), 0.005)
+    return town(
+        seed,
+        Cheat(1.0, 4.0, "mit.edu/1"),
+        settle_s=60.0,
+        settings=Settings(
+            epoch_s=0.1, settle_s=0.3, trade=True, job_cpu_s=0.05, row_cpu_s=0.01, capacities=short
+        ),
+        contracts=(ContractTable("mit.edu", "utah.edu"),),
+    )
+
+
+# -- what is turned off ----------------------------------------------------------------------------
+
+
+def acknowledged_before_journaled(patch: pytest.MonkeyPatch) -> None:
+    """Each entry is written when the next one comes."""
+    write = Journal.append
+    held: dict[int, tuple[bytes, bytes]] = {}
+
+    def append(journal: Journal, meta: bytes, body: Bytes) -> None:
+        before = held.pop(id(journal), None)
+        if before is not None:
+            write(journal, *before)
+        held[id(journal)] = (bytes(meta), bytes(body))
+
+    patch.setattr(Journal, "append", append)
+
+
+def repeated_posts_stored(patch: pytest.MonkeyPatch) -> None:
+    real = Acceptance.is_duplicate
+
+    def is_duplicate(acceptance: Acceptance, producer: str, sequence: int) -> bool:
+        real(acceptance, producer, sequence)
+        return False
+
+    patch.setattr(Acceptance, "is_duplicate", is_duplicate)
+
+
+def late_rows_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Source, "take_late", lambda *_: None)
+
+
+def windows_begin_where_the_output_stands(patch: pytest.MonkeyPatch) -> None:
+    def from_boundary(
+        task: Task, after: int, upto: int, first: int | None = None
+    ) -> Interval | None:
+        interval = needs(task, after, upto, first)
+        return interval and Interval(max(interval.lo, min(after, interval.hi - 1)), interval.hi)
+
+    patch.setattr("engine.task_runner.needs", from_boundary)
+
+
+def workers_never_released(patch: pytest.MonkeyPatch) -> None:
+    async def release(*_: object) -> None: ...
+
+    def confirm(_: Mover, __: str, ___: Confirm) -> Confirmed:
+        return Confirmed(Standing.ACTIVE, since=0)
+
+    patch.setattr(Assignments, "release", release)
+    patch.setattr(Mover, "confirm", confirm)
+
+
+def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("overlay.membership.verify_statement", lambda _key, _envelope: None)
+
+
+def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The clock alone says what the next one is."""
+
+    def from_clock(_: Path, __: int) -> int:
+        return int(wall_clock() * 1e6)
+
+    patch.setattr("overlay.gossip.driver.next_incarnation", from_clock)
+
+
+def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
+    async def acknowledged(*_: object) -> None: ...
+
+    patch.setattr(Keeper, "acknowledged", acknowledged)
+
+
+def fences_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Tenure, "succeeds", lambda _tenure, _other: False)
+    patch.setattr(Producers, "fence", lambda _producers, _stream: 0)
+
+
+def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:
+    """Upstream: whatever is in the primary's own copy."""
+    patch.setattr(Mirror, "need", lambda _mirror, _boundary: None)
+
+
+def released_before_the_standby_has_it(patch: pytest.MonkeyPatch) -> None:
+    async def released(*_: object) -> None: ...
+
+    patch.setattr(KeptStream, "released", released)
+
+
+def signatures_of_receipts_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("contracts.receipts.verify", lambda *_: None)
+
+
+def boundaries_may_go_back(patch: pytest.MonkeyPatch) -> None:
+    """With a post of older rows."""
+    real = Acceptance.boundary_after
+
+    def boundary_after(acceptance: Acceptance, entry: Entry) -> int:
+        if entry.count and entry.promise is None:
+            return entry.greatest - acceptance._slack_us - 1
+        return real(acceptance, entry)
+
+    patch.setattr(Acceptance, "boundary_after", boundary_after)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """
+    Attributes:
+        check: what finds it. seeds: within how many. quick: in the normal suite.
+    """
+
+    turn_off: Callable[[pytest.MonkeyPatch], None]
+    manifest: Callable[[int], Manifest]
+    check: Check
+    seeds: int = 20
+    quick: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.turn_off.__name__
+
+
+BUGS = (
+    Bug(acknowledged_before_journaled, homes_die, Check.STREAMS, quick=True),
+    Bug(repeated_posts_stored, homes_die, Check.STREAMS),
+    Bug(late_rows_dropped, slow_lines, Check.STREAMS),
+    Bug(windows_begin_where_the_output_stands, slow_lines, Check.STREAMS, quick=True),
+    Bug(workers_never_released, moved_and_back, Check.OWNERS),
+    Bug(signatures_of_statements_unchecked, liar, Check.MEMBERSHIP, quick=True),
+    Bug(incarnation_forgotten, clock_goes_back, Check.GOSSIP),
+    Bug(acknowledged_before_replicas_have_it, home_cut_off, Check.STREAMS),
+    Bug(fences_ignored, primary_cut_off, Check.OWNERS),
+    Bug(acknowledged_before_the_output_is_safe, primary_dies, Check.LIVENESS),
+    Bug(released_before_the_standby_has_it, standby_is_far, Check.STANDBYS, quick=True),
+    Bug(signatures_of_receipts_unchecked, partner_that_cheats, Check.MONEY),
+    Bug(boundaries_may_go_back, slow_lines, Check.STREAMS),
+)

@@ -1,0 +1,226 @@
+"""What a person or a program sees of the high-availability demonstration."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+from rich.console import Console
+
+import testnet.ha.run
+from engine.availability import Mode
+from overlay.concurrency import one_error
+from overlay.errors import ConflictError, UnavailableError
+from testnet.board import State
+from testnet.ha.board import HaBoard
+from testnet.ha.chain import SERVERS, Reading, expected
+from testnet.ha.command import ha as ha_command
+from testnet.ha.judge import judge
+from testnet.ha.observations import Arrival, Cost, Observations, figures
+from testnet.ha.play import Play
+from testnet.ha.plot import FROM_S, received_by, write_plot
+from testnet.ha.result import HaResult, ModeResult
+from testnet.ha.run import Options, run_ha
+from testnet.ha.screen import open_screen, per_second, render, render_result
+from testnet.ha.variants import NONE, VARIANTS, Variant
+
+OUTAGES_S = {
+    Mode.NONE: 14.0,
+    Mode.AMNESIA: 1.5,
+    Mode.UPSTREAM_BACKUP: 4.0,
+    Mode.PASSIVE_STANDBY: 2.5,
+    Mode.ACTIVE_STANDBY: 0.8,
+}
+
+
+def a_run(variant: Variant) -> Observations:
+    """40 answers a second for a minute, killed in its middle: what comes late comes at once."""
+    run = Observations(variant, began=0.0, ended=75.0)
+    run.before, run.after = Cost(15.0, 10.0, 0), Cost(30.0, 25.0, 400_000)
+    run.killed_at, run.watched_at, run.returned = 30.0, 60.0, len(SERVERS)
+    run.posted = [Reading(number * 2_500, number) for number in range(1, 24_000)]
+    outage = OUTAGES_S[variant.mode]
+    right = sorted(expected(run.posted))
+    for at in range(1, 121):
+        due = [row for row in right[:2_400] if (at - 1) * 0.5e6 <= row[0] + 10**6 < at * 0.5e6]
+        when = max(at / 2 + 0.4, 30.0 + outage) if at / 2 >= 30.0 else at / 2 + 0.4
+        if variant.mode is Mode.AMNESIA and 30.0 <= at / 2 <= 30.0 + outage:
+            continue
+        run.received(when, [row[0] + 10**6 for row in due], due)
+    run.answers = [*right] if variant.mode is not Mode.AMNESIA else right[60:]
+    return run
+
+
+def played() -> HaBoard:
+    """A board as after all runs."""
+    clock = iter(float(second) for second in range(100_000))
+    board = HaBoard(seconds=lambda: next(clock), planned=VARIANTS)
+    for variant in VARIANTS:
+        run = a_run(variant)
+        board.begin(run)
+        for key in tuple(board.stages):
+            with board.stage(key) as stage:
+                stage.detail = "answers after 0.81 s" if key == "kill" else ""
+        none = board.results[0] if board.results else None
+        board.results.append(figures(run, expected(run.posted), none))
+    return board
+
+
+@pytest.fixture(scope="module")
+def board() -> HaBoard:
+    return played()
+
+
+def result(board: HaBoard) -> HaResult:
+    return HaResult(tuple(board.results), judge(board.results), 400, 560.0, "ha.png", ("/tmp/x",))
+
+
+def text_of(shown: object, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_screen_fits(board: HaBoard, width: int) -> None:
+    lines = text_of(render(board), width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for part in ("active standby, precise", "run 7 of 7", "┃", "answers after 0.81 s"):
+        assert part in text, part
+    assert len(lines) <= 24, "as many lines as a small terminal has"
+
+
+def test_the_screen_before_anything_was_received() -> None:
+    fresh = HaBoard()
+    assert "run 0 of 0" in "\n".join(text_of(render(fresh), 80))
+    fresh.begin(Observations(NONE))
+    assert "medusa-testnet ha: none" in "\n".join(text_of(render(fresh), 80))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_fits(board: HaBoard, width: int) -> None:
+    lines = text_of(render_result(result(board)), width)
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    for part in ("passive/precise", "recovers", "amnesia loses", "400 readings/s", "ha.png"):
+        assert part in text, part
+    assert all(mark in text for mark in ("✓", "~"))
+
+
+def test_answers_second_by_second() -> None:
+    run = Observations(NONE)
+    run.arrivals = [Arrival(10.1, (1, 2)), Arrival(10.9, (3,)), Arrival(12.0, (4,))]
+    assert per_second(run, 9, 12) == [0, 3, 0, 1]
+    assert per_second(run, 11, 11) == [0]
+
+
+async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
+    console, board = Console(width=300, file=io.StringIO()), HaBoard()
+
+    async def go_wrong() -> None:
+        async with open_screen(board, console):
+            board.begin(Observations(NONE))
+            with board.stage("start") as stage:
+                stage.detail = "8 of 8 peers"
+            with board.stage("kill"):
+                await trio.lowlevel.checkpoint()
+                raise UnavailableError("gone")
+
+    with pytest.raises(UnavailableError):
+        await go_wrong()
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert [line.split(" in ")[0] for line in lines] == [
+        "none: start the peers ...",
+        "none: start the peers done",
+        "none: kill B, C, D and E; watch ...",
+        "none: kill B, C, D and E; watch failed",
+    ]
+    assert lines[1].endswith(": 8 of 8 peers")
+    assert board.stages["kill"].state is State.FAILED
+
+
+def test_the_picture(board: HaBoard, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_plot(tmp_path / "ha.png", board.runs, board.results)
+    assert (tmp_path / "ha.png").read_bytes().startswith(b"\x89PNG")
+    write_plot(tmp_path / "empty.svg", [], [])
+    times, counts = received_by(board.runs[0])
+    assert times == sorted(times)
+    assert times[0] >= FROM_S
+    assert counts[-1] == sum(
+        len(each.stimes) for each in board.runs[0].arrivals if each.at >= 30.0 + FROM_S
+    )
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lost", "code"), [(0, 0), (1, 1)])
+def test_the_json_and_the_exit_code(lost: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_ha(options: Options, board: HaBoard) -> HaResult:
+        await trio.lowlevel.checkpoint()
+        assert [variant.mode for variant in options.variants] == [Mode.NONE, Mode.ACTIVE_STANDBY]
+        modes = (
+            ModeResult("none", "gap", 0, 0, 9_000.0, 0.0, 0.0, 0.0, returned=4),
+            ModeResult("active_standby", "precise", lost, 0, 800.0, 9.0, 0.9, 1.0, returned=4),
+        )
+        return HaResult(modes, judge(modes))
+
+    monkeypatch.setattr(testnet.ha.run, "run_ha", run_ha)
+    ended = CliRunner().invoke(ha_command, ["--mode", "active_standby", "--json"])
+    assert ended.exit_code == code
+    told = json.loads(ended.stdout)
+    assert told["modes"][1]["lost"] == lost
+    wanted = (
+        "mode recovery lost duplicated recovery_ms added_delay_ms cpu_overhead network_overhead"
+    )
+    assert set(wanted.split()) <= told["modes"][0].keys()
+    assert [check["good"] for check in told["checks"]].count(False) == lost
+
+
+def test_a_picture_that_cannot_be_is_said_before_anything_starts(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(ha_command, ["--plot", str(tmp_path / "no" / "ha.png")])
+    assert ended.exit_code == 2
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error")]
+    assert "there is no such folder" in line
+
+
+def test_a_mode_that_cannot_promise_that_is_said_before_anything_starts() -> None:
+    ended = CliRunner().invoke(ha_command, ["--mode", "amnesia", "--recovery", "precise"])
+    assert ended.exit_code == 2
+    assert "amnesia promises no more than gap" in ended.stderr
+
+
+async def test_what_fails_in_one_run_is_its_result_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run(self: Play) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._run.variant.mode is Mode.PASSIVE_STANDBY:
+            raise ConflictError("no such mode here")
+
+    monkeypatch.setattr(Play, "run", run)
+    found = await run_ha(Options(), HaBoard())
+    assert [mode.failure for mode in found.modes].count("no such mode here") == 2
+    assert len(found.modes) == len(VARIANTS)
+    assert not found.good
+
+
+async def test_a_failure_without_secondaries_has_the_ends_of_the_logs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(_: Play) -> None:
+        await trio.lowlevel.checkpoint()
+        raise UnavailableError("the peer of mit.edu ended with 1")
+
+    monkeypatch.setattr(Play, "run", fail)
+    with pytest.raises(UnavailableError, match="ended with 1") as caught, one_error():
+        await run_ha(Options(), HaBoard())
+    assert hasattr(caught.value, "__notes__")

@@ -1,0 +1,38 @@
+"""When posts go out while something disturbs, and after it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+import trio
+
+from testnet.pace import Part, Timing
+
+EMPTY = pa.table({})
+
+
+@pytest.mark.parametrize(("hurry", "ended"), [(False, 300.0), (True, 40.0)])
+async def test_what_is_left_after_the_disturbance_is_due_at_once_only_in_a_hurry(
+    hurry: bool, ended: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    timing = Timing(trio.current_time(), hurry=hurry)
+    times = []
+
+    async def disturb() -> None:
+        await trio.sleep(40.0)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timing.run, disturb)
+        for due in (0.0, 10.0, 100.0, 300.0):
+            part = Part(EMPTY, due)
+            await timing.until(part)
+            assert timing.seconds_until(part) == 0.0
+            times.append(trio.current_time() - timing.started)
+    assert times[:2] == pytest.approx([0.0, 10.0]), "paced as long as it lasts"
+    assert times[-1] == pytest.approx(ended)
+
+
+async def test_without_a_disturbance_nothing_waits_for_its_end() -> None:
+    timing = Timing(trio.current_time())
+    await timing.run(None)
+    assert timing.disturbed.is_set()

@@ -1,0 +1,31 @@
+"""The simulator finds what it is there to find: each seeded bug, and nothing without it."""
+
+from __future__ import annotations
+
+import pytest
+from simulation_bugs import BUGS, Bug
+
+from testnet.simulation.simulate import Result, simulate
+
+CASES = [
+    pytest.param(bug, id=bug.name, marks=() if bug.quick else pytest.mark.soak) for bug in BUGS
+]
+
+
+def first_found(bug: Bug) -> Result | None:
+    """The first seed in which the check that is meant finds something."""
+    for seed in range(1, bug.seeds + 1):
+        result = simulate(bug.manifest(seed), seed)
+        if any(violation.check == bug.check for violation in result.violations):
+            return result
+    return None
+
+
+@pytest.mark.parametrize("bug", CASES)
+def test_a_seeded_bug_is_found_and_is_all_there_is(bug: Bug) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        bug.turn_off(patch)
+        result = first_found(bug)
+    assert result is not None, f"not within {bug.seeds} seeds"
+    sound = simulate(bug.manifest(result.seed), result.seed)
+    assert sound.violations == ()

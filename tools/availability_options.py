@@ -1,0 +1,67 @@
+"""What a person asks of a query's availability at the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import click
+
+from engine.availability import Recovery
+from engine.availability_request import MODE_WORDS, AvailabilityRequest, parse_mode
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_OPTIONS: Final = (
+    click.option(
+        "--ha",
+        type=click.Choice(list(MODE_WORDS)),
+        metavar="MODE",
+        help="What a second peer keeps, to take over when the first dies: none, amnesia,"
+        " upstream_backup, passive_standby or active_standby.",
+    ),
+    click.option(
+        "--recovery",
+        type=click.Choice([recovery.value for recovery in Recovery]),
+        help="What consumers may notice of that (default: the strongest MODE gives).",
+    ),
+    click.option(
+        "--bound", type=float, metavar="SECONDS", help="How long results may stand still then."
+    ),
+    click.option(
+        "--checkpoint",
+        type=float,
+        metavar="SECONDS",
+        help="Between two checkpoints of a passive standby (default: 1, or half the bound).",
+    ),
+    click.option(
+        "--secondary",
+        metavar="PEER",
+        help="The peer of ours that takes over: the beginning of its id.",
+    ),
+)
+
+
+def availability_options(function: Function) -> Function:
+    """Adds --ha and its kin; `requested` takes what they give."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def requested(
+    ha: str | None,
+    recovery: str | None,
+    bound: float | None,
+    checkpoint: float | None,
+    secondary: str | None,
+) -> AvailabilityRequest | None:
+    """None where nothing was asked for."""
+    request = AvailabilityRequest(
+        None if ha is None else parse_mode(ha),
+        None if recovery is None else Recovery(recovery),
+        bound,
+        checkpoint,
+        secondary,
+    )
+    return None if request == AvailabilityRequest() else request
