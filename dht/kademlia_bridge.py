@@ -22,12 +22,12 @@ import trio_asyncio
 from kademlia.crawling import SpiderCrawl
 from kademlia.node import Node
 from kademlia.protocol import KademliaProtocol
-from kademlia.routing import RoutingTable
 
 from dht import wire
 from dht.allowance import STORE_BURST, STORES_PER_S, Allowances
 from dht.config import DhtConfig
 from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
+from dht.routing import Router
 from overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
 from overlay.events import Events
 
@@ -37,20 +37,6 @@ MAX_HAND_OVER: Final = 1000
 """Records looked at for one new node; the rest reaches it with the next renewals."""
 
 Ask = Callable[[Node], Awaitable[wire.Reply | None]]
-
-
-class _Router(RoutingTable):  # type: ignore[misc]
-    """The package's table. Its own search stops at the first k it comes by; this one finds the
-    nearest."""
-
-    def nodes(self) -> list[Node]:
-        return [node for bucket in self.buckets for node in bucket.get_nodes()]
-
-    def find_neighbors(
-        self, node: Node, k: int | None = None, exclude: Node | None = None
-    ) -> list[Node]:
-        others = [n for n in self.nodes() if exclude is None or n.id != exclude.id]
-        return nsmallest(k or self.ksize, others, key=node.distance_to)
 
 
 class _Crawl(SpiderCrawl):  # type: ignore[misc]
@@ -80,8 +66,8 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
                     under_way[asyncio.ensure_future(self.ask(node))] = node
                 if not under_way:
                     break
-                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in under_way if task.done()]:
                     self._heard(under_way.pop(task), task.result())
         finally:
             for task in under_way:
@@ -117,13 +103,13 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(Node(node_id), replicas, config.copies)
-        self.router = _Router(self, config.copies, self.source_node)
+        self.router = Router(self, config.copies, self.source_node)
         self.config, self.counts = config, Counter[str]()
         self.met = trio.Event()
         self._loop = loop
         self._wire = out
         self._contacts = contacts
-        self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply]]] = {}
+        self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply | None]]] = {}
         self._shunned: dict[bytes, float] = {}
         self._stores = Allowances(STORES_PER_S, STORE_BURST)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -204,17 +190,32 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         if address is None:
             return None
         call = os.urandom(wire.CALL_BYTES)
-        future: asyncio.Future[wire.Reply] = self._loop.create_future()
+        question = wire.encode_request(call, message)
+        future: asyncio.Future[wire.Reply | None] = self._loop.create_future()
+        timer: asyncio.TimerHandle | None = None
+
+        def attempt(left: int) -> None:
+            # by timers and not by waits: each wait is some passes through the loop
+            nonlocal timer
+            if future.done():
+                return
+            if left == 0:
+                future.set_result(None)
+                return
+            self._wire.send(address, question)
+            timer = self._loop.call_later(self.config.attempt_s, attempt, left - 1)
+
         self._calls[call] = (node.id, future)
         try:
-            for _ in range(self.config.attempts):
-                self._wire.send(address, wire.encode_request(call, message))
-                await asyncio.wait([future], timeout=self.config.attempt_s)
-                if future.done():
-                    self._hear(node.id)
-                    return future.result()
+            attempt(self.config.attempts)
+            reply = await future
         finally:
             del self._calls[call]
+            if timer is not None:
+                timer.cancel()
+        if reply is not None:
+            self._hear(node.id)
+            return reply
         self._shunned[node.id] = self._loop.time() + self.config.shun_s
         self.router.remove_contact(node)
         return None

@@ -61,6 +61,8 @@ class Publishing:
         try:
             return await self._tell(publication)
         except ConflictError:
+            if self._store.publication(subject) != publication:
+                return 1  # what we have declared since then is the newer one
             # our clock is behind that of another peer of ours: go beyond what that one said
             newest = await self._newest_version(subject)
             if newest <= publication.version:  # who says so has nothing to show

@@ -53,6 +53,9 @@ class QueryLogs:
         tasks = stored.network.tasks()
         logs = {task.output: await self.keep_output(stored, task, Role.DERIVED) for task in tasks}
         logs |= await self._follow_inputs(stored, tasks, logs)
+        if stored.availability.mode in {Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY}:
+            for name in stored.inputs:  # until it is known what a secondary needs
+                self._mirrors.need(name, stored.name, BEGINNING)
         return self.build(stored, tasks, logs, executor)
 
     async def keep_output(self, stored: StoredQuery, task: Task, role: Role) -> KeptStream:

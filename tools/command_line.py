@@ -27,6 +27,15 @@ def home_option(function: Function) -> Function:
     )(function)
 
 
+def also_option(function: Function) -> Function:
+    return click.option(
+        "--also",
+        metavar="DIR",
+        multiple=True,
+        help="Home of another peer of ours, asked while the first does not answer; repeatable.",
+    )(function)
+
+
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
 

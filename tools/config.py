@@ -36,6 +36,10 @@ DEFAULT_LISTEN: Final[Address] = ("0.0.0.0", 7654)  # noqa: S104 - every connect
 DEFAULT_CLIENT_LISTEN: Final[Address] = ("127.0.0.1", 0)
 """Loopback; the port that was free is in run.json."""
 
+HOME_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 10.0}
+"""The default of `engine.home_silence_s`, by overlay.preset: some times as long as a peer that is
+slow, or a link that loses, keeps another waiting there."""
+
 TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
 """What `medusa-peer init` writes: every key with its default, commented out."""
 
@@ -79,8 +83,8 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
 
     document = _sections(home)
 
-    def section(name: str, kind: type[T]) -> T:
-        return read_section(kind, document.get(name, {}), f"{home.config}: {name}")
+    def section(name: str, kind: type[T], **defaults: object) -> T:
+        return read_section(kind, document.get(name, {}), f"{home.config}: {name}", defaults)
 
     overlay = load_overlay(home)
     if listen is not None:
@@ -88,7 +92,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
     return Config(
         overlay=overlay,
         dht=section("dht", DhtConfig),
-        engine=section("engine", EngineConfig),
+        engine=section("engine", EngineConfig, home_silence_s=HOME_SILENCE_S[overlay.preset]),
         contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig),
         client=section("client", ClientConfig),

@@ -8,7 +8,7 @@ import click
 
 from tools import command_line
 from tools.availability_options import availability_options, requested
-from tools.command_line import home_option, json_option, say, warn
+from tools.command_line import also_option, home_option, json_option, say, warn
 
 if TYPE_CHECKING:
     from engine.availability_request import AvailabilityRequest
@@ -200,6 +200,7 @@ def _told(query_name: str, objects: Objects) -> str:
     "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link or a full peer so long."
 )
 @home_option
+@also_option
 @json_option
 def post(  # noqa: PLR0917 - click passes by keyword
     stream_name: str,
@@ -211,6 +212,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
     ignore_extra: bool,
     patience: float,
     home: str | None,
+    also: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Post the rows of FILE (- for standard input) to STREAM."""
@@ -228,6 +230,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
             producer=producer,
             ignore_extra=ignore_extra,
             patience_s=patience,
+            also=also,
         ),
     )
     told = f"{done.rows:,} rows"
@@ -285,6 +288,7 @@ def _speed(text: str) -> float | None:
     "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link so long (default: 60)."
 )
 @home_option
+@also_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def subscribe(  # noqa: PLR0917 - click passes by keyword
     stream_name: str,
@@ -294,6 +298,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     subscriber: str,
     patience: float,
     home: str | None,
+    also: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write the tuples of STREAM to standard output, epoch by epoch."""
@@ -309,6 +314,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
             until=parse_time(until),
             subscriber=subscriber,
             patience_s=patience,
+            also=also,
         ),
     )
 

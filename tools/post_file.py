@@ -33,7 +33,7 @@ SLICE_S: Final = 0.25
 
 @dataclass(frozen=True)
 class Options:
-    """See the command's help. speed: seconds of stime per second; None: no waiting."""
+    """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes."""
 
     kind: str | None = None
     speed: float | None = None
@@ -41,6 +41,7 @@ class Options:
     producer: str | None = None
     ignore_extra: bool = False
     patience_s: float = 60.0
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
 
     async def main() -> Done:
         async with open_medusa(
-            home, producer=options.producer, patience_s=options.patience_s
+            home, producer=options.producer, patience_s=options.patience_s, also=options.also
         ) as client:
             return await post_rows(client, stream, file, options)
 

@@ -19,13 +19,14 @@ from tools.subscription import Subscription
 
 @dataclass(frozen=True)
 class Options:
-    """after, until: boundaries, microseconds. See the command's help for the rest."""
+    """after, until: boundaries, microseconds. also: homes. See the command's help for the rest."""
 
     kind: str
     after: int
     until: int
     subscriber: str
     patience_s: float
+    also: tuple[str, ...] = ()
 
 
 def print_stream(home: str | None, stream: str, options: Options) -> None:
@@ -33,7 +34,7 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
 
     async def main() -> None:
         async with (
-            open_medusa(home, patience_s=options.patience_s) as client,
+            open_medusa(home, patience_s=options.patience_s, also=options.also) as client,
             client.subscribe(stream, options.after, options.subscriber) as subscription,
         ):
             await copy(subscription, sys.stdout.buffer, options)

@@ -24,7 +24,7 @@ class PeerService(Service):
         super().__init__()
         self._ready = False
         self._stopping = False
-        self._under_way: set[trio.CancelScope] = set()
+        self._under_way: dict[trio.CancelScope, None] = {}  # the oldest first
         self._left = trio.Event()
 
     @asynccontextmanager
@@ -49,12 +49,12 @@ class PeerService(Service):
         with trio.CancelScope() as scope:
             if self._stopping:
                 scope.cancel()
-            self._under_way.add(scope)
+            self._under_way[scope] = None
             try:
                 await trio.lowlevel.checkpoint_if_cancelled()
                 await super().serve(caller, duplex, events)
             finally:
-                self._under_way.discard(scope)
+                del self._under_way[scope]
                 self._left.set()
         if scope.cancelled_caught:
             _refuse(duplex, "stopping")

@@ -44,7 +44,7 @@ class Ballot(Struct, frozen=True):
         voted: for whom `promised` was promised.
         tenure: the latest that is known to be installed, as far as this elector knows.
         joined: the fence whose home gave this peer its journal; 0: it has none.
-        journal: the fence in which that journal was begun; names its folder.
+        journal: the fence in which that journal was begun, 0: the founder's; names its folder.
     """
 
     electors: tuple[str, ...]
@@ -77,13 +77,21 @@ def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
     return msgspec.structs.replace(ballot, promised=fence, voted=candidate)
 
 
+def concede(ballot: Ballot, fence: int, winner: str) -> Ballot | None:
+    """The ballot after a promise to who has a majority's for that fence: whoever else we may have
+    promised the same one, ourselves perhaps, has lost. None: something higher was promised."""
+    if fence == ballot.promised:
+        ballot = msgspec.structs.replace(ballot, voted=winner)
+    return promise(ballot, fence, winner)
+
+
 def install(ballot: Ballot, tenure: Tenure) -> Ballot | None:
     """The ballot that knows of that tenure; None: something higher was promised."""
     if len(tenure.replicas) != ballot.k_safety or len(set(tenure.members)) != ballot.k_safety + 1:
         return None
     if not set(tenure.members) <= set(ballot.electors):
         return None
-    promised = promise(ballot, tenure.fence, tenure.home)
+    promised = concede(ballot, tenure.fence, tenure.home)
     return None if promised is None else msgspec.structs.replace(promised, tenure=tenure)
 
 

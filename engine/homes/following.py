@@ -79,6 +79,7 @@ class _Following:
         standing = Standing(ballot.joined, segments, home.log.boundary, home.late_log.boundary)
         await self._duplex.send(standing)
         plan, _ = await self._duplex.receive(Plan)
+        self._keeper.hold(plan.start, plan.late_start)
         if plan.anew:
             await self._begin_anew(plan, standing)
         else:
@@ -138,6 +139,7 @@ class _Following:
             await keeper.around.store.drop(keeper.name)
             keeper.kept = None
             await keeper.open()
+            keeper.hold(plan.start, plan.late_start)
         discarded = standing.joined and sum(each.length for each in standing.segments)
         if discarded:
             text = f"{keeper.name}: its journal of fence {standing.joined} is replaced"

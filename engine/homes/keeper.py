@@ -50,6 +50,9 @@ LAPSE: Final = 3
 election, and the recruiting after it, take about two."""
 
 
+FOUNDED: Final = 1
+"""The fence that a founder joins by itself, before anything can be acknowledged."""
+
 HOLDER: Final = "home"
 """The name under which a replica's logs are kept as far back as the home's are."""
 
@@ -140,6 +143,11 @@ class Keeper:
             self.kept = await store.keep(self.entry, Role.REPLICA, HOME, journal=journal)
             if self.tenure.home not in {"", self.around.own}:
                 self.hold(self.home.log.start, self.home.late_log.start)
+            lost = self.home.lost or not self.home.source.segments
+            if lost and self.tenure.ballot.joined > FOUNDED:
+                text = "what it had as a replica is not whole: it waits for another member's"
+                self.around.events.note("error", f"{self.name}: {text}")
+                await self.forget()
         return self.kept
 
     def hold(self, start: int, late_start: int) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from engine.homes.ballot import Ballot, Tenure, install, learn, may_succeed, promise
+from engine.homes.ballot import Ballot, Tenure, concede, install, learn, may_succeed, promise
 from engine.homes.crew import Crew
 from engine.homes.events import (
     Activated,
@@ -106,7 +106,7 @@ class HomeTenure:
         Once only: a stream that has had a home goes on where that one stood.
         """
         assert self.ballot.promised == 0, "founded already"
-        kept = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1, journal=1)
+        kept = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1)
         effects = self._keep(kept)
         return effects + self._stand(now)
 
@@ -170,7 +170,7 @@ class HomeTenure:
         effects: list[Effect] = []
         kept = promise(self.ballot, fence, sender)
         if kept is not None:
-            effects += self._yield_to(fence, now) + self._keep(kept)
+            effects += self._yield_to(fence, sender, now) + self._keep(kept)
             self._since = now
         ballot = self.ballot
         return [
@@ -182,18 +182,18 @@ class HomeTenure:
         effects: list[Effect] = []
         kept = install(self.ballot, tenure) if tenure.home == sender else None
         if kept is not None:
-            effects += self._yield_to(tenure.fence, now) + self._keep(kept)
+            effects += self._yield_to(tenure.fence, sender, now) + self._keep(kept)
             self.hear(tenure.fence, now)
         ballot = self.ballot
         answer = Installed(tenure.fence, kept is not None, ballot.promised, ballot.tenure)
         return [*effects, Send(sender, answer)]
 
     def _called(self, home: str, fence: int, now: float) -> list[Effect]:
-        kept = promise(self.ballot, fence, home)
+        kept = concede(self.ballot, fence, home)
         if kept is None:
             return []
         self.hear(fence, now)
-        return self._yield_to(fence, now) + self._keep(kept)
+        return self._yield_to(fence, home, now) + self._keep(kept)
 
     def _caught_up(self, fence: int, journal: int, now: float) -> list[Effect]:
         if self.ballot.promised != fence:
@@ -201,10 +201,11 @@ class HomeTenure:
         self.hear(fence, now)
         return self._keep(msgspec.structs.replace(self.ballot, joined=fence, journal=journal))
 
-    def _yield_to(self, fence: int, now: float) -> list[Effect]:
-        """Whoever has a higher fence than ours has taken over, or is about to."""
-        if self.role is Role.FOLLOWER or fence <= self.fence:
+    def _yield_to(self, fence: int, peer: str, now: float) -> list[Effect]:
+        """Whoever has a higher fence than ours, or won the same, has taken over or is about to."""
+        if self.role is Role.FOLLOWER or fence < self.fence:
             return []
+        assert fence > self.fence or peer != self.own, "nobody else has it from us"
         return self._follow(now, succeeded=True)
 
     def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:

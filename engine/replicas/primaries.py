@@ -25,12 +25,13 @@ from engine.replicas.care import Care
 from engine.replicas.choice import preferred
 from engine.replicas.heeding import heeding
 from engine.replicas.messages import Dismiss, KeepUp, KeptUp, StandBy
-from engine.replicas.tenure import Tenure
+from engine.replicas.tenure import Tenure, next_fence
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from overlay.events import wall_clock
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -48,6 +49,10 @@ RECRUIT_S: Final = 10.0
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
+
+CONTESTED_S: Final = 60.0
+"""How long one that has been taken over tries to reach its successor, or to hear that it is dead,
+before it goes on with the query itself, seconds."""
 
 
 class Primaries:
@@ -152,8 +157,8 @@ class Primaries:
 
     async def _attend(self, running: RunningQuery, care: Care) -> None:
         tenure = running.stored.tenure
-        if any(self._producers.fence(task.name) > tenure.fence for task in running.tasks):
-            await self._step_down(running)
+        if self._known_fence(running.stored) > tenure.fence:
+            await self._give_way(running)
         elif tenure.secondary and self._lives(tenure.secondary):
             await self._keep_up(running, care)
         else:
@@ -268,39 +273,65 @@ class Primaries:
     # -- when it is no more ---------------------------------------------------------------------
 
     async def _reclaim(self, stored: StoredQuery) -> None:
-        """A restarted primary: whether it still is one, its secondary knows."""
-        superseded = False
-        with trio.move_on_after(RECLAIM_S):
-            superseded = await self._superseded(stored)
+        """A restarted primary: whether it still is one, its secondary or its successor knows."""
+        answer = await self._asked(stored)
         running = self._queries.get(stored.name)
         del self._queries.pending[stored.name]
-        if not superseded:
-            self._queries.take_over(running)
-            return
-        self._overlay.events.note("info", f"{stored.name} has been taken over meanwhile")
         try:
-            await self._step_down(running)
+            if answer is not None and answer.succeeds(stored.tenure):
+                self._overlay.events.note("info", f"{stored.name} has been taken over meanwhile")
+                await self._step_down(running)
+                return
+            if self._known_fence(stored) > stored.tenure.fence:
+                self._insist(running)  # it was, by a peer that is gone itself
+            self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"{stored.name}: {error}")
 
-    async def _superseded(self, stored: StoredQuery) -> bool:
-        for output in stored.entry.outputs:
-            with suppress(MedusaError):
-                if await self._producers.learn(output) > stored.tenure.fence:
-                    return True
-        while self._lives(stored.tenure.secondary):
-            message = KeepUp(stored.name, stored.tenure.fence, {}, {})
-            try:
-                answer = await self._call(
-                    stored.tenure.secondary, "replica.keep_up", message, CALL_S
-                )
-            except UnavailableError:
-                await trio.sleep(KEEP_UP_S)
-            except MedusaError:
-                return False
-            else:
-                return answer.tenure.succeeds(stored.tenure)
-        return False
+    async def _asked(self, stored: StoredQuery) -> Tenure | None:
+        """The tenure that whoever should have the query now knows of; None: nobody says."""
+        peer = await self._successor(stored)
+        contested = self._known_fence(stored) > stored.tenure.fence
+        with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
+            while self._lives(peer):
+                message = KeepUp(stored.name, stored.tenure.fence, {}, {})
+                try:
+                    return (await self._call(peer, "replica.keep_up", message, CALL_S)).tenure
+                except UnavailableError:
+                    await trio.sleep(KEEP_UP_S)
+                except MedusaError:
+                    return None
+        return None
+
+    async def _successor(self, stored: StoredQuery) -> str:
+        """Who has the query if we have not: as the catalog says, or else its secondary (hex)."""
+        with suppress(MedusaError):
+            for output in stored.entry.outputs:
+                await self._producers.learn(output)
+            peer = (await self._queries.catalog.entry(stored.name)).peer
+            parse_peer_id(peer)
+            return stored.tenure.secondary if peer == self._here else peer
+        return stored.tenure.secondary
+
+    def _known_fence(self, stored: StoredQuery) -> int:
+        return max(map(self._producers.fence, stored.entry.outputs), default=0)
+
+    async def _give_way(self, running: RunningQuery) -> None:
+        """A higher fence is known: whose it is has the query, unless that one is gone as well."""
+        peer = await self._successor(running.stored)
+        if not self._is_ours(running):
+            return
+        if peer and not self._lives(peer):
+            self._insist(running)
+        else:
+            await self._step_down(running)
+
+    def _insist(self, running: RunningQuery) -> None:
+        """Have it again, under a fence of our own that is higher than that of who is gone."""
+        known = max(self._known_fence(running.stored), running.stored.tenure.fence)
+        tenure = Tenure(next_fence(known, wall_clock()), self._here)
+        self._queries.appoint(running, tenure)
+        self._overlay.events.note("warning", f"{running.name}: its successor is gone; it is ours")
 
     async def _step_down(self, running: RunningQuery) -> None:
         """Another peer has it. What is read here goes on as a mirror of what that one produces.

@@ -243,6 +243,19 @@ def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_r
     return Epoch(after, upto, tidy(pa.concat_tables(found)))
 
 
+def reach_of(files: Sequence[EpochFile], after: int, limit_rows: int) -> int:
+    """See `StreamLog.reach`."""
+    rows, upto = 0, after
+    for file in files:
+        if file.upto <= after:
+            continue
+        rows += file.rows
+        if upto > after and rows > limit_rows:
+            break
+        upto = file.upto
+    return upto
+
+
 def count_rows(file: EpochFile, after: int, upto: int) -> int:
     """How many rows have after < stime <= upto. Reads the stimes of row groups that are cut, and
     nothing where the whole file is inside or outside.

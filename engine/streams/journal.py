@@ -335,7 +335,8 @@ def _is_torn(file: BinaryIO) -> bool:
     _, meta_length, body_length = _HEAD.unpack(head)
     if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES:
         return False
-    return os.fstat(file.fileno()).st_size < _HEAD.size + meta_length + body_length
+    whole: int = _HEAD.size + meta_length + body_length
+    return os.fstat(file.fileno()).st_size < whole
 
 
 def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> None:

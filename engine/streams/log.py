@@ -42,6 +42,7 @@ from engine.streams.epochs import (
     count_rows,
     path_of,
     pinned,
+    reach_of,
     read_from,
     scan,
 )
@@ -115,9 +116,11 @@ class StreamLog:
         assert schema.names[0] == "stime", "the log of a stream begins with stime"
         files, lost = scan(folder, durable=durable)
         boundary = files[-1].upto if files else BEGINNING
-        recent = Recent(schema, boundary, recent_bytes, shared or SharedMemory())
-        retention = Retention(history_us)
-        log = cls(folder, schema, files, recent, retention, disk_bytes=disk_bytes, durable=durable)
+        parts = (
+            Recent(schema, boundary, recent_bytes, shared or SharedMemory()),
+            Retention(history_us),
+        )
+        log = cls(folder, schema, files, *parts, disk_bytes=disk_bytes, durable=durable)
         log.lost = tuple(lost)
         return log
 
@@ -153,15 +156,7 @@ class StreamLog:
 
         At least one epoch file is included, however many rows it has.
         """
-        rows, upto = 0, after
-        for file in self._files:
-            if file.upto <= after:
-                continue
-            rows += file.rows
-            if upto > after and rows > limit_rows:
-                break
-            upto = file.upto
-        return upto
+        return reach_of(self._files, after, limit_rows)
 
     def count(self, after: int, upto: int) -> int:
         """How many rows the log has with after < stime <= upto. Blocking, and cheap: a file is read

@@ -275,8 +275,7 @@ class Source:
     def _check_room(self, batch: Batch, entry: Entry) -> None:
         if not entry.count:
             return
-        limit = self._config.pending_bytes
-        owed = self._owed.bytes
+        limit, owed = self._config.pending_bytes, self._owed.bytes
         waiting = self._pending.bytes + owed
         if waiting == 0 or waiting + batch.payload.nbytes <= limit:
             return
@@ -297,7 +296,6 @@ class Source:
         if batch is None:
             self._acceptance.apply(entry)
             return
-        segment = at[0]
         if entry.late:
             number = self._acceptance.late_posts + 1
             late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
@@ -305,7 +303,7 @@ class Source:
             self.late_rows += entry.late
         self._acceptance.apply(entry)
         if entry.count > entry.late:
-            self._greatest[segment] = max(self._greatest.get(segment, BEGINNING), entry.greatest)
+            self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.greatest)
             self._pend(entry, batch)
 
     def _pend(self, entry: Entry, batch: Batch) -> None:

@@ -1,11 +1,12 @@
 """One process made deterministic: everything that code can learn from outside comes from a seed.
 
-What is replaced, for the time of one simulation: trio's choice of the next task, clocks, random
-bytes, new keys, threads (their jobs run in the task that asked, while virtual time passes), the
-order of folders, and the collector's moments. Two things stay random and must not matter: the bytes
-that OpenSSL makes for itself (only lengths go into the digest, and they are fixed), and addresses
-of objects (so no set of plain objects may decide an order). The order of sets of texts needs
-PYTHONHASHSEED to be set before Python starts: `is_reproducible`.
+What is replaced, for the time of one simulation: trio's choice of the next task, the order in which
+it cancels several, clocks, random bytes, new keys, threads (their jobs run in the task that asked,
+while virtual time passes), the order of folders, and the collector's moments. Two things stay
+random and must not matter: the bytes that OpenSSL makes for itself (only lengths go into the
+digest, and they are fixed), and addresses of objects (so no set of plain objects may decide an
+order). The order of sets of texts needs PYTHONHASHSEED to be set before Python starts:
+`is_reproducible`.
 """
 
 from __future__ import annotations
@@ -169,7 +170,40 @@ def _scheduler(rng: random.Random) -> list[Any]:
     return [
         mock.patch.object(_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
         mock.patch.object(_run, "_r", rng),
+        *_cancellation(),
     ]
+
+
+def _cancellation() -> list[Any]:
+    """A scope's tasks are told in the order of their making, and not as a set of them gives them:
+    what is done to abort a task may show, as where it waits for one of asyncio's."""
+    recalculate = _run.CancelStatus.recalculate
+    deliver = _run.Task._attempt_delivery_of_any_pending_cancel
+    told: list[_run.Task] | None = None
+
+    def in_order(status: _run.CancelStatus) -> None:
+        nonlocal told
+        tasks: list[_run.Task] = []
+        told = tasks
+        recalculate(status)
+        told = None
+        for task in sorted(tasks, key=_age):
+            deliver(task)
+
+    def tell(task: _run.Task) -> None:
+        if told is None:
+            deliver(task)
+        else:
+            told.append(task)
+
+    return [
+        mock.patch.object(_run.CancelStatus, recalculate.__name__, in_order),
+        mock.patch.object(_run.Task, deliver.__name__, tell),
+    ]
+
+
+def _age(task: _run.Task) -> int:
+    return task._counter
 
 
 def _context(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,11 +16,9 @@ from testnet.simulation.determinism import deterministic
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation
 from testnet.simulation.network import Network
+from testnet.simulation.scratch import scratch_folder
 from testnet.simulation.trace import Trace
 from testnet.simulation.world import World
-
-MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
-"""Where there is one, homes live in memory: what a real disk costs is no part of a simulation."""
 
 LIMIT_S: Final = 3600.0
 """Virtual seconds after which a scenario is taken to hang."""
@@ -65,9 +61,19 @@ def run_simulation(
     Args:
         watch: told of every packet that arrives, one line each.
     """
+    with scratch_folder() as folder:
+        return _run_in(folder, main, seed, federation, limit_s, watch)
+
+
+def _run_in(  # noqa: PLR0917
+    folder: Path,
+    main: Callable[[World], Awaitable[None]],
+    seed: int,
+    federation: Federation,
+    limit_s: float,
+    watch: Callable[[str], None] | None,
+) -> Outcome:
     started = time.process_time()
-    within = MEMORY_DISK if MEMORY_DISK.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="medusa-simulation-", dir=within))
     virtual = VirtualTime()
     network = Network(virtual, Random(f"{seed} network"))
     disk = Disk(Random(f"{seed} disk"))
@@ -103,8 +109,6 @@ def run_simulation(
     except Exception as raised:  # noqa: BLE001 - it is what the simulation has found
         error = _only(raised)
         trace.add("error", repr(error))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if error is None and virtual.stalled:
         error = StalledError(virtual.stalled)
     return Outcome(

@@ -13,11 +13,18 @@ import trio
 
 from engine.definitions import ANY, LATE, StreamDefinition
 from engine.schema import BEGINNING
+from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from testnet.simulation.checkers import converged
 from testnet.simulation.dealing import conclude, end_contract
 from testnet.simulation.history import History, Late, Overdue, Paid, PeerView, Quiescent
-from testnet.simulation.manifest import Check, ContractTable, Manifest, SubscriberTable
+from testnet.simulation.manifest import (
+    Check,
+    ContractTable,
+    Manifest,
+    StreamTable,
+    SubscriberTable,
+)
 from testnet.simulation.nemesis import run_faults
 from testnet.simulation.peer_checks import last_output, money_of
 from testnet.simulation.rows import rows_of, schema_of
@@ -61,19 +68,10 @@ class Run:
     # -- set up ----------------------------------------------------------------------------------
 
     async def _define(self) -> None:
-        for stream in self.manifest.streams:
-            definition = StreamDefinition(
-                stream.name,
-                schema_of(stream.name).name,
-                slack_us=int(stream.slack_s * 1e6),
-                writers=(ANY,),
-                home=self.bed.peers[stream.home].id,
-                k_safety=stream.k_safety,
-                history_us=int(stream.history_s * 1e6),
-            )
-            async with self.bed.client(stream.home) as client:
-                await client.create_schema(schema_of(stream.name))
-                await client.create_stream(definition)
+        with one_error():
+            async with trio.open_nursery() as nursery:
+                for stream in self.manifest.streams:
+                    nursery.start_soon(self._define_stream, stream)
         for table in self.manifest.queries:
             query = table.query()
             async with self.bed.client(table.at) as client:
@@ -82,6 +80,20 @@ class Run:
         for contract in self.manifest.contracts:
             self._contracts[contract] = await conclude(self.bed, contract, self._rng())
         self.bed.note("run", "everything is defined")
+
+    async def _define_stream(self, stream: StreamTable) -> None:
+        definition = StreamDefinition(
+            stream.name,
+            schema_of(stream.name).name,
+            slack_us=int(stream.slack_s * 1e6),
+            writers=(ANY,),
+            home=self.bed.peers[stream.home].id,
+            k_safety=stream.k_safety,
+            history_us=int(stream.history_s * 1e6),
+        )
+        async with self.bed.client(stream.home) as client:
+            await client.create_schema(schema_of(stream.name))
+            await client.create_stream(definition)
 
     # -- the work ----------------------------------------------------------------------------------
 
@@ -113,6 +125,8 @@ class Run:
             await run_faults(bed, self.manifest.faults)
             await self._until_start_plus(self.manifest.workload_s)
             bed.note("run", "all is healed")
+            for poster in posters:
+                poster.hurried = True
             await self._converge(posters, readers)
             nursery.cancel_scope.cancel()
 
@@ -135,8 +149,9 @@ class Run:
             self.bed.note("run", "streams are ended")
             for reader in readers:
                 await reader.ended.wait()
-            for stream in self.manifest.streams:
-                await self._read_late(stream.name)
+            async with trio.open_nursery() as nursery:
+                for stream in self.manifest.streams:
+                    nursery.start_soon(self._read_late, stream.name)
             await self._until_paid()
         for reader in readers:
             if not reader.ended.is_set():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import trio
 from msgspec import Struct
 
 from testnet.simulation.checkers import violations
 from testnet.simulation.federation import Federation, Settings
-from testnet.simulation.history import Acknowledged, History, Overdue, Received
+from testnet.simulation.history import Acknowledged, History, Overdue, Paid, Received
 from testnet.simulation.links import LinkModel
 from testnet.simulation.manifest import Manifest
 from testnet.simulation.run import run_simulation
@@ -17,6 +18,10 @@ from testnet.simulation.scenario import Run
 from testnet.simulation.simulated_bed import SimulatedBed
 from testnet.simulation.violation import Violation, found
 from testnet.simulation.world import PeerFailedError, World
+
+ATTEMPT_S: Final = 0.25
+"""Before a question of the catalog's is asked again, seconds: simulated round trips take some 10 ms
+and CPU time none, and most of what a federation with losses waits for is this."""
 
 RUN = "run"
 """The check of what is no checker's: the run itself came to an end."""
@@ -29,6 +34,7 @@ class Result(Struct, frozen=True):
         digest: of everything that happened: the same seed gives the same.
         virtual_s, cpu_s: how long it was in there, and what it took here, seconds.
         rows: acknowledged. epochs: that subscribers got. faults: that were made.
+        receipts: that were signed by both sides of a contract.
         trace: one line an event.
     """
 
@@ -40,6 +46,7 @@ class Result(Struct, frozen=True):
     rows: int = 0
     epochs: int = 0
     faults: int = 0
+    receipts: int = 0
     trace: tuple[str, ...] = ()
 
     @property
@@ -52,13 +59,13 @@ def simulate(manifest: Manifest, seed: int) -> Result:
     history = History()
 
     async def main(world: World) -> None:
+        await world.start_all()  # in fine weather: who has not met anybody retries for long
         calm = manifest.weather
         world.network.links.default = LinkModel(
             *calm.delay_s, loss=calm.loss, duplicate=calm.duplicate, reorder=calm.reorder
         )
         own = manifest.settings
         world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
-        await world.start_all()
         bed = SimulatedBed(world, history)
         with trio.move_on_after(2 * (manifest.workload_s + manifest.settle_s) + 300) as limit:
             await Run(bed, manifest, history)()
@@ -66,7 +73,8 @@ def simulate(manifest: Manifest, seed: int) -> Result:
             history.add(Overdue(bed.now(), "the end of the run"))
 
     settings = {peer: settings_of(manifest, peer) for peer in manifest.peers}
-    federation = Federation(manifest.participants, peer_settings=settings)
+    catalog = {"dht": {"attempt_s": ATTEMPT_S}}
+    federation = Federation(manifest.participants, catalog, peer_settings=settings)
     outcome = run_simulation(main, seed, federation)
     wrong = violations(history, manifest)
     if outcome.error is not None:
@@ -81,6 +89,7 @@ def simulate(manifest: Manifest, seed: int) -> Result:
         rows=sum(acknowledged.values()),
         epochs=sum(1 for _ in history.of(Received)),
         faults=len(manifest.faults),
+        receipts=_receipts(history),
         trace=outcome.trace,
     )
 
@@ -103,6 +112,12 @@ def settings_of(manifest: Manifest, peer: str) -> Settings:
             "stay_s": own.stay_s,
         },
     }
+
+
+def _receipts(history: History) -> int:
+    """Each is in two ledgers."""
+    ledgers = [view.books.accounts for paid in history.of(Paid) for view in paid.state.peers]
+    return sum(account.receipts for accounts in ledgers for account in accounts) // 2
 
 
 def _failure(error: BaseException) -> Violation:

@@ -6,15 +6,12 @@ import errno
 import ipaddress
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 
-from testnet.simulation.tcp import Endpoint
-
-if TYPE_CHECKING:
-    from testnet.simulation.hosts import Process
-    from testnet.simulation.network import Network
+from testnet.simulation.hosts import Process
+from testnet.simulation.tcp import Carrier, Endpoint
 
 MOST_DATAGRAMS: Final = 4096
 """Datagrams that wait to be read: about the 4 MiB that a kernel keeps; the next ones are lost."""
@@ -28,12 +25,40 @@ Value: TypeAlias = Any
 """What trio's sockets take: its own signatures say no more."""
 
 
+class Ports(Carrier, Protocol):
+    """The network behind the sockets: who is bound where, and how one gets there."""
+
+    def listen(self, address: Address, listener: Listener) -> None:
+        """
+        Raises:
+            OSError: the port is in use.
+        """
+
+    def bind_datagrams(self, address: Address, bound: DatagramSocket) -> None:
+        """
+        Raises:
+            OSError: the port is in use.
+        """
+
+    def forget(self, address: Address, closed: object) -> None:
+        """A socket was closed: its port is free."""
+
+    def send_datagram(self, source: Address, target: Address, data: bytes) -> None: ...
+
+    async def connect(self, endpoint: Endpoint, target: Address) -> None:
+        """Open a connection from a new endpoint.
+
+        Raises:
+            OSError: refused, or nobody answers.
+        """
+
+
 class SimulatedSocket(trio.socket.SocketType):
     """What streams and datagrams share. A socket belongs to the process that made it."""
 
     _kind: socket.SocketKind
 
-    def __init__(self, network: Network, process: Process, proto: int) -> None:
+    def __init__(self, network: Ports, process: Process, proto: int) -> None:
         super().__init__()
         self._network = network
         self._process = process
@@ -105,7 +130,7 @@ class DatagramSocket(SimulatedSocket):
 
     _kind = socket.SOCK_DGRAM
 
-    def __init__(self, network: Network, process: Process, proto: int) -> None:
+    def __init__(self, network: Ports, process: Process, proto: int) -> None:
         super().__init__(network, process, proto)
         self._queue: deque[tuple[bytes, Address]] = deque()
         self._readers = trio.lowlevel.ParkingLot()
@@ -167,7 +192,7 @@ class StreamSocket(SimulatedSocket):
     _kind = socket.SOCK_STREAM
 
     def __init__(
-        self, network: Network, process: Process, proto: int, endpoint: Endpoint | None = None
+        self, network: Ports, process: Process, proto: int, endpoint: Endpoint | None = None
     ) -> None:
         super().__init__(network, process, proto)
         self._endpoint = endpoint

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
-from testnet.simulation.links import MOST_RETRANSMIT_S, RETRANSMIT_S
-
-if TYPE_CHECKING:
-    from testnet.simulation.network import Network
+from testnet.simulation.clock import VirtualTime
+from testnet.simulation.links import MOST_RETRANSMIT_S, RETRANSMIT_S, Links
 
 WINDOW_BYTES: Final = 256 * 2**10
 """Bytes of one direction that were sent and not yet read: past it the sender waits."""
 
 FIN: Final = b""
 """A segment without data is the end."""
+
+
+class Carrier(Protocol):
+    """What carries segments from machine to machine, when and if the weather allows it."""
+
+    time: VirtualTime
+    links: Links
+
+    def is_up(self, ip: str) -> bool:
+        """Whether that machine has power."""
+
+    def delivered(self, kind: str, source: str, target: str, length: int) -> None:
+        """Note that a packet has arrived."""
+
+    def send_reset(self, source: Endpoint, target: Endpoint) -> None:
+        """A reset: one that is lost is not sent again."""
 
 
 class Endpoint:
@@ -34,7 +48,7 @@ class Endpoint:
         closed: the program closed it, or died. vanished: its machine lost power.
     """
 
-    def __init__(self, network: Network, ip: str, port: int) -> None:
+    def __init__(self, network: Carrier, ip: str, port: int) -> None:
         self.network = network
         self.ip, self.port = ip, port
         self.other: Endpoint = self  # until there is one

@@ -96,15 +96,16 @@ def covered(
                 continue
             if (standby.tenure, tenure.secondary) != (tenure, _id(secondary)):
                 continue
-            outputs = [task.name for task in running.tasks]
-            under = f"{tenure.fence} {name} {lives[name]} {other} {lives[other]} {care.goal}"
+            # what another peer works on it gives to consumers itself, and waits for nobody
+            here = [task for task in running.tasks if not task.current.worker]
+            works = [task.current.fence for task in here]
             yield Covered(
                 now,
                 look,
                 running.name,
-                under,
-                {task.name: task.boundary for task in running.tasks},
-                {output: standby.boundaries[output] for output in outputs},
+                f"{tenure.fence} {name} {lives[name]} {other} {lives[other]} {care.goal} {works}",
+                {task.name: task.boundary for task in here},
+                {task.name: standby.boundaries[task.name] for task in here},
             )
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from testnet.simulation.generate import generate
 from testnet.simulation.manifest import Manifest
+from testnet.simulation.scratch import sweep
 from testnet.simulation.simulate import simulate
 
 
@@ -23,6 +24,7 @@ class Request(Struct, frozen=True):
 
 
 def main() -> None:
+    sweep()
     # What a peer prints would break the protocol.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

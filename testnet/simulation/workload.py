@@ -23,6 +23,9 @@ PATIENCE_S: Final = 4.0
 RETRY_S: Final = 0.5
 """Between two clients of one poster or subscriber, seconds."""
 
+HURRIED: Final = 0.1
+"""Share of its pauses that a poster makes once all is healed: nothing is left to wait for."""
+
 VALUES: Final = 1000
 
 
@@ -31,6 +34,7 @@ class PosterClient:
     which begins again with the first post. `post_event`'s promise is that this stores each once.
 
     Attributes:
+        hurried: whether its pauses are short from now on.
         done: every row is acknowledged, or the poster has failed for good.
     """
 
@@ -44,6 +48,7 @@ class PosterClient:
         self._posts: list[tuple[Posted, ...]] = []
         self._acknowledged = 0
         self._crashes_left = table.crashes
+        self.hurried = False
         self.done = trio.Event()
 
     async def run(self) -> None:
@@ -74,7 +79,8 @@ class PosterClient:
         async with self._bed.client(peer, producer=name, patience_s=PATIENCE_S) as client:
             for number in range(self._table.posts):
                 if number == len(self._posts):
-                    await trio.sleep(self._rng.expovariate(1 / self._table.every_s))
+                    pause_s = self._rng.expovariate(1 / self._table.every_s)
+                    await trio.sleep(pause_s * (HURRIED if self.hurried else 1.0))
                     self._make()
                 await client.post_event(stream, table_of(self._posts[number]))
                 if number >= self._acknowledged and self._rng.random() < 0.3:

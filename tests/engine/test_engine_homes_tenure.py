@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.homes.ballot import Ballot, Tenure, install, may_succeed, promise
-from engine.homes.events import Keep, Received, Send, Tick
-from engine.homes.messages import AskVote, Vote
+from engine.homes.events import Called, Keep, Received, Send, Tick
+from engine.homes.messages import AskVote, Install, Installed, Vote
+from engine.homes.tenure import Role
 
 
 class Electors(RuleBasedStateMachine):
@@ -189,13 +190,29 @@ def test_no_tenure_below_a_promise_nor_of_another_size() -> None:
     ballot = promise(Ballot(("a", "b", "c")), 5, "b")
     assert ballot is not None
     assert install(ballot, Tenure(4, "a", ("b",))) is None
-    assert install(ballot, Tenure(5, "a", ("b",))) is None
     assert install(ballot, Tenure(5, "b", ())) is None
     assert install(ballot, Tenure(5, "b", ("b",))) is None
     assert install(ballot, Tenure(5, "b", ("x",))) is None
     installed = install(ballot, Tenure(5, "b", ("c",)))
     assert installed is not None
     assert installed.tenure == Tenure(5, "b", ("c",))
+
+
+def test_who_lost_a_fence_learns_of_who_won_it() -> None:
+    """Two peers stand for the same fence. The loser had its own vote: that binds it against later
+    candidates, and not against who has the majority's."""
+    world = World(1, Random(0))
+    loser = world.nodes["b"].tenure
+    assert loser is not None
+    loser._stand(1.0)
+    assert (loser.role, loser.ballot.voted) == (Role.STANDING, "b")
+    tenure = Tenure(loser.fence, "a", ("c",))
+    effects = loser.handle(Received("a", Install(tenure)), 1.1)
+    assert loser.role is Role.FOLLOWER
+    assert (loser.home, loser.ballot.voted) == ("a", "a")
+    assert effects[-1] == Send("a", Installed(tenure.fence, True, tenure.fence, tenure))
+    loser.handle(Called("a", tenure.fence), 1.2)
+    assert loser.may_store("a", tenure.fence), "it may be its next replica"
 
 
 def test_who_may_succeed() -> None:

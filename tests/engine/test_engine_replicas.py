@@ -171,3 +171,34 @@ async def test_it_fails_over_again_and_again(tmp_path: Path, made: Made) -> None
             await poster.post_event(source, rows((at, at) for at in range(posted, 1300)), end=True)
             await sums.take(END)
             assert sums.rows == expected(range(1300))
+
+
+async def test_the_first_to_return_of_two_that_died_goes_on(tmp_path: Path, made: Made) -> None:
+    """Its successor took over, alone, and died as well: nobody else has the query."""
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await siblings(town, others=3)
+        async with home.client() as poster, one.client() as owner, reader.client() as client:
+            for place in (home, reader):
+                for at in (one, two):
+                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Sums(client, home.name("out"))
+            await stands_by(one, two, "q/out")
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await die(made, one, town, home, reader, two)
+            await post(poster, source, range(250, 520))
+            await sums.take(519)
+            await until(lambda: two.up.engine.producers.fence(home.name("out")) > 0, "announced")
+            await trio.sleep(0.5)
+            await die(made, two, town, home, reader)
+            await town.start(one)
+            made[bytes.fromhex(one.id)].tell(query.availability.secondary, Health.DEAD)
+            for witness in (home, reader):
+                made[bytes.fromhex(witness.id)].tell(one.id, Health.ALIVE)
+            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(777))

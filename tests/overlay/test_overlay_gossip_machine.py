@@ -39,12 +39,15 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY)
     def crash(self, number: int) -> None:
+        # one that is gone again before anybody heard that it was back has left, for all they know
+        runs = peer(number) in self.network.detectors
+        if runs and Health.LEFT not in self.network.health(number):
+            self.left.discard(number)
         self.network.kill(number)
 
     @rule(number=ANY)
     def restart(self, number: int) -> None:
-        self.network.kill(number)
-        self.left.discard(number)
+        self.crash(number)
         self.network.start(number)
 
     @rule(number=ANY)

@@ -133,9 +133,14 @@ def primary_cut_off(seed: int) -> Manifest:
 def primary_dies(seed: int) -> Manifest:
     """Of a query by upstream backup, over a stream that keeps nothing that it need not."""
     backup = Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE)
-    stream = StreamTable(STREAM, "mit.edu/0", history_s=0.0)
-    crash = Crash(2.5, 3.0, "mit.edu/1")
-    return town(seed, crash, availability=backup, streams=(stream,))
+    return town(
+        seed,
+        Crash(2.5, 3.0, "mit.edu/1"),
+        availability=backup,
+        streams=(StreamTable(STREAM, "mit.edu/0", history_s=0.0),),
+        # one after the other: late rows are not kept for long either
+        posters=(PosterTable("p", STREAM, ("mit.edu/0",), posts=80, every_s=0.05),),
+    )
 
 
 def standby_is_far(seed: int) -> Manifest:

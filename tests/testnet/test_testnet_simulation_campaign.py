@@ -24,7 +24,8 @@ from testnet.simulation.violation import found
 from testnet.simulation.worker import Request
 from testnet.simulation.workers import open_worker, simulate_apart
 
-THIN = Path(testnet.simulation.__file__).parent / "manifests" / "thin.toml"
+MANIFESTS = Path(testnet.simulation.__file__).parent / "manifests"
+THIN, TRADE = MANIFESTS / "thin.toml", MANIFESTS / "trade.toml"
 
 BAD = Result(4711, (found("streams", "s lost acknowledged rows", ["row 7"]),))
 
@@ -42,6 +43,13 @@ def test_the_thin_manifest_is_green_and_has_work_in_it() -> None:
     assert result.rows == 180
     assert result.epochs > 10
     assert result.trace
+
+
+def test_what_runs_under_a_contract_is_paid_for_by_receipts_in_both_ledgers() -> None:
+    result = simulate(load_manifest(TRADE), 1)
+    assert result.violations == ()
+    assert result.rows == 200
+    assert result.receipts >= 2
 
 
 async def test_a_seed_gives_the_same_run_in_every_process() -> None:

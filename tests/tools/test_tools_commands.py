@@ -182,6 +182,31 @@ def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert arrow.column("stime").to_pylist() == [0, 1, 10, 11, 20]
 
 
+def test_another_peer_is_asked_while_the_first_does_not_answer(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """`--also`, as often as there are peers."""
+
+    def run(*arguments: str) -> int | str | None:
+        with pytest.raises(SystemExit) as left:
+            command_line.run(medusa, [*arguments, "--home", str(tmp_path / "dead")])
+        return left.value.code
+
+    csv = tmp_path / "rows.csv"
+    csv.write_text("ts,name\n1.5,a\n2.5,b\n")
+    also = ("--also", str(tmp_path / "dead too"), "--also", str(tmp_path / "alive"))
+    for name in ("dead", "dead too"):
+        with fake_peer_in_thread(tmp_path / name):
+            pass
+    with fake_peer_in_thread(tmp_path / "alive") as peer:
+        peer.epochs = [(BEGINNING, END, [derived(0, 2)])]
+        assert run("post", STREAM, str(csv)) == 1, "without it"
+        assert run("post", STREAM, str(csv), "--end", *also) == 0
+        assert "posted 2 rows" in capfdbinary.readouterr().out.decode()
+        assert run("subscribe", DERIVED, *also) == 0
+    assert len(capfdbinary.readouterr().out.splitlines()) == 3
+
+
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     with fake_peer_in_thread(tmp_path) as peer:
         peer.epochs = [

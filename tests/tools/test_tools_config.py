@@ -26,6 +26,18 @@ def test_an_empty_or_missing_file_gives_the_defaults(tmp_path: Path) -> None:
     assert missing.client.listen == ("127.0.0.1", 0)
 
 
+def test_a_home_is_missed_sooner_where_peers_are_near(tmp_path: Path) -> None:
+    def silence_s(text: str) -> float:
+        return load_config(_home(tmp_path, text)).engine.home_silence_s
+
+    assert [silence_s(f'overlay.preset = "{name}"') for name in ("local", "lan", "wan")] == [
+        1.0,
+        3.0,
+        10.0,
+    ]
+    assert silence_s('overlay.preset = "local"\n[engine]\nhome_silence_s = 7.5') == 7.5
+
+
 def test_the_template_names_real_keys_with_their_defaults(tmp_path: Path) -> None:
     template = TEMPLATE.read_text()
     assert load_config(_home(tmp_path, template)) == load_config(Home(tmp_path / "none"))

@@ -1,0 +1,51 @@
+"""Homes in memory do not outlive who made them; those of living simulations are left alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from testnet.simulation import scratch
+from testnet.simulation.scratch import PREFIX, YOUNG_S, scratch_folder, sweep
+
+
+def aged(folder: Path) -> Path:
+    """As if made a while ago."""
+    (folder / "peer").mkdir(parents=True)
+    before = time.time() - 2 * YOUNG_S
+    os.utime(folder, (before, before))
+    return folder
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    left = aged(tmp_path / f"{PREFIX}left")
+    other = aged(tmp_path / "other")
+    assert sweep(tmp_path) == [left]
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_a_folder_in_use_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MEMORY_DISK", tmp_path)
+    with scratch_folder() as folder:
+        aged(folder)
+        assert sweep(tmp_path) == []
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_a_folder_just_made_is_not_swept(tmp_path: Path) -> None:
+    young = tmp_path / f"{PREFIX}young"
+    young.mkdir()
+    assert sweep(tmp_path) == []
+    assert young.exists()
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = aged(tmp_path / "target")
+    (tmp_path / f"{PREFIX}link").symlink_to(target)
+    assert sweep(tmp_path) == []
+    assert (target / "peer").exists()
