@@ -12,6 +12,7 @@ order). The order of sets of texts needs PYTHONHASHSEED to be set before Python 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import ssl
@@ -175,8 +176,10 @@ def _scheduler(rng: random.Random) -> list[Any]:
 
 
 def _cancellation() -> list[Any]:
-    """A scope's tasks are told in the order of their making, and not as a set of them gives them:
-    what is done to abort a task may show, as where it waits for one of asyncio's."""
+    """Scopes whose deadlines have come together, and the tasks of one, are told in the order of
+    their making, and not by their addresses: what is done to abort a task may show, as where it
+    waits for one of asyncio's."""
+    numbers = itertools.count()
     recalculate = _run.CancelStatus.recalculate
     deliver = _run.Task._attempt_delivery_of_any_pending_cancel
     told: list[_run.Task] | None = None
@@ -190,6 +193,9 @@ def _cancellation() -> list[Any]:
         for task in sorted(tasks, key=_age):
             deliver(task)
 
+    def number(_: object) -> int:
+        return next(numbers)
+
     def tell(task: _run.Task) -> None:
         if told is None:
             deliver(task)
@@ -199,6 +205,7 @@ def _cancellation() -> list[Any]:
     return [
         mock.patch.object(_run.CancelStatus, recalculate.__name__, in_order),
         mock.patch.object(_run.Task, deliver.__name__, tell),
+        mock.patch.object(_run, "id", number, create=True),
     ]
 
 

@@ -34,6 +34,9 @@ from testnet.simulation.workload import PATIENCE_S, PosterClient, Reader, end_st
 LOOK_S: Final = 0.25
 """Between two looks at the peers from within, seconds."""
 
+LONGEST_LOOK_S: Final = 4.0
+"""The same, seconds, where they do not come to agree: each look asks all of them for all."""
+
 SET_UP_S: Final = 120.0
 """Longest that defining everything may take, seconds."""
 
@@ -161,6 +164,7 @@ class Run:
 
     async def _until_quiescent(self, deadline: float) -> None:
         """Until the peers agree with one another, or time is up: then what they say is kept."""
+        pause_s = LOOK_S
         while True:
             now = self._state()
             over = trio.current_time() > deadline
@@ -169,7 +173,8 @@ class Run:
                 if over or converged(now, self.manifest):
                     self.history.add(now)
                     return
-            await trio.sleep(LOOK_S)
+            await trio.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
 
     def _state(self) -> Quiescent:
         views = self.bed.look(books=Check.MONEY in self.manifest.checks)

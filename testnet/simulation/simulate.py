@@ -59,13 +59,13 @@ def simulate(manifest: Manifest, seed: int) -> Result:
     history = History()
 
     async def main(world: World) -> None:
+        own = manifest.settings
+        world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
         await world.start_all()  # in fine weather: who has not met anybody retries for long
         calm = manifest.weather
         world.network.links.default = LinkModel(
             *calm.delay_s, loss=calm.loss, duplicate=calm.duplicate, reorder=calm.reorder
         )
-        own = manifest.settings
-        world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
         bed = SimulatedBed(world, history)
         with trio.move_on_after(2 * (manifest.workload_s + manifest.settle_s) + 300) as limit:
             await Run(bed, manifest, history)()

@@ -157,3 +157,47 @@ def test_a_copy_does_not_change_with_what_a_dying_task_still_does(tmp_path: Path
     (home / "1.parquet").unlink()
     assert (tmp_path / "copy" / "state").read_text() == "before"
     assert (tmp_path / "copy" / "1.parquet").read_text() == "epoch"
+
+
+MANY = 50
+
+
+async def wait_for_ever(aborted: list[int], number: int) -> None:
+    def abort(_: object) -> trio.lowlevel.Abort:
+        aborted.append(number)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+def test_tasks_of_a_scope_are_cancelled_in_the_order_of_their_making() -> None:
+    aborted: list[int] = []
+
+    async def main(_: VirtualTime) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(MANY):
+                nursery.start_soon(wait_for_ever, aborted, number)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert aborted == list(range(MANY))
+
+
+def test_deadlines_of_one_moment_pass_in_the_order_of_their_making() -> None:
+    entered: list[int] = []
+    aborted: list[int] = []
+
+    async def patient(number: int) -> None:
+        with trio.move_on_after(1):
+            entered.append(number)
+            await wait_for_ever(aborted, number)
+
+    async def main(_: VirtualTime) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(MANY):
+                nursery.start_soon(patient, number)
+
+    run(main)
+    assert entered != sorted(entered)
+    assert aborted == entered
