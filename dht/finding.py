@@ -8,7 +8,7 @@ from dht.directory import Directory
 from dht.records import Record, Subject, newer, verify_record
 from dht.store import RecordStore
 from dht.surroundings import Surroundings
-from overlay.errors import MedusaError, NotFoundError, UnavailableError
+from overlay.errors import MedusaError, NotFoundError, UnavailableError, WithdrawnError
 
 
 class Finder:
@@ -45,14 +45,14 @@ class Finder:
     async def newest(self, subject: Subject) -> Record:
         """
         Raises:
-            NotFoundError: there is none, or it is withdrawn.
+            NotFoundError: there is none. WithdrawnError: no more.
             UnavailableError: as `records`.
         """
         records = await self.records(subject)
         if not records:
             raise NotFoundError(f"{subject}: not found")
         if records[0].body is None:
-            raise NotFoundError(f"{subject}: withdrawn")
+            raise WithdrawnError(f"{subject}: withdrawn")
         return records[0]
 
     def remembered(self, subject: Subject) -> list[Record]:

@@ -186,9 +186,6 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return await self._try(node, message)
 
     async def _try(self, node: Node, message: wire.Request) -> wire.Reply | None:
-        address = self._contacts.address_of(node.id)
-        if address is None:
-            return None
         call = os.urandom(wire.CALL_BYTES)
         question = wire.encode_request(call, message)
         future: asyncio.Future[wire.Reply | None] = self._loop.create_future()
@@ -199,7 +196,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             nonlocal timer
             if future.done():
                 return
-            if left == 0:
+            address = self._contacts.address_of(node.id)  # none, once it is known to be dead
+            if left == 0 or address is None:
                 future.set_result(None)
                 return
             self._wire.send(address, question)

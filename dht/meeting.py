@@ -46,6 +46,13 @@ class Meeting:
         """Whether there is anybody to greet now."""
         return any(self._is_due(peer, now) for peer in strangers)
 
+    def begins(self, strangers: Iterable[bytes], now: float) -> bool:
+        """Whether any of them is yet to be greeted for the first time, or to answer that."""
+        return any(
+            greeted is None or (greeted.wait_s == FIRST_WAIT_S and now < greeted.next_at)
+            for greeted in map(self._greeted.get, strangers)
+        )
+
     def _is_due(self, peer: bytes, now: float) -> bool:
         greeted = self._greeted.get(peer)
         return greeted is None or greeted.next_at <= now

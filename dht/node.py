@@ -12,7 +12,7 @@ import trio
 from dht.config import DhtConfig
 from dht.directory import Contacts, Replicas, Wire
 from dht.kademlia_bridge import Bridge, open_bridge
-from dht.meeting import Meeting
+from dht.meeting import FIRST_WAIT_S, Meeting
 from dht.records import KEY_BYTES
 from overlay.errors import ConflictError, MedusaError, UnavailableError
 from overlay.events import Events
@@ -65,6 +65,9 @@ class Node:
     async def get(self, key: bytes) -> list[bytes]:
         await self._be_ready()
         found = await self._bridge.collect(key)
+        if not found.values and not self._replicas.held(key) and self._is_meeting():
+            await self._meet_others()  # one of those may have it
+            found = await self._bridge.collect(key)
         values = found.values | frozenset(self._replicas.held(key))
         # this node counts as asked and answering: with its own, the answers must be a majority
         certain = 2 * (found.answered + 1) > found.asked + 1 and found.asked > 0
@@ -115,6 +118,19 @@ class Node:
             config = self._config
             with trio.move_on_after(config.meet_s + config.attempts * config.attempt_s):
                 await self._bridge.met()
+
+    def _is_meeting(self) -> bool:
+        """Whether so few peers are met yet that one of the others may be the nearest to a key."""
+        neighbours = self.neighbours()
+        strangers = set(self._contacts.known()).difference(neighbours)
+        few = len(neighbours) < self._config.copies
+        return few and self._meeting.begins(strangers, trio.current_time())
+
+    async def _meet_others(self) -> None:
+        with trio.move_on_after(self._config.meet_s + FIRST_WAIT_S):
+            while self._is_meeting():
+                with trio.move_on_after(self._config.meet_s):
+                    await self._bridge.met()
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from dht.records import Publisher, PublisherOf
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import UntrustedError
 from overlay.events import Events, wall_clock
+from overlay.gossip.events import Health
 from overlay.node import Overlay
 
 BODY: Final = "catalog.body"
@@ -23,6 +24,10 @@ NAMES: Final = "catalog.names"
 
 NAMES_S: Final = 5.0
 """Seconds for a peer to list its names: a listing of the federation waits for the slowest."""
+
+
+GONE: Final = frozenset({Health.DEAD, Health.LEFT})
+"""No lookup waits for a peer that gossip says is this."""
 
 
 class BodyRequest(Struct, frozen=True):
@@ -93,6 +98,8 @@ class _PeerContacts:
         return [record.peer_id for record in self.overlay.peers.all() if record.peer_id != own]
 
     def address_of(self, peer_id: bytes) -> Address | None:
+        if self.overlay.gossip.health(peer_id) in GONE:
+            return None
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None
 

@@ -12,8 +12,8 @@ from overlay.errors import InvalidInputError
 class EngineConfig:
     """
     Attributes:
-        epoch_s: shortest epoch, seconds. A Spark job costs about 0.1 CPU-seconds whatever its rows,
-            so shorter epochs buy latency with CPU.
+        epoch_s: shortest epoch of a source stream on average, seconds; tasks follow. A Spark job
+            costs about 0.1 CPU-seconds whatever its rows, so shorter epochs buy latency with CPU.
         epoch_rows: most input rows a task takes at once: bounds the memory of one job.
         recent_bytes: Arrow bytes of recent epochs that one stream keeps in memory.
         pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.

@@ -8,8 +8,6 @@ participant alone.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -17,9 +15,10 @@ from msgspec import Struct
 
 from engine.availability import Mode
 from engine.config import EngineConfig
-from engine.producers import Producers
+from engine.heeding import heeding
+from engine.mirrors import Mirrors
+from engine.producers import Producers, key_of_stream
 from engine.queries import QueryHost
-from engine.stream_store import StreamStore
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
 from overlay.names import ObjectName
@@ -32,11 +31,12 @@ MAX_VERSIONS: Final = 14
 """Versions in one digest, of up to 31 bytes each: with the rest they fit the 512 bytes of gossip.
 Of more, each digest has the next ones."""
 
+NEWEST: Final = 7
+"""Of those, these many are always the ones under the highest fences: who has just taken over says
+so at once."""
+
 MAX_DIGEST: Final = 512
 """Bytes."""
-
-KEY_BYTES: Final = 8
-"""Of a stream's name: enough that two of one peer do not meet."""
 
 
 class Version(Struct, frozen=True, array_like=True):
@@ -55,10 +55,6 @@ class Digest(Struct, frozen=True, array_like=True):
     versions: tuple[Version, ...] = ()
 
 
-def key_of_stream(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()[:KEY_BYTES]
-
-
 class Digests:
     """Publishes ours and heeds those of others."""
 
@@ -66,30 +62,42 @@ class Digests:
         self,
         overlay: Overlay,
         queries: QueryHost,
-        store: StreamStore,
         producers: Producers,
+        mirrors: Mirrors,
         config: EngineConfig,
     ) -> None:
         self._overlay = overlay
         self._queries = queries
-        self._store = store
         self._producers = producers
+        self._mirrors = mirrors
         self._config = config
         self._next = 0
-        self._heard: dict[bytes, bytes] = {}
         self._digests: dict[bytes, Digest] = {}
+        self._soon = trio.Event()
+        queries.appointed = self.publish_soon
 
     def is_busy(self, peer: bytes) -> bool:
         """Whether a peer says that it has no room for more; one that says nothing has."""
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
 
+    def publish_soon(self) -> None:
+        """Something that others wait for is new."""
+        self._soon.set()
+
     async def tend(self) -> None:
         """For ever."""
-        while True:
-            self._overlay.gossip.publish(encode(self._own()))
-            self._heed_others()
-            await trio.sleep(PUBLISH_S)
+        gossip = self._overlay.gossip
+        with heeding(gossip.said, self._heed):
+            for peer, content in gossip.digests.items():
+                self._heed(peer, content)
+            while True:
+                self._soon = trio.Event()
+                gossip.publish(encode(self._own()))
+                for peer in self._digests.keys() - gossip.digests.keys():
+                    del self._digests[peer]
+                with trio.move_on_after(PUBLISH_S):
+                    await self._soon.wait()
 
     def _own(self) -> Digest:
         load = sum(task.load for task in self._queries.task_status())
@@ -102,38 +110,28 @@ class Digests:
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks
         ]
-        if len(fenced) > MAX_VERSIONS:
-            self._next = (self._next + MAX_VERSIONS) % len(fenced)
-            fenced = [*fenced[self._next :], *fenced[: self._next]][:MAX_VERSIONS]
-        return tuple(fenced)
+        if len(fenced) <= MAX_VERSIONS:
+            return tuple(fenced)
+        fenced.sort(key=lambda version: version.fence, reverse=True)
+        newest, others = fenced[:NEWEST], fenced[NEWEST:]
+        count = MAX_VERSIONS - NEWEST
+        self._next = (self._next + count) % len(others)
+        return (*newest, *[*others[self._next :], *others[: self._next]][:count])
 
-    def _heed_others(self) -> None:
-        gossip = self._overlay.gossip
-        changed = {
-            peer: data
-            for peer, data in gossip.digests.items()
-            if self._heard.get(peer) != data and peer != self._overlay.identity.peer_id
-        }
-        if not changed:
+    def _heed(self, peer: bytes, content: bytes) -> None:
+        if peer == self._overlay.identity.peer_id:
             return
-        names = {key_of_stream(kept.name): kept.name for kept in self._store.all()}
-        for peer, data in changed.items():
-            self._heard[peer] = data
-            try:
-                digest = decode(data, Digest, limit=MAX_DIGEST, what="digest")
-            except DecodeError:
-                continue  # of a later Medusa, or hostile: it harms its author alone
-            self._digests[peer] = digest
-            self._believe(peer, digest.versions, names)
-        for peer in self._heard.keys() - gossip.digests.keys():
-            del self._heard[peer]
-            self._digests.pop(peer, None)
-
-    def _believe(self, peer: bytes, versions: Iterable[Version], names: dict[bytes, str]) -> None:
+        try:
+            digest = decode(content, Digest, limit=MAX_DIGEST, what="digest")
+        except DecodeError:
+            return  # of a later Medusa, or hostile: it harms its author alone
+        self._digests[peer] = digest
         record = self._overlay.peers.get(peer)
-        for version in versions:
-            name = names.get(version.stream)
-            if name is None or record is None:
+        for version in digest.versions:
+            stream = self._producers.known(version.stream)
+            if stream is None or record is None:
                 continue
-            if record.participant == ObjectName.parse(name).participant:
-                self._producers.believe(name, version.fence)
+            if record.participant != ObjectName.parse(stream).participant:
+                continue
+            if self._producers.believe(stream, version.fence, peer):
+                self._mirrors.read_anew(stream)

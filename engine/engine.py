@@ -66,7 +66,7 @@ class Engine:
         self.store = StreamStore(
             home / "streams", self.subscriptions, config, overlay.events, nursery
         )
-        self.producers = Producers(overlay, catalog)
+        self.producers = Producers(overlay, catalog, nursery)
         self.mirrors = Mirrors(
             self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery
         )
@@ -89,7 +89,7 @@ class Engine:
             queries=self.queries,
             nursery=nursery,
         )
-        self.digests = Digests(overlay, self.queries, self.store, self.producers, config)
+        self.digests = Digests(overlay, self.queries, self.producers, self.mirrors, config)
         self.primaries = Primaries(
             overlay=overlay,
             store=self.store,

@@ -57,8 +57,8 @@ class Executor(Protocol):
     def state(self) -> str:
         """off, starting, running or lost: what the monitor shows."""
 
-    async def prepare(self) -> None:
-        """Get ready ahead of the first job. A failure is noted: the first job meets it again."""
+    async def prepare(self, tasks: Sequence[Task] = ()) -> None:
+        """Get ready for the first job of these. A failure is noted: that job meets it again."""
 
     def compile(self, task: Task) -> Computation:
         """A task, to be run epoch by epoch."""

@@ -21,7 +21,7 @@ MAX_LEASES_PER_HOLDER: Final = 256
 """Of one participant: no one takes the places of all."""
 
 
-class Lease(Struct):
+class Lease(Struct, frozen=True):
     """
     Attributes:
         holder: the participant on whose behalf it is held.
@@ -47,7 +47,7 @@ class Leases:
     def __init__(self, path: Path, lease_s: float) -> None:
         self._path = path
         self._lease_s = lease_s
-        self._leases: dict[tuple[str, str], Lease] = {}
+        self._leases: dict[str, dict[str, Lease]] = {}
         self._changed = False
         if path.exists():
             self._read()
@@ -58,7 +58,8 @@ class Leases:
         except msgspec.DecodeError as error:
             message = f"{self._path} is damaged ({error}); remove it to let retention go on"
             raise InternalError(message) from None
-        self._leases = {(lease.stream, lease.subscriber): lease for lease in leases}
+        for lease in leases:
+            self._leases.setdefault(lease.stream, {})[lease.subscriber] = lease
 
     def renew(self, stream: str, subscriber: str, holder: str, boundary: int, now: float) -> None:
         """Note that `subscriber` has everything up to `boundary`.
@@ -66,27 +67,42 @@ class Leases:
         Raises:
             BusyError: too many leases already.
         """
-        key = (stream, subscriber)
-        if key not in self._leases:
-            of_holder = sum(lease.holder == holder for lease in self._leases.values())
-            if len(self._leases) >= MAX_LEASES or of_holder >= MAX_LEASES_PER_HOLDER:
-                raise BusyError(f"too many named subscribers; {holder} holds {of_holder}")
-        self._leases[key] = Lease(stream, subscriber, holder, boundary, now + self._lease_s)
+        self.take(Lease(stream, subscriber, holder, boundary, now + self._lease_s))
+
+    def take(self, lease: Lease) -> None:
+        """Keep a lease, as another peer has granted it.
+
+        Raises:
+            BusyError: too many leases already.
+        """
+        leases = self._leases.setdefault(lease.stream, {})
+        if lease.subscriber not in leases:
+            known = self._all()
+            of_holder = sum(each.holder == lease.holder for each in known)
+            if len(known) >= MAX_LEASES or of_holder >= MAX_LEASES_PER_HOLDER:
+                raise BusyError(f"too many named subscribers; {lease.holder} holds {of_holder}")
+        leases[lease.subscriber] = lease
         self._changed = True
 
     def expire(self, now: float) -> list[Lease]:
         """Drop and return the leases that ran out."""
-        gone = [lease for lease in self._leases.values() if lease.expires <= now]
+        gone = [lease for lease in self._all() if lease.expires <= now]
         for lease in gone:
             self.drop(lease.stream, lease.subscriber)
         return gone
 
     def drop(self, stream: str, subscriber: str) -> None:
-        if self._leases.pop((stream, subscriber), None) is not None:
+        leases = self._leases.get(stream, {})
+        if leases.pop(subscriber, None) is not None:
             self._changed = True
+        if not leases:
+            self._leases.pop(stream, None)
 
     def of(self, stream: str) -> list[Lease]:
-        return [lease for lease in self._leases.values() if lease.stream == stream]
+        return list(self._leases.get(stream, {}).values())
+
+    def _all(self) -> list[Lease]:
+        return [lease for leases in self._leases.values() for lease in leases.values()]
 
     def save(self) -> None:
         """Write them if they changed (blocking).
@@ -98,7 +114,7 @@ class Leases:
             return
         self._changed = False
         try:
-            write_atomically(self._path, msgspec.json.encode(list(self._leases.values())))
+            write_atomically(self._path, msgspec.json.encode(self._all()))
         except MedusaError:
             self._changed = True
             raise

@@ -81,14 +81,16 @@ class Mirror:
         wait_s = RETRY_S[0]
         while self._kept.log.boundary < END or self._safe < END:
             before = self._kept.log.boundary
+            self._elsewhere = elsewhere = trio.Event()
             try:
-                await self._follow()
+                await until_one_ends(self._follow, elsewhere.wait)
             except MedusaError as error:
                 self._note(error, wait_s)
             if self._kept.log.boundary > before:
                 wait_s = RETRY_S[0]
-            await trio.sleep(wait_s * self._jitter.uniform(0.5, 1.0))
-            wait_s = min(2 * wait_s, RETRY_S[1])
+            with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
+                await elsewhere.wait()
+            wait_s = RETRY_S[0] if elsewhere.is_set() else min(2 * wait_s, RETRY_S[1])
 
     def read_from(self, source: MirrorSource) -> None:
         """Take it from there from now on."""
@@ -98,7 +100,6 @@ class Mirror:
     def subscribe_anew(self) -> None:
         """The stream is to be read from another place now."""
         self._elsewhere.set()
-        self._elsewhere = trio.Event()
 
     def need(self, boundary: int) -> None:
         """Let the producer keep what follows that boundary, whatever is here already; END: it need
@@ -126,11 +127,7 @@ class Mirror:
     async def _take(self, opening: AbstractAsyncContextManager[Feed]) -> None:
         async with opening as feed:
             try:
-                await until_one_ends(
-                    partial(self._receive, feed),
-                    partial(self._acknowledge, feed),
-                    self._elsewhere.wait,
-                )
+                await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
             except EndOfCall:
                 raise BrokenError(f"the call that brought {self._kept.name} was ended") from None
 

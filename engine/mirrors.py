@@ -66,9 +66,10 @@ class Mirrors:
         )
 
     def read_anew(self, stream: str) -> None:
-        """Ask again where our queries are to read that stream."""
-        if stream in self._running:
-            self._running[stream].mirror.subscribe_anew()
+        """Ask again where that stream is to be read."""
+        for key, run in self._running.items():
+            if key == stream or key.startswith(f"{stream}@"):
+                run.mirror.subscribe_anew()
 
     async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
         """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""

@@ -8,30 +8,37 @@ from dataclasses import dataclass
 SMOOTHING_S = 10.0
 """Time constant of rates, seconds: long against an epoch, short against a person's look."""
 
+EARLY = 0.5
+"""By which share of an epoch one may start before it is due."""
+
 
 class Pacer:
-    """Epochs start no closer than `epoch_s`, nor than the last one took.
+    """Epochs start once in `epoch_s` on average at most, and none while another one goes on.
+
+    One that came late may be followed early (the generic cell rate algorithm, ITU-T I.371 Annex A):
+    where an input comes late once, the next one does not wait for it.
 
     Args:
-        epoch_s: shortest time from one start to the next, seconds.
+        epoch_s: shortest time from one start to the next on average, seconds.
     """
 
     def __init__(self, epoch_s: float) -> None:
         self._epoch_s = epoch_s
-        self._next = -math.inf
+        self._due = -math.inf
         self._started = -math.inf
+        self._finished = -math.inf
 
     def delay(self, now: float) -> float:
         """Seconds until the next epoch may start."""
-        return max(0.0, self._next - now)
+        return max(0.0, max(self._due - EARLY * self._epoch_s, self._finished) - now)
 
     def started(self, now: float) -> None:
         self._started = now
-        self._next = now + self._epoch_s
+        self._due = max(self._due, now) + self._epoch_s
 
     def finished(self, now: float) -> float:
         """Note the end of the epoch; returns what it took, seconds."""
-        self._next = max(self._next, now)
+        self._finished = now
         return now - self._started
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -11,47 +13,100 @@ from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
 from engine.kinds import PRODUCER, STREAM, lookup
 from overlay.connection import Connection
-from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
+from overlay.errors import (
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.node import Overlay
 
+K = TypeVar("K")
 T = TypeVar("T")
-
 
 LOOK_UP_S: Final = 0.25
 """How long the catalog is waited for where an earlier answer of it is known, seconds: it is slow
 when peers die, which is when consumers are in a hurry."""
 
 MAX_FENCE: Final = 2**62
-"""Every fence is milliseconds since the epoch, or little more: beyond it, it would be no number
-that a message can hold for long."""
+"""Every fence comes of the clock (`engine.replicas.tenure`), or is little more: beyond it, it would
+be no number that a message can hold for long."""
 
 MAX_REMEMBERED: Final = 10_000
 """Streams whose producers and fence are remembered: some hundred bytes each."""
 
 
-class Producers:
-    """The catalog's view of streams and who produces a version of them."""
+HANDOVER_S: Final = 1.0
+"""How long it is waited for who takes a stream over, where nobody has it, seconds: longer than a
+failure detector takes on one machine, and less than a consumer's patience."""
 
-    def __init__(self, overlay: Overlay, catalog: Catalog) -> None:
+KEY_BYTES: Final = 8
+"""Of a stream's name: enough that two of one peer do not meet."""
+
+
+def key_of_stream(name: str) -> bytes:
+    """A stream in a digest."""
+    return hashlib.sha256(name.encode()).digest()[:KEY_BYTES]
+
+
+class Producers:
+    """Who produces a version of a stream, as the catalog says, and as those say who do."""
+
+    def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:
+        """nursery: runs questions whose answers come late."""
         self._overlay = overlay
         self._catalog = catalog
         self._fences: dict[str, int] = {}
+        self._makers: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
+        self._news = trio.Event()
+        self._nursery = nursery
+        self._asked: dict[tuple[str, str], trio.Event] = {}
         self._remembered: dict[str, list[Published[Producer]]] = {}
+        self._entries: dict[str, StreamEntry] = {}
 
     def fence(self, stream: str) -> int:
         """The highest under which the stream was ever known to be produced."""
         return self._fences.get(stream, 0)
 
-    def believe(self, stream: str, fence: int) -> None:
+    def known(self, key: bytes) -> str | None:
+        """The stream of that key (`key_of_stream`), if its fence was ever asked for here."""
+        return self._names.get(key)
+
+    def believe(self, stream: str, fence: int, peer: bytes = b"") -> bool:
         """Somebody of its participant produces the stream under that fence: nobody of a lower one
-        is asked any more."""
-        if self.fence(stream) < fence <= MAX_FENCE:
+        is asked any more.
+
+        Args:
+            peer: who says so of itself.
+
+        Returns:
+            whether that was not known.
+        """
+        before = self.fence(stream)
+        if not before <= fence <= MAX_FENCE or not fence:
+            return False
+        if fence > before:
             self._fences.pop(stream, None)
             self._fences[stream] = fence
             _forget_oldest(self._fences)
+            self._makers.pop(stream, None)
+            self._note_name(stream)
+        elif not peer or self._makers.get(stream) == peer:
+            return False
+        if peer:
+            self._makers[stream] = peer
+            _forget_oldest(self._makers)
+        self._news.set()
+        self._news = trio.Event()
+        return True
+
+    def _note_name(self, stream: str) -> None:
+        self._names.setdefault(key_of_stream(stream), stream)
+        _forget_oldest(self._names)
 
     async def learn(self, stream: str) -> int:
         """The fence that the catalog knows of.
@@ -67,6 +122,7 @@ class Producers:
             self._remembered.pop(stream, None)
             self._remembered[stream] = producers
             _forget_oldest(self._remembered)
+            self._note_name(stream)
         return self.fence(stream)
 
     async def successor(self, stream: str, primary: bytes) -> bytes | None:
@@ -88,22 +144,43 @@ class Producers:
             UnavailableError: too few peers answer to say so.
         """
         known = self._remembered.get(stream)
-        with trio.move_on_after(LOOK_UP_S if known else float("inf")):
-            try:
-                await self.learn(stream)
-            except UnavailableError:
-                if not known:
-                    raise
+        if stream in self._makers and all(
+            each.value.fence < self.fence(stream) for each in known or ()
+        ):
+            return known or []  # who says so itself knows best, and sooner
+        if known:
+            await self._wait_for(stream, self.learn)
+        else:
+            await self.learn(stream)
         return self._remembered.get(stream) or known or []
 
-    async def announce(
-        self, entry: StreamEntry, worker: str = "", *, secondary: str = "", fence: int = 0
+    async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
+        """Ask the catalog, and wait a little for its answer: it is heeded when it comes, later too,
+        and there is one question at a time."""
+        question = (ask.__name__, stream)
+        if question not in self._asked:
+            self._asked[question] = trio.Event()
+            self._nursery.start_soon(self._ask, question, ask)
+        with trio.move_on_after(LOOK_UP_S):
+            await self._asked[question].wait()
+
+    async def _ask(
+        self, question: tuple[str, str], ask: Callable[[str], Awaitable[object]]
     ) -> None:
-        """Publish a stream, and who produces it; see `name_producer`."""
+        try:
+            with suppress(MedusaError):  # what it said before counts
+                await ask(question[1])
+        finally:
+            self._asked.pop(question).set()
+
+    async def announce(self, entry: StreamEntry, *, secondary: str = "", fence: int = 0) -> None:
+        """Publish a stream of ours, and that this peer produces it."""
+        await self.publish_entry(entry)
+        await self.name_producer(Producer(entry.stream.name, secondary=secondary, fence=fence))
+
+    async def publish_entry(self, entry: StreamEntry) -> None:
+        """Publish a stream alone."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
-        await self.name_producer(
-            Producer(entry.stream.name, worker=worker, secondary=secondary, fence=fence)
-        )
 
     async def name_producer(self, producer: Producer) -> None:
         """Publish who produces a stream of ours now: this peer, or the one it names."""
@@ -137,8 +214,24 @@ class Producers:
         return [published.publisher for published in producers]
 
     async def entry(self, stream: str) -> StreamEntry:
-        """A stream as published. Raises: see `engine.kinds.lookup`."""
-        return (await lookup(self._catalog, STREAM, ObjectName.parse(stream))).value
+        """A stream as published; or as it was before, where the catalog is slow or away.
+
+        Raises: see `engine.kinds.lookup`.
+        """
+        if stream in self._entries:
+            await self._wait_for(stream, self._learn_entry)
+        known = self._entries.get(stream)
+        return await self._learn_entry(stream) if known is None else known
+
+    async def _learn_entry(self, stream: str) -> StreamEntry:
+        try:
+            found = (await lookup(self._catalog, STREAM, ObjectName.parse(stream))).value
+        except NotFoundError:
+            self._entries.pop(stream, None)
+            raise
+        self._entries[stream] = found
+        _forget_oldest(self._entries)
+        return found
 
     async def connect(self, stream: str, *, oldest: bool = False, at: bytes = b"") -> Connection:
         """A connection to another peer that produces `stream` now.
@@ -148,12 +241,28 @@ class Producers:
             at: to that peer, whatever the catalog says.
 
         Raises:
-            UnavailableError: nobody does now, or who does cannot be reached.
+            UnavailableError: nobody does now, nor begins to within `HANDOVER_S`, or who does cannot
+                be reached.
         """
         if at:
             return await self._overlay.connect(at)
+        tried = self._makers.get(stream)
+        try:
+            return await self._connect(stream, oldest=oldest)
+        except UnavailableError:
+            if not self.fence(stream):
+                raise
+            with trio.move_on_after(HANDOVER_S) as waiting:
+                while self._makers.get(stream) in {tried, None}:
+                    await self._news.wait()
+            if waiting.cancelled_caught:
+                raise
+        return await self._connect(stream, oldest=oldest)
+
+    async def _connect(self, stream: str, *, oldest: bool) -> Connection:
         producers = await self._look_up(stream)
-        peers = in_order(producers, self.fence(stream), oldest=oldest)
+        maker = self._makers.get(stream, b"")
+        peers = in_order(producers, self.fence(stream), oldest=oldest, maker=maker)
         own = self._overlay.identity.peer_id
         if own in peers:
             peers.remove(own)
@@ -173,17 +282,20 @@ class Producers:
         return self._overlay.gossip.health(peer) in {Health.DEAD, Health.LEFT}
 
 
-def _forget_oldest(remembered: dict[str, T]) -> None:
+def _forget_oldest(remembered: dict[K, T]) -> None:
     if len(remembered) > MAX_REMEMBERED:
         del remembered[next(iter(remembered))]
 
 
-def in_order(producers: list[Published[Producer]], fence: int, *, oldest: bool) -> list[bytes]:
+def in_order(
+    producers: list[Published[Producer]], fence: int, *, oldest: bool, maker: bytes = b""
+) -> list[bytes]:
     """Who to ask first: those at work, then those who publish for them and have their past; those
     who take over from them last, who may know already what the catalog does not.
 
     Args:
         fence: who published under a lower one has been succeeded: its successor alone is asked.
+        maker: who says of itself that it produces the stream under that fence, if anybody does.
     """
     peers: list[bytes] = []
     successors: list[bytes] = []
@@ -199,4 +311,4 @@ def in_order(producers: list[Published[Producer]], fence: int, *, oldest: bool) 
         peers += current
     if oldest:
         peers.reverse()
-    return list(dict.fromkeys([*peers, *successors]))
+    return list(dict.fromkeys([*peers, *filter(None, [maker]), *successors]))

@@ -55,6 +55,7 @@ class QueryHost:
         deleted: told of a query that is no more.
         vacated: returns once this peer does not stand by for a query of that name; raises what
             stands against that.
+        appointed: told when a query here has another tenure.
         pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
         leaving: those that another peer has by now, until nothing of them is left here.
     """
@@ -88,6 +89,7 @@ class QueryHost:
         self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
         self.deleted: Callable[[RunningQuery], None] = lambda _: None
         self.vacated: Callable[[str], Awaitable[None]] = _nobody_is_there
+        self.appointed: Callable[[], None] = lambda: None
         self.pending: dict[str, StoredQuery] = {}
         self.leaving: set[str] = set()
 
@@ -117,7 +119,8 @@ class QueryHost:
         for output in outputs:
             await self._mirrors.make_way(output)
         # consumers may remember the fence of a query of that name that was deleted long ago
-        fence = next_fence(max(map(self._producers.fence, outputs), default=0), wall_clock())
+        known = max(map(self._producers.fence, outputs), default=0)
+        fence = next_fence(known, wall_clock(), self._peer)
         stored = msgspec.structs.replace(creation, tenure=Tenure(fence, self._peer))
         try:
             for name in stored.kept:
@@ -181,6 +184,7 @@ class QueryHost:
     def take_over(self, running: RunningQuery) -> None:
         """Have a query that another peer had, or may have had: it runs first, and is published as
         soon as may be."""
+        running.taken_over_at = trio.current_time()
         self.admit(running)
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
@@ -188,6 +192,7 @@ class QueryHost:
             with suppress(StorageFullError):  # it has no workers, and is told so when it asks
                 self._place_home(running)
         self.catalog.publish_soon(running)
+        self.appointed()
 
     async def take_up(self, running: RunningQuery) -> None:
         """Go on with a query of the last run."""
@@ -321,6 +326,7 @@ class QueryHost:
         """Another tenure, written down and then announced. Blocking. Raises: as `write`."""
         self.write(running, tenure=tenure)
         self.catalog.publish_soon(running)
+        self.appointed()
 
     async def name_worker(self, placed: PlacedTask) -> None:
         """Publish who computes a task now.
@@ -343,9 +349,9 @@ class QueryHost:
         """See `QueryLogs.build`."""
         return self.logs.build(stored, tasks, logs, self._executor)
 
-    def warm(self) -> None:
-        """Start what computes, so that the first job does not wait for it."""
-        self._nursery.start_soon(self._executor.prepare)
+    def warm(self, tasks: Sequence[Task] = ()) -> None:
+        """Start what computes, so that the first job, of these tasks say, does not wait for it."""
+        self._nursery.start_soon(self._executor.prepare, tasks)
 
     def start(self, running: RunningQuery) -> None:
         """Let its tasks go on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -48,7 +48,8 @@ class QueryCatalog:
             MedusaError: that cannot be published.
         """
         for task in running.tasks:
-            await self._producers.announce(task.kept.entry, **_produced(running, task))
+            await self._producers.publish_entry(task.kept.entry)
+            await self.name_worker(running, task)
         await self.publish_entry(running.stored.entry)
 
     async def publish_entry(self, entry: QueryEntry) -> None:
@@ -91,7 +92,14 @@ class QueryCatalog:
 
     async def name_worker(self, running: RunningQuery, placed: PlacedTask) -> None:
         """Tell who computes a task now. Raises: as `publish`."""
-        producer = Producer(placed.name, **_produced(running, placed))
+        tenure = running.stored.tenure
+        # read and declared in one step: of two that publish, the later one says what is so
+        producer = Producer(
+            placed.name,
+            worker=placed.current.worker,
+            secondary=tenure.secondary,
+            fence=tenure.fence,
+        )
         await self._producers.name_producer(producer)
 
     # -- what is no more ------------------------------------------------------------------------
@@ -137,12 +145,3 @@ class _Telling:
         self.scope = trio.CancelScope()
         self.over = trio.Event()
         self.again = True
-
-
-def _produced(running: RunningQuery, task: PlacedTask) -> dict[str, Any]:
-    tenure = running.stored.tenure
-    return {
-        "worker": task.current.worker,
-        "secondary": tenure.secondary,
-        "fence": tenure.fence,
-    }

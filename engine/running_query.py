@@ -14,11 +14,13 @@ class RunningQuery:
     Attributes:
         stored: what a restart needs of it; replaced by whoever writes it down.
         running: whether its tasks run.
+        taken_over_at: when this peer went on with what another had, on trio's clock, seconds.
     """
 
     def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
         self.stored = stored
         self.tasks = tasks
+        self.taken_over_at = float("-inf")
         self._scope: trio.CancelScope | None = None
         self._stopped = trio.Event()
 

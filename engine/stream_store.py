@@ -16,6 +16,7 @@ import trio
 from engine.config import EngineConfig
 from engine.definitions import LATE, Idle, StreamEntry
 from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_entry
+from engine.leases import Lease
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer
 from engine.streams.home import Home, open_home, open_sources
@@ -86,12 +87,25 @@ class StreamStore:
 
         A mirror is not passed on, nor what a standby has: its producer is asked.
         """
-        variants = (OUTPUT, REPLICA, HOME, "")
+        # who took a query over may still run a task of it for the owner that it succeeds
+        variants = (REPLICA, HOME, "", OUTPUT)
         for key in (key_of(name, variant) for variant in variants):
             kept = self._streams.get(key)
             if kept is not None and kept.role.is_served:
                 return kept
         return None
+
+    def leases(self, name: str) -> list[Lease]:
+        """What named subscribers of a stream were promised by this peer."""
+        return self._subscriptions.of(name)
+
+    def adopt(self, lease: Lease) -> None:
+        """Promise a subscriber what another peer has promised it: should we come to serve it.
+
+        Raises:
+            BusyError: too many named subscribers.
+        """
+        self._subscriptions.adopt(lease, self._streams.get(key_of(lease.stream, REPLICA)))
 
     def late_of(self, kept: KeptStream) -> KeptStream | None:
         """The late tuples of a source."""
@@ -261,7 +275,7 @@ class StreamStore:
         if late is not None:
             del self._streams[late.key]
             self._subscriptions.forget(late.name)
-        if kept.role is not Role.MIRROR:
+        if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
             self._subscriptions.forget(kept.name)
         await trio.to_thread.run_sync(_remove, self.folder_of(key))
 

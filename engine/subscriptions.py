@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from engine.kept import KeptStream
-from engine.leases import Leases
+from engine.leases import Lease, Leases
 from engine.schema import END
 from overlay.errors import MedusaError
 from overlay.events import Events, wall_clock
@@ -80,6 +80,20 @@ class Subscriptions:
                 kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S)
             elif not subscriber:
                 kept.log.release(consumer)
+
+    def of(self, stream: str) -> list[Lease]:
+        """What named subscribers of a stream were promised."""
+        return self._leases.of(stream)
+
+    def adopt(self, lease: Lease, kept: KeptStream | None) -> None:
+        """Promise a subscriber what another peer has promised it. kept: the stream, if it is here.
+
+        Raises:
+            BusyError: too many named subscribers.
+        """
+        self._leases.take(lease)
+        if kept is not None:
+            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
 
     def restore(self, kept: KeptStream) -> None:
         """Hold a stream that was opened again for those that were promised it."""

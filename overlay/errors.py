@@ -9,6 +9,7 @@ caller raises the same class. A message names the thing, the place and the mend.
     +-- NotAuthorisedError       the caller is known, and may not do this
     |   +-- UntrustedError       the caller, certificate or signature cannot be believed
     +-- NotFoundError            no such object
+    |   +-- WithdrawnError       there was one, and its owner has taken it back
     +-- ConflictError            it exists already, and differs
     +-- BusyError                a limit was reached; nothing was done; try again later
     |   +-- StorageFullError     the disk, or this peer's share of it, is full
@@ -71,6 +72,10 @@ class UntrustedError(NotAuthorisedError, code="untrusted"):
 
 
 class NotFoundError(MedusaError, code="not_found"):
+    pass
+
+
+class WithdrawnError(NotFoundError, code="withdrawn"):
     pass
 
 

@@ -16,7 +16,7 @@ import trio
 
 from testnet.board import Board
 from testnet.peers import Federation, Peer
-from testnet.remains import Remains, processes_of, watch
+from testnet.remains import Remains, left_by, watch
 
 GAP_S: Final = (0.5, 10.0)
 """Between two strokes, seconds: some hit peers that have long been up, some those that have not yet
@@ -178,7 +178,7 @@ class Killer:
     async def _kill(self, peer: Peer, nursery: trio.Nursery) -> None:
         await peer.kill_9()
         # Before it is started again: whatever runs for it now is left over.
-        left = await trio.to_thread.run_sync(processes_of, peer.home.folder)
+        left = await left_by(peer.home.folder)
 
         async def bury() -> None:
             remains = await watch(left)

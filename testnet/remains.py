@@ -32,9 +32,13 @@ class Remains:
         return Remains(max(self.longest_s, other.longest_s), self.orphans + other.orphans)
 
 
-def processes_of(home: Path) -> list[psutil.Process]:
+async def left_by(home: Path) -> list[psutil.Process]:
     """Whatever runs for the peer in that home: every program it starts has the folder among its
     arguments, also those that are in a session of their own."""
+    return await trio.to_thread.run_sync(_processes_of, home)
+
+
+def _processes_of(home: Path) -> list[psutil.Process]:
     mine = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

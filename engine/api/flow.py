@@ -18,7 +18,6 @@ from engine.definitions import StreamEntry, may_read, may_write
 from engine.engine import Engine
 from engine.homes.posting import take_posts
 from engine.kept import KeptStream, Role
-from engine.kinds import STREAM, lookup
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
 from engine.stream_store import HOME
@@ -101,6 +100,11 @@ class FlowCalls:
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             await self._relay(caller, request, duplex)
             return
+        if _begins_later(kept, request.after):  # not for good: who has it may be away
+            raise NotFoundError(
+                f"{kept.name} is produced by this peer from {kept.log.start} on; its owner has more"
+            )
+        moved_away = kept.moved_away  # it may be, while a lease is written down
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after)
         keep = after if request.keep is None else min(after, request.keep)
@@ -113,7 +117,7 @@ class FlowCalls:
             await _send(kept, after, duplex, reader)
 
         async def until_moved() -> None:
-            await kept.moved_away.wait()
+            await moved_away.wait()
             raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
 
         async with holding as reader:
@@ -135,11 +139,14 @@ class FlowCalls:
                 return await producer.call_with_body(
                     "receive_events", request, Tuples, timeout_s=timeout_s + MAX_PULL_S
                 )
+        if _begins_later(kept, request.after):
+            raise UnavailableError(f"{kept.name}: who has its past cannot be reached now")
         after = _literal(kept, request.after)
         with _over_for_now(request.stream):
-            if after < END:
-                with trio.move_on_after(timeout_s):
+            with trio.move_on_after(timeout_s):
+                while kept.log.boundary <= after < END:
                     await kept.log.wait_beyond(after)
+                    after = _literal(kept, after)
             if kept.log.boundary > after:
                 epoch = await kept.log.next(after)
                 with trio.move_on_after(timeout_s):
@@ -176,7 +183,7 @@ class FlowCalls:
         keeper = self._engine.homes.get(stream)
         if keeper is not None:
             return keeper.entry_of(stream)
-        return (await lookup(self._engine.catalog, STREAM, ObjectName.parse(stream))).value
+        return await self._engine.producers.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:
         """
@@ -219,7 +226,7 @@ def _begins_later(kept: KeptStream, after: int) -> bool:
 
 def _literal(kept: KeptStream, after: int) -> int:
     """The beginning means the oldest that is kept, where that is the stream's; any other boundary
-    is taken literally."""
+    is taken literally. Of a log that is still empty that is not known yet."""
     if after == BEGINNING and kept.role is not Role.ASSIGNED:
         return kept.log.start
     return after

@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from engine.definitions import LATE, StreamEntry
+from engine.heeding import heeding
 from engine.homes.ballot_files import BallotFiles, StoredBallot
 from engine.homes.events import HealthChanged
 from engine.homes.following import follow
@@ -16,7 +17,6 @@ from engine.homes.messages import FOLLOW, FOUND, TELL, Follow, Found, Tell, Told
 from engine.homes.shipping import ship
 from engine.messages import Done
 from engine.producers import Producers
-from engine.replicas.heeding import heeding
 from engine.stream_store import StreamStore
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection

@@ -320,9 +320,8 @@ class Keeper:
         if self.kept is not None:
             async with self.home.exclusive():
                 self.home.replica.leading = False
-            if succeeded and self.kept.role is Role.SOURCE:
-                self._set_role(Role.REPLICA)
-                self._send_away()
+        if succeeded:
+            self._serve_no_more()
         self._notify()
 
     def _set_role(self, role: Role) -> None:
@@ -332,9 +331,11 @@ class Keeper:
         if late is not None:
             late.role = Role.LATE if role is Role.SOURCE else role
 
-    def _send_away(self) -> None:
-        """Subscribers, here as well: the log of who is no replica any more stands still."""
-        assert self.kept is not None
+    def _serve_no_more(self) -> None:
+        """Send subscribers away, here too: the log of who is no replica any more stands still."""
+        if self.kept is None or self.kept.role is not Role.SOURCE:
+            return
+        self._set_role(Role.REPLICA)
         self.kept.send_away()
         late = self.around.store.late_of(self.kept)
         if late is not None:
@@ -381,7 +382,10 @@ class Keeper:
 
     async def _note_home(self) -> None:
         """Where another has taken over, what we published does not count any more."""
-        if self.tenure.home in {"", self.around.own} or not self._published:
+        if self.tenure.home in {"", self.around.own}:
+            return
+        self._serve_no_more()  # one that could do nothing any more does not step down a second time
+        if not self._published:
             return
         self._published = False
         self.around.events.note("info", f"{self.name}: {self.tenure.home[:8]} is its home now")

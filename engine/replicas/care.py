@@ -3,11 +3,15 @@ they are kept for it, here and where they come from, and how far consumers may r
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from engine.availability import Mode, Recovery
+from engine.leases import Lease
 from engine.mirrors import Mirrors
 from engine.network import StoredQuery
+from engine.replicas.lead import Lead
 from engine.replicas.positions import needed, reached
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING, END
@@ -17,6 +21,9 @@ from overlay.events import wall_clock
 
 JOIN_S: Final = 60.0
 """How long what is open now is kept for an active secondary that begins there, seconds."""
+
+MAX_LEASES_TOLD: Final = 256
+"""Of named subscribers, in one message; the others are told in the next ones."""
 
 
 class Care:
@@ -30,8 +37,10 @@ class Care:
         goal: by output, how far it has to come to be caught up.
         modest: it could not get what would serve the slowest consumer, and begins with what we
             have ourselves.
+        leases: by stream and subscriber, the boundary that it knows of.
         busy: it is being talked to.
-        caught_up: it has had everything at least once.
+        caught_up: it has had everything at least once, since it was too far behind to wait for.
+        leads: by output, how long we have had what it has not.
     """
 
     def __init__(self) -> None:
@@ -42,9 +51,19 @@ class Care:
         """There is no secondary yet, or another one."""
         self.told: StoredQuery | None = None
         self.positions: dict[str, int] = {}
+        self.leases: dict[tuple[str, str], int] = {}
         self.caught_up = False
+        self.leads: dict[str, Lead] = {}
         self.lost()
         self.modest = False
+
+    def untold(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+        """Those that it does not know as they are, or some of them."""
+        changed = (each for each in leases if self.leases.get(_key(each)) != each.boundary)
+        return tuple(islice(changed, MAX_LEASES_TOLD))
+
+    def has_heard(self, leases: Iterable[Lease]) -> None:
+        self.leases |= {_key(each): each.boundary for each in leases}
 
     def lost(self) -> None:
         """It has nothing any more."""
@@ -52,6 +71,10 @@ class Care:
         self.stored: dict[str, int] = {}
         self.boundaries: dict[str, int] = {}
         self.goal: dict[str, int] = {}
+
+
+def _key(lease: Lease) -> tuple[str, str]:
+    return lease.stream, lease.subscriber
 
 
 def secondary_of(query: str) -> str:
@@ -83,10 +106,13 @@ def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
     if mode is Mode.AMNESIA:
         inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
         return {**inputs, **reached(tasks, inputs)}
-    own = frozenset((secondary_of(running.name), *(f"task {task.name}" for task in tasks)))
-    safe = {
-        task.name: max(task.kept.log.needed(own), task.kept.log.start) for task in running.tasks
-    }
+    if mode is Mode.PASSIVE_STANDBY:  # it copies them: who comes after a takeover finds the past
+        safe = {task.name: task.kept.log.start for task in running.tasks}
+    else:
+        own = frozenset((secondary_of(running.name), *(f"task {task.name}" for task in tasks)))
+        safe = {
+            task.name: max(task.kept.log.needed(own), task.kept.log.start) for task in running.tasks
+        }
     found = needed(tasks, safe)
     if mode is Mode.PASSIVE_STANDBY or modest:
         for name in running.stored.inputs:  # what it can have of them, from us
@@ -149,8 +175,13 @@ def _checkpointed(running: RunningQuery, care: Care, name: str) -> int:
     return min(care.stored.get(task.name, BEGINNING) for task in readers)
 
 
-def release(running: RunningQuery, care: Care) -> None:
-    """Let consumers have what the secondary has; everything where that need not be."""
+def release(running: RunningQuery, care: Care, now: float) -> bool:
+    """Let consumers have what the secondary has; everything where that need not be, or where they
+    would have to wait for longer than the bound of the query. now: on trio's clock, seconds.
+
+    Returns:
+        whether that secondary is not waited for any more, until it has caught up.
+    """
     availability = running.stored.availability
     gated = (
         availability.mode is Mode.PASSIVE_STANDBY
@@ -159,7 +190,7 @@ def release(running: RunningQuery, care: Care) -> None:
     )
     if not gated:
         open_gates(running)
-        return
+        return False
     stored = {task.name: care.stored.get(task.name, BEGINNING) for task in running.tasks}
     if not care.caught_up:
         # the goal stands still: one that runs after a stream in haste would never be caught up
@@ -168,10 +199,25 @@ def release(running: RunningQuery, care: Care) -> None:
         if care.caught_up:
             for task in running.tasks:
                 task.kept.shut(stored[task.name])
+    elif _is_overdue(running, care, stored, now):
+        care.caught_up, care.goal = False, {}
+        open_gates(running)
+        return True
     else:
         for task in running.tasks:
             if task.kept.gate is not None:
                 task.kept.gate.open(stored[task.name])
+    return False
+
+
+def _is_overdue(running: RunningQuery, care: Care, stored: Mapping[str, int], now: float) -> bool:
+    """Whether consumers have waited for the secondary for longer than they asked to wait."""
+    leads = {task.name: care.leads.setdefault(task.name, Lead()) for task in running.tasks}
+    for task in running.tasks:
+        leads[task.name].note(task.boundary, now)
+    longest_s = max(lead.over(stored[name], now) for name, lead in leads.items())
+    asked = running.stored.availability  # they wait for a checkpoint in any case
+    return bool(asked.bound_s) and longest_s > asked.bound_s + asked.checkpoint_s
 
 
 def open_gates(running: RunningQuery) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from engine.leases import Lease
 from engine.network import StoredQuery
 from engine.replicas.tenure import Tenure
 
@@ -23,12 +24,14 @@ class KeepUp(Struct, frozen=True):
     Attributes:
         positions: by stream, the boundary after which a secondary needs it.
         boundaries: by output, how far the primary is.
+        leases: of named subscribers of the outputs: those that have changed, or some of them.
     """
 
     query: str
     fence: int
     positions: dict[str, int]
     boundaries: dict[str, int]
+    leases: tuple[Lease, ...] = ()
 
 
 class KeptUp(Struct, frozen=True):

@@ -15,6 +15,7 @@ import trio
 
 from engine.availability import Mode
 from engine.digests import Digests
+from engine.heeding import heeding
 from engine.messages import Done
 from engine.mirrors import Mirrors
 from engine.network import StoredQuery
@@ -23,7 +24,6 @@ from engine.queries import QueryHost
 from engine.replicas import care as upkeep
 from engine.replicas.care import Care
 from engine.replicas.choice import preferred
-from engine.replicas.heeding import heeding
 from engine.replicas.messages import Dismiss, KeepUp, KeptUp, StandBy
 from engine.replicas.tenure import Tenure, next_fence
 from engine.running_query import RunningQuery
@@ -46,6 +46,10 @@ CALL_S: Final = 2.0
 
 RECRUIT_S: Final = 10.0
 """Patience with a peer that is to stand by, seconds: it opens logs."""
+
+SETTLE_S: Final = 2.0
+"""How long after a takeover a new secondary is not looked for yet, seconds: first the consumers get
+what they wait for, of machines that have more to do now."""
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
@@ -118,7 +122,13 @@ class Primaries:
             self.replicated(secondary, query, stream)
             running, care = self._queries.get(query), self.care(query)
             upkeep.has_copied(running, care, stream, boundary)
-            upkeep.release(running, care)
+            self._release(running, care)
+
+    def _release(self, running: RunningQuery, care: Care) -> None:
+        if upkeep.release(running, care, trio.current_time()):
+            bound_s = running.stored.availability.bound_s
+            text = f"its secondary is {bound_s:g} s behind; nobody waits until it has caught up"
+            self._overlay.events.note("warning", f"{running.name}: {text}")
 
     # -- over time ----------------------------------------------------------------------------
 
@@ -134,6 +144,8 @@ class Primaries:
                 for name in self._cares.keys() - {each.name for each in running}:
                     del self._cares[name]
                 for each in running:
+                    if (care := self.care(each.name)).caught_up:  # however long it is talked to
+                        self._release(each, care)
                     self._nursery.start_soon(self._look_after, each)
                 await trio.sleep(KEEP_UP_S)
 
@@ -161,11 +173,11 @@ class Primaries:
             await self._give_way(running)
         elif tenure.secondary and self._lives(tenure.secondary):
             await self._keep_up(running, care)
-        else:
+        elif trio.current_time() > running.taken_over_at + SETTLE_S:
             await self._recruit(running, care)
         if self._is_ours(running):
             upkeep.let_go_upstream(running, care, self._mirrors)
-            upkeep.release(running, care)
+            self._release(running, care)
 
     def _is_ours(self, running: RunningQuery) -> bool:
         """Still: it may have been deleted while others were asked about it."""
@@ -239,13 +251,16 @@ class Primaries:
                     await self._recruit(running, care)
             return
         boundaries = {task.name: task.boundary for task in running.tasks}
-        message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries)
+        known = [lease for task in running.tasks for lease in self._store.leases(task.name)]
+        leases = care.untold(known)
+        message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries, leases)
         try:
             answer = await self._call(tenure.secondary, "replica.keep_up", message, CALL_S)
         except NotFoundError:  # it was told before it agreed, or has lost it
             care.told = None
             care.lost()
         else:
+            care.has_heard(leases)
             await self._heed(running, care, answer)
 
     async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
@@ -329,7 +344,7 @@ class Primaries:
     def _insist(self, running: RunningQuery) -> None:
         """Have it again, under a fence of our own that is higher than that of who is gone."""
         known = max(self._known_fence(running.stored), running.stored.tenure.fence)
-        tenure = Tenure(next_fence(known, wall_clock()), self._here)
+        tenure = Tenure(next_fence(known, wall_clock(), self._here), self._here)
         self._queries.appoint(running, tenure)
         self._overlay.events.note("warning", f"{running.name}: its successor is gone; it is ours")
 

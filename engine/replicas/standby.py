@@ -5,7 +5,6 @@ It is a file from the moment it is agreed to, so that a restart goes on with it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +22,7 @@ from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.query import QueryStatus
 from engine.query_logs import carrier
+from engine.replicas.lead import Lead
 from engine.replicas.messages import KeepUp
 from engine.replicas.sources import FromPrimary, InputOfReplica
 from engine.replicas.tenure import Tenure
@@ -44,9 +44,6 @@ PRIMARY: Final = "primary"
 GRACE_S: Final = 60.0
 """How long after the primary was last heard of, seconds: until then its consumers are here."""
 
-MAX_PASSED: Final = 512
-"""Boundaries of one output whose time is remembered: more than the keep-ups of a long bound."""
-
 
 class Standby:
     """
@@ -57,7 +54,7 @@ class Standby:
         watch: what is known of the primary.
         running: its tasks, in active standby.
         succeeding: a takeover is under way. looked_up_at: when the catalog was last asked about
-            its status, on trio's clock, seconds.
+            it, on trio's clock, seconds.
     """
 
     def __init__(
@@ -69,9 +66,10 @@ class Standby:
         producers: Producers,
         mirrors: Mirrors,
         queries: QueryHost,
+        resumed: bool = False,
     ) -> None:
         self.stored = msgspec.structs.replace(stored, variant=REPLICA, placements={})
-        self.watch = Watch(stored.availability.bound_s, trio.current_time())
+        self.watch = Watch(stored.availability.bound_s, trio.current_time(), resumed=resumed)
         self.decided: StoredQuery | None = None
         self.saved: dict[str, int] = {}
         self.running: RunningQuery | None = None
@@ -91,7 +89,7 @@ class Standby:
         self._at_rest.set()
         self._saved_at = trio.current_time()
         self._told: dict[str, int] = {}
-        self._passed: dict[str, deque[tuple[int, float]]] = {}
+        self._leads: dict[str, Lead] = {}
 
     @property
     def name(self) -> str:
@@ -130,7 +128,9 @@ class Standby:
         """Keep what the mode says; on disk on return."""
         self.save()
         if self.mode is not Mode.AMNESIA:
-            self._queries.warm()  # a takeover must not wait for a JVM
+            # a takeover must not wait for a JVM, nor for code that it has never run
+            cold = () if self.mode is Mode.ACTIVE_STANDBY else self._tasks
+            self._queries.warm(cold)
         match self.mode:
             case Mode.ACTIVE_STANDBY:
                 await self._keep_outputs()
@@ -227,8 +227,9 @@ class Standby:
                 kept.log.hold(PRIMARY, positions[output], wall_clock() + GRACE_S)
         if self.running is None:
             return Heard()
+        self.note_boundaries(now)
         ahead_s = [
-            self._ahead_s(output, told, now)
+            self._lead(output).over(told, now)
             for output, told in message.boundaries.items()
             if output in self._kept and told > BEGINNING
         ]
@@ -239,18 +240,10 @@ class Standby:
         if self.running is None:
             return
         for task in self.running.tasks:
-            passed = self._passed.setdefault(task.name, deque(maxlen=MAX_PASSED))
-            if not passed or passed[-1][0] < task.boundary:
-                passed.append((task.boundary, now))
+            self._lead(task.name).note(task.boundary, now)
 
-    def _ahead_s(self, output: str, told: int, now: float) -> float:
-        """For how long we have had what the primary has not, seconds: of the clock, since a
-        stream's own time may run as fast as it likes."""
-        self.note_boundaries(now)
-        passed = self._passed.get(output, deque())
-        while passed and passed[0][0] <= told:
-            passed.popleft()
-        return now - passed[0][1] if passed else 0.0
+    def _lead(self, output: str) -> Lead:
+        return self._leads.setdefault(output, Lead())
 
     async def take_status(self, entry: QueryEntry) -> None:
         """The primary has started or stopped it.

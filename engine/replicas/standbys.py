@@ -14,16 +14,17 @@ from typing import Final
 import msgspec
 import trio
 
+from engine.heeding import heeding
 from engine.kept import Role
+from engine.leases import Lease
 from engine.messages import Done
 from engine.mirrors import Mirrors
 from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.query import QueryStatus
-from engine.replicas.heeding import heeding
 from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, StandBy
-from engine.replicas.standby import Standby
+from engine.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.stream_store import StreamStore
@@ -34,6 +35,7 @@ from overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
+    WithdrawnError,
 )
 from overlay.events import wall_clock
 from overlay.gossip.events import Health
@@ -141,10 +143,18 @@ class Standbys:
                 return KeptUp(known, {})
             raise NotFoundError(f"{request.query[:256]}: this peer does not stand by for it")
         if (standby.tenure.primary, standby.tenure.fence) == (primary, request.fence):
+            self._adopt(standby, request.leases)
             now = trio.current_time()
             effects = standby.watch.handle(standby.hear(request, now), now)
             self._apply(standby, effects)
         return _kept_up(standby)
+
+    def _adopt(self, standby: Standby, leases: Iterable[Lease]) -> None:
+        """Whoever is waited for there is waited for here, too."""
+        for lease in leases:
+            if lease.stream in _outputs(standby):
+                with suppress(BusyError):  # of its consumers this peer keeps less than it might
+                    self._store.adopt(lease)
 
     async def dismiss(self, primary: str, request: Dismiss) -> Done:
         """The primary has another secondary, or no such query any more."""
@@ -274,6 +284,7 @@ class Standbys:
             producers=self._producers,
             mirrors=self._mirrors,
             queries=self._queries,
+            resumed=again,
         )
         try:
             await standby.open(self._nursery)
@@ -290,7 +301,7 @@ class Standbys:
 
     async def _take_over(self, standby: Standby, reason: str) -> None:
         try:
-            await self._look_up_status(standby)
+            await self._look_up(standby)
             async with self._changing:
                 if self._standbys.get(standby.name) is not standby:
                     return
@@ -307,15 +318,20 @@ class Standbys:
             f"{standby.name} is taken over from {standby.stored.tenure.primary[:8]}: {reason}",
         )
 
-    async def _look_up_status(self, standby: Standby) -> None:
-        """A primary that died when its query was just started may not have told us; it has told its
-        client, and the catalog."""
+    async def _look_up(self, standby: Standby) -> None:
+        """What a primary has told its client and the catalog, and died before it told us: that the
+        query is started, or, while we were away, that it is deleted."""
         known, now = standby.stored.entry, trio.current_time()
-        if known.status is QueryStatus.RUNNING or now - standby.looked_up_at < LOOK_UP_S:
+        sure = known.status is QueryStatus.RUNNING and not standby.watch.unheard
+        if sure or now - standby.looked_up_at < LOOK_UP_S:
             return
         standby.looked_up_at = now
         with suppress(MedusaError), trio.move_on_after(LOOK_UP_S):
-            found = await self._queries.catalog.entry(standby.name)
+            try:
+                found = await self._queries.catalog.entry(standby.name)
+            except WithdrawnError:
+                await self._give_up(standby)
+                return
             if (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:
@@ -324,7 +340,7 @@ class Standbys:
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""
         before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
-        tenure = Tenure(next_fence(before, wall_clock()), self._here)
+        tenure = Tenure(next_fence(before, wall_clock(), self._here), self._here)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
         stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure)
         self._queries.files.save(stored)
@@ -341,6 +357,8 @@ class Standbys:
             running.stored = stored
             for task in running.tasks:
                 await self._store.change_role(task.kept, Role.DERIVED)
+                needed = stored.positions.get(task.name, task.kept.log.start)
+                task.kept.log.hold(PRIMARY, needed, wall_clock() + GRACE_S)
             del self._standbys[standby.name]
             self._queries.take_over(running)
             standby.let_go()

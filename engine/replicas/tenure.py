@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 
@@ -25,7 +27,16 @@ class Tenure(Struct, frozen=True):
         return self.rank > other.rank
 
 
-def next_fence(fence: int, now: float) -> int:
-    """Greater than any before, also of a query of that name deleted long ago. now: seconds since
-    the epoch."""
-    return max(fence + 1, int(now * 1000))
+TAKERS: Final = 1024
+"""Fences of one millisecond."""
+
+
+def next_fence(fence: int, now: float, taker: str) -> int:
+    """Greater than any before, also of a query of that name deleted long ago; and hardly ever that
+    of another peer which takes the query in the same moment.
+
+    Args:
+        now: seconds since the epoch. taker: the peer's id (hex).
+    """
+    moment = max(fence // TAKERS + 1, int(now * 1000))
+    return moment * TAKERS + int(taker, 16) % TAKERS

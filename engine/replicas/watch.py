@@ -70,18 +70,26 @@ class Watch:
     Args:
         bound_s: how long consumers may wait, seconds; 0: as long as it takes.
         now: on any clock, seconds; the same for all calls.
+        resumed: what is known of the primary is of before a restart: it is asked soon.
+
+    Attributes:
+        unheard: nothing was heard of the primary since that restart.
     """
 
-    def __init__(self, bound_s: float, now: float) -> None:
+    def __init__(self, bound_s: float, now: float, *, resumed: bool = False) -> None:
         self._bound_s = bound_s
         self._heard_at = now
         self._asked_at = now
+        self._ask_s = DOUBT_S if resumed else ASK_S
+        self.unheard = resumed
         self._behind_since: float | None = None
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Heard(behind_us):
                 self._heard_at = self._asked_at = now
+                self._ask_s = ASK_S
+                self.unheard = False
                 return self._weigh_lag(behind_us, now)
             case Detected(Health.DEAD):
                 return [TakeOver("it is dead")]
@@ -109,7 +117,7 @@ class Watch:
         effects: list[Effect] = []
         if silence > DOUBT_S:
             effects.append(Doubt())
-        if now - self._asked_at > ASK_S:
+        if now - self._asked_at > self._ask_s:
             self._asked_at = now
             effects.append(Ask())
         return effects

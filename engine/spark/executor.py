@@ -41,13 +41,16 @@ class SparkExecutor:
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
 
-    async def prepare(self) -> None:
-        """Start Spark ahead of the first job, so that it does not wait for the JVM.
+    async def prepare(self, tasks: Sequence[Task] = ()) -> None:
+        """Start Spark ahead of the first job, and compute these tasks once from next to nothing: no
+        job of theirs waits for the JVM then, nor for classes and code of its own.
 
         A failure is only noted: the job that needs Spark will meet it again.
         """
         try:
             await self._ensure_running()
+            for task in tasks:
+                await self.run(Program(task).rehearse)
         except MedusaError as error:
             self._events.note("error", str(error))
 

@@ -34,9 +34,16 @@ async def serve(
 
     A caller that stops early closes it (`contextlib.aclosing`).
 
+    Args:
+        after: microseconds; BEGINNING: the oldest that is kept, which an empty log does not know
+            before it begins.
+
     Raises:
         NotRetainedError: `after` is older than what is kept. ClosedError: the log was closed.
     """
+    if after == BEGINNING:
+        await log.wait_beyond(BEGINNING)
+        after = log.start
     while after < END:
         epoch = await log.next(after, limit_rows)
         parts = await _parts(epoch)

@@ -233,14 +233,19 @@ class StreamLog:
             return epoch
         files = self._files_after(after)
         with pinned(files):
-            return await trio.to_thread.run_sync(read_from, files, self._schema, after, limit_rows)
+            try:
+                return await trio.to_thread.run_sync(
+                    read_from, files, self._schema, after, limit_rows
+                )
+            except InternalError:
+                self._check_open()  # who closed it may have removed the files as well
+                raise
 
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
         await trio.lowlevel.checkpoint()
         while self.boundary <= boundary:
-            if self._closed:
-                raise ClosedError(f"the log in {self._folder.name} is closed")
+            self._check_open()
             await self._moved.wait()
 
     def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
@@ -386,6 +391,10 @@ class StreamLog:
         file.replaced = True
         if not file.pins:
             file.path.unlink(missing_ok=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the log in {self._folder.name} is closed")
 
     def _check_retained(self, after: int) -> None:
         if after < self.start:

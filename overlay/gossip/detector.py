@@ -28,6 +28,7 @@ from overlay.gossip.events import (
     Reached,
     Received,
     Removed,
+    Said,
     Send,
     Synced,
     Tick,
@@ -250,7 +251,9 @@ class Detector:
             if self.counters.forged > forged:
                 return effects
         for digest in digests:
-            self._digests.receive(digest, now)
+            author = self._digests.receive(digest, now)
+            if author is not None:
+                effects.append(Said(author, self._digests.contents[author]))
             if self.counters.forged > forged:
                 break
         return effects

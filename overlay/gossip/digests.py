@@ -79,30 +79,31 @@ class Digests:
         data = payload + self._keys.sign(DIGEST_DOMAIN, payload)
         self._keep(self._me, (incarnation, self._version), data)
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Take in a digest if it is news; nothing in it makes this raise."""
+    def receive(self, data: bytes, now: float) -> bytes | None:
+        """Take in a digest if it is news: whose it is, then. Nothing in it makes this raise."""
         if data == self._signed.get(data[: len(self._me)]):
-            return
+            return None
         try:
             author, *version = read_head(data)
         except DecodeError:
             self._counters.malformed += 1
-            return
+            return None
         if author not in self._roster:
             self._counters.unknown += 1
-            return
+            return None
         held = self._versions.get(author)
         if author == self._me or (held is not None and tuple(version) <= held):
-            return
+            return None
         payload, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
         if not self._keys.verify(author, DIGEST_DOMAIN, payload, signature):
             self._counters.forged += 1
-            return
+            return None
         self._counters.digests += 1
         self._keep(author, (version[0], version[1]), data)
         if now - self._passed_at.get(author, float("-inf")) >= self._gap_s:
             self._passed_at[author] = now
             self._passing.put(author, data)
+        return author
 
     def take(self, room: int) -> list[bytes]:
         """Digests for a packet with so much room: ours first, then others' freshest."""

@@ -33,6 +33,7 @@ from overlay.gossip.events import (
     Reached,
     Received,
     Removed,
+    Said,
     Send,
     Synced,
     Tick,
@@ -73,7 +74,8 @@ class Gossip:
 
     Attributes:
         changed: called with (peer id, health) at every change, within the detector's turn: it must
-            not block. counters: what the detector did.
+            not block. said: likewise, with (peer id, content) at every new digest of another.
+        counters: what the detector did.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Gossip:
         nursery: trio.Nursery,
     ) -> None:
         self.changed: list[Callable[[bytes, Health], None]] = []
+        self.said: list[Callable[[bytes, bytes], None]] = []
         self._detector = detector
         self._roster = roster
         self._peers = peers
@@ -223,6 +226,9 @@ class Gossip:
                     self._send(peer, encode_packet(packet))
                 case Changed(peer, health):
                     self._on_change(peer, health)
+                case Said(peer, content):
+                    for call in tuple(self.said):
+                        call(peer, content)
                 case Reach(peer, number):
                     if len(self._reaching) < MAX_REACHING and peer not in self._reaching:
                         self._reaching.add(peer)

@@ -104,6 +104,13 @@ class Changed(Struct, frozen=True):
     health: Health
 
 
+class Said(Struct, frozen=True):
+    """A peer says something new of itself: its newest digest."""
+
+    peer: bytes
+    content: bytes
+
+
 class Reach(Struct, frozen=True):
     """Try the peer over the stream: `Reached` if it answers, `Doubt(gone=True)` if refused.
 
@@ -120,4 +127,4 @@ class PushPull(Struct, frozen=True):
     peer: bytes
 
 
-Effect: TypeAlias = Persist | Send | Changed | Reach | PushPull
+Effect: TypeAlias = Persist | Send | Changed | Said | Reach | PushPull

@@ -32,6 +32,7 @@ from overlay.gossip.events import (
     Reach,
     Reached,
     Received,
+    Said,
     Send,
     Synced,
     Tick,
@@ -232,7 +233,7 @@ class World:
                 state = detector.state()
                 self._count_stream(state)
                 self._later(int.from_bytes(peer), self._pull, int.from_bytes(peer), node, state)
-            case Persist() | Reach():
+            case Persist() | Reach() | Said():
                 pass
 
     def _send(self, node: int, peer: bytes, packet: Packet) -> None:

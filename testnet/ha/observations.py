@@ -135,6 +135,7 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
     cpu_s, bytes_s = _rates(run)
     first_new = run.first_new()
     new_ms = None if first_new is None else round(1e3 * (first_new - run.killed_at), 1)
+    stall = stall_ms(run)
     return ModeResult(
         mode=run.variant.mode,
         recovery=run.variant.recovery,
@@ -142,9 +143,9 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
         duplicated=errors.duplicated,
         wrong=errors.wrong,
         expected=len(right),
-        recovery_ms=None if new_ms is None else round(max(new_ms - delay, 0.0), 1),
+        recovery_ms=None if new_ms is None else round(max(new_ms - delay, stall), 1),
         first_new_ms=new_ms,
-        stall_ms=round(stall_ms(run), 1),
+        stall_ms=round(stall, 1),
         delay_ms=round(delay, 1),
         added_delay_ms=0.0 if none is None or not delay else round(delay - none.delay_ms, 1),
         cpu_s=round(cpu_s, 3),

@@ -76,8 +76,16 @@ def _draw(axes: Axes, run: Observations, result: ModeResult, upto: float) -> Non
     axes.set_xlim(FROM_S, upto)
     axes.set_ylim(0, due[1] * 1.12)
     axes.set_title(run.variant.label, size=10, loc="left", fontweight="bold")
-    axes.text(
-        *(0.98, 0.06, _words(result)), ha="right", va="bottom", size=8, transform=axes.transAxes
+    paper = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 2.0}
+    axes.text(  # a line may pass behind it
+        0.98,
+        0.06,
+        _words(result),
+        ha="right",
+        va="bottom",
+        size=8,
+        transform=axes.transAxes,
+        bbox=paper,
     )
     axes.tick_params(labelsize=8)
     for side in ("top", "right"):
@@ -86,12 +94,15 @@ def _draw(axes: Axes, run: Observations, result: ModeResult, upto: float) -> Non
 
 def _words(result: ModeResult) -> str:
     recovered = "no recovery"
-    if result.recovery_ms is not None:
-        recovered = f"recovers in {result.recovery_ms / 1e3:.2f} s"
+    if result.recovery_ms is not None and result.first_new_ms is not None:
+        recovered = (
+            f"recovers in {result.recovery_ms / 1e3:.2f} s\n"
+            f"first new answer after {result.first_new_ms / 1e3:.2f} s"
+        )
     errors = f"{result.lost} lost, {result.duplicated} duplicated"
     if result.wrong:
         errors += f", {result.wrong} wrong"
-    return f"{recovered}\n{errors}\ndelay {result.delay_ms:.0f} ms"
+    return f"{recovered}\n{errors}\nusual delay {result.delay_ms / 1e3:.2f} s"
 
 
 def _legend(axes: Axes) -> None:

@@ -12,8 +12,9 @@ class ModeResult(Struct, frozen=True):
         lost, duplicated: answers that did not come, and those that came again. wrong: answers that
             are none: of windows of which a part was forgotten.
         expected: how many answers there should be.
-        recovery_ms: how much later than usual the first answer of after the kill came; null: none
-            did. first_new_ms: how long after the kill that was, the chain's usual delay included.
+        recovery_ms: for how long the kill kept answers back: how much later than usual the first
+            one of after it came, or `stall_ms` where that is more; null: none came.
+        first_new_ms: how long after the kill that was, the chain's usual delay included.
         stall_ms: the longest time without an answer after the kill, less the longest before it.
         delay_ms: from the close of a window to its answer, the median before the kill.
         added_delay_ms: more than without a secondary, before the kill.

@@ -53,7 +53,7 @@ class InterpretingExecutor:
         self.config = config
         self.jobs = 0
 
-    async def prepare(self) -> None:
+    async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         await trio.lowlevel.checkpoint()
 
     def compile(self, task: Task) -> InterpretedTask:

@@ -15,7 +15,7 @@ from testnet.simulation.simulate import Result
 
 @asynccontextmanager
 async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[None]:
-    """A bar of the seeds that are done, while the block lasts."""
+    """A bar of the seeds that are done, and a line for each that failed, while the block lasts."""
     with Progress(
         TextColumn("seeds"),
         BarColumn(),
@@ -27,7 +27,9 @@ async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[N
     ) as progress:
         task = progress.add_task("seeds", total=campaign.seeds, cpu=0.0)
 
-        def done(_: Result) -> None:
+        def done(result: Result) -> None:
+            if not result.good:  # at once: who interrupts a campaign has seen it
+                console.print(f"seed {result.seed} failed", style="bold red")
             cpu_s = sum(result.cpu_s for result in campaign.results) / len(campaign.results)
             progress.update(task, completed=len(campaign.results), cpu=cpu_s)
 

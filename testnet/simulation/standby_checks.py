@@ -12,7 +12,8 @@ from testnet.simulation.violation import Violation, found
 
 @dataclass(frozen=True)
 class _Promise:
-    """One that was seen without a break. before: by output, what was sent before it was given."""
+    """One that was seen without a break. before: by output, how far consumers were before it was
+    given, or were being sent."""
 
     last: Covered
     before: Mapping[str, int]
@@ -32,7 +33,7 @@ def check_standbys(history: History, _: Manifest) -> list[Violation]:
         elif isinstance(event, Covered):
             promise = promises.get(event.query)
             if promise is None or not _goes_on(promise.last, event):
-                promises[event.query] = _Promise(event, event.ours)
+                promises[event.query] = _Promise(event, _given(event, furthest))
                 continue
             promises[event.query] = _Promise(event, promise.before)
             wrong += _ahead(event, promise.before, furthest)
@@ -43,6 +44,12 @@ def _goes_on(before: Covered, now: Covered) -> bool:
     return (now.look, now.under) == (before.look + 1, before.under) and all(
         before.theirs.get(output, boundary) <= boundary for output, boundary in now.theirs.items()
     )
+
+
+def _given(now: Covered, furthest: Mapping[str, Received]) -> dict[str, int]:
+    """A primary that was cut off from its secondary may have given more than its successor has."""
+    had = {output: got.upto for output, got in furthest.items()}
+    return {output: max(at, had.get(output, at)) for output, at in now.ours.items()}
 
 
 def _ahead(

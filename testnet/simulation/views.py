@@ -85,6 +85,7 @@ def covered(
 ) -> Iterator[Covered]:
     """Every query whose consumers may have only what its secondary has, as of this moment. lives:
     of the same peers, by name."""
+    worked = {each.task.name for peer in peers.values() for each in peer.engine.assignments.all()}
     for (name, primary), (other, secondary) in permutations(peers.items(), 2):
         engine = primary.engine
         for running in engine.queries.replicated():
@@ -96,8 +97,10 @@ def covered(
                 continue
             if (standby.tenure, tenure.secondary) != (tenure, _id(secondary)):
                 continue
+            if sum(running.name in _replicated(peer) for peer in peers.values()) > 1:
+                continue  # who has been taken over and does not know it yet waits for nobody
             # what another peer works on it gives to consumers itself, and waits for nobody
-            here = [task for task in running.tasks if not task.current.worker]
+            here = [task for task in running.tasks if task.name not in worked]
             works = [task.current.fence for task in here]
             yield Covered(
                 now,
@@ -107,6 +110,10 @@ def covered(
                 {task.name: task.boundary for task in here},
                 {task.name: standby.boundaries[task.name] for task in here},
             )
+
+
+def _replicated(peer: Peer) -> set[str]:
+    return {running.name for running in peer.engine.queries.replicated()}
 
 
 def _id(peer: Peer) -> str:

@@ -153,7 +153,7 @@ class Reader:
     async def _read_at(self, peer: str) -> None:
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
-            client.subscribe(self.table.stream, self.boundary) as epochs,
+            client.subscribe(self.table.stream, self.boundary, self.table.name) as epochs,
         ):
             while self.boundary < END:
                 epoch = await anext(epochs)

@@ -308,6 +308,30 @@ async def test_nodes_that_cannot_answer_give_unavailable_within_the_retries(
             assert trio.current_time() - start <= 3.6
 
 
+async def test_a_peer_that_is_known_to_be_dead_is_not_waited_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_network() as network:
+        one, two = b"a" * 20, b"b" * 20
+        table = {one: address_of(1), two: address_of(2)}
+        async with open_member(network, one, table) as asks, open_member(network, two, table):
+            await settle()
+            network.down.add(table[two])
+
+            async def hear_that_it_is_dead() -> None:
+                await trio.sleep(0.3)
+                del table[two]
+
+            start = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hear_that_it_is_dead)
+                await asks.node.get(KEY)
+            assert trio.current_time() - start <= 1.1  # the next try of a question under way
+            start = trio.current_time()
+            await asks.node.get(KEY)
+            assert trio.current_time() == start
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.binary(max_size=80), max_size=20))
 def test_random_bytes_never_end_the_program(datagrams: list[bytes]) -> None:

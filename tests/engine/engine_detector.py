@@ -17,6 +17,7 @@ Changed = Callable[[bytes, Health], None]
 class ToldDetector:
     def __init__(self) -> None:
         self.changed: list[Changed] = []
+        self.said: list[Callable[[bytes, bytes], None]] = []
         self.doubted: list[bytes] = []
         self._health: dict[bytes, Health] = {}
         self.digests: dict[bytes, bytes] = {}
@@ -48,7 +49,10 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
     async def open_told(peers: PeerTable, *_: Any, **__: Any) -> AsyncIterator[ToldDetector]:
         detector = made.setdefault(peers.identity.peer_id, ToldDetector())
         detector.changed.clear()
+        detector.said.clear()
         yield detector
 
     monkeypatch.setattr("overlay.node.open_gossip", open_told)
+    # a test may say of a living peer that it is dead: the catalog goes on without believing it
+    monkeypatch.setattr("dht.surroundings.GONE", frozenset())
     return made

@@ -59,6 +59,34 @@ async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
                     await anext(reader.subscribe(stream, subscriber="x" * 129))
 
 
+async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
+    tmp_path: Path,
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            kept = mit.kept("s")
+            followed: list[tuple[int, int]] = []
+
+            async def pull() -> None:
+                epoch = await client.receive_events(stream, timeout_s=DEADLINE_S)
+                assert epoch is not None
+                assert (epoch.upto, pairs_of(epoch.table)) == (350, [(350, 7)])
+
+            async def follow() -> None:
+                followed.extend(await received(client.subscribe(stream), 1))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pull)
+                nursery.start_soon(follow)
+                await until(lambda: kept.subscribers == 1)
+                await trio.sleep(0.1)  # the pull waits, too
+                kept.log.begin(348)
+                await client.post_event(stream, rows([(350, 7)]), boundary=350)
+            assert followed == [(350, 7)]
+
+
 async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")

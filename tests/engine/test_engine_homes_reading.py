@@ -98,6 +98,25 @@ async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
         await until(lambda: read(mirror) == posted + later)
 
 
+async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_takes_over(
+    tmp_path: Path,
+) -> None:
+    """It was cut off from its replicas and gave up, before anybody succeeded it."""
+    async with siblings(tmp_path) as (_, places), places[0].client() as client:
+        first = places[0]
+        stream = await make_stream(client, first, "s", k_safety=1)
+        subscription = client.subscribe(stream, subscriber="named")
+        posted = await post(client, stream, range(1, 6))
+        assert await received(subscription, 5) == posted
+        (replica,) = replicas_of(places, stream, first)
+        home = keeper(first, stream)
+        await home._carry_out(home.tenure._follow(trio.current_time(), succeeded=False), None)
+        await take_over(replica, stream, without=first.id)
+        async with places[2].client() as there:
+            later = await post(there, stream, range(6, 11))
+        assert await received(subscription, 5) == later
+
+
 async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(tmp_path: Path) -> None:
     async with siblings(tmp_path, lease_s=3600.0) as (town, places):
         first = places[0]

@@ -6,19 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pacing import SMOOTHING_S, Pacer, Rate
+from engine.pacing import EARLY, SMOOTHING_S, Pacer, Rate
 
 
 def test_the_first_epoch_may_start_at_once() -> None:
     assert Pacer(1.0).delay(100.0) == 0.0
 
 
-def test_a_quick_epoch_is_followed_after_the_shortest_time() -> None:
-    pacer = Pacer(1.0)
-    pacer.started(100.0)
-    assert pacer.finished(100.2) == pytest.approx(0.2)
-    assert pacer.delay(100.2) == pytest.approx(0.8)
-    assert pacer.delay(101.0) == 0.0
+def test_quick_epochs_follow_each_other_after_the_shortest_time() -> None:
+    pacer, starts, now = Pacer(1.0), [], 100.0
+    for _ in range(10):
+        now += pacer.delay(now)
+        starts.append(now)
+        pacer.started(now)
+        now += 0.2
+        assert pacer.finished(now) == pytest.approx(0.2)
+    assert starts[-1] - starts[0] >= 9 * 1.0 - EARLY
+
+
+def test_inputs_that_come_once_in_an_epoch_never_wait_though_one_was_late() -> None:
+    pacer, waits = Pacer(1.0), []
+    for at in (0.0, 1.0, 2.0, 3.4, 4.0, 5.0, 6.3, 7.0):
+        waits.append(pacer.delay(at))
+        pacer.started(at)
+        pacer.finished(at + 0.1)
+    assert waits == [0.0] * 8
 
 
 def test_a_slow_epoch_is_followed_at_once_by_one_that_covers_what_came_meanwhile() -> None:
@@ -29,17 +41,20 @@ def test_a_slow_epoch_is_followed_at_once_by_one_that_covers_what_came_meanwhile
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=20), st.floats(0.01, 5.0))
-def test_starts_are_never_closer_than_the_shortest_epoch(
+def test_starts_are_no_more_often_than_the_shortest_epoch_allows_and_never_overlap(
     durations: list[float], epoch_s: float
 ) -> None:
-    pacer, now, last = Pacer(epoch_s), 0.0, None
+    pacer, now, starts, ended = Pacer(epoch_s), 0.0, list[float](), 0.0
     for duration in durations:
         now += pacer.delay(now)
-        assert last is None or now - last >= epoch_s - 1e-9
-        last = now
+        assert now >= ended
+        starts.append(now)
         pacer.started(now)
-        now += duration
+        now = ended = now + duration
         pacer.finished(now)
+    for first, start in enumerate(starts):
+        for later, at in enumerate(starts[first:]):
+            assert at - start >= (later - EARLY) * epoch_s - 1e-9
 
 
 def test_a_steady_rate_is_found_and_fades_when_it_stops() -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from engine_detector import detectors
 from engine_interpreted import interpret
-from engine_peers import Place, make_stream, open_town, rows, until
+from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
 from test_engine_moves import Sums, expected, post, siblings, windows
 from test_engine_replicas import LOSSLESS, Made, asked, stands_by
 
@@ -129,6 +129,36 @@ async def test_consumers_never_outrun_a_standby_that_promises_precision(
                     standby = secondary.up.engine.standbys.get(query.name)
                     assert standby is not None
                     assert subscription.boundary <= standby.boundaries[home.name("out")]
+
+
+async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_the_bound(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives, and its disk is full, say. Once it copies again it is waited for again."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
+            bound = msgspec.structs.replace(query.availability, bound_s=1.0)
+            query = msgspec.structs.replace(query, availability=bound)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await post(poster, source, range(10))
+            kept = primary.kept(home.name("out"))
+            await until(lambda: kept.gate is not None and kept.gate.boundary == 9, "it is copied")
+            with monkeypatch.context() as patch:
+                patch.setattr("engine.replicas.care.has_copied", lambda *_: None)
+                await post(poster, source, range(10, 20))
+                await until(lambda: kept.log.boundary == 19)
+                assert kept.gate is not None
+                assert kept.gate.boundary == 9
+                subscription = client.subscribe(home.name("out"))
+                with trio.fail_after(DEADLINE_S):
+                    while subscription.boundary < 19:
+                        await anext(subscription)
+            await post(poster, source, range(20, 30))
+            await until(lambda: kept.gate is not None and kept.gate.boundary == 29)
 
 
 async def test_producers_keep_what_a_backup_may_need_and_no_more(

@@ -161,6 +161,33 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
             await owner.create_query(windows(home, source, "other"))  # it lives
 
 
+async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
+    tmp_path: Path, made: Made
+) -> None:
+    """Nobody is left who could tell it, but the catalog."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary = await siblings(town, others=2)
+        async with home.client() as poster:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+            async with primary.client() as owner:
+                await owner.create_query(query)
+                await owner.start_query(query.name)
+                await stands_by(primary, secondary, "q/out")
+                await post(poster, source, range(250))
+                await town.stop(secondary)
+                await owner.stop_query(query.name)
+                await owner.delete_query(query.name)
+            dead = primary.id
+            await town.stop(primary)
+            await town.start(secondary)
+            assert secondary.up.engine.standbys.get(query.name) is not None
+            believes(made, secondary, dead, Health.DEAD)
+            await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
+            assert not has(secondary, query.name)
+            assert not query_file(secondary, query.name).exists()
+
+
 async def test_a_worker_is_not_named_for_a_query_that_is_no_more(
     tmp_path: Path, made: Made
 ) -> None:
@@ -236,7 +263,7 @@ async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
             assert sums.rows == expected(range(777))
 
 
-async def test_a_restarted_standby_copies_on_though_consumers_are_ahead_of_it(
+async def test_a_restarted_standby_copies_on_from_where_it_was(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replicas.standby.SAVE_S", 0.0)
@@ -256,12 +283,8 @@ async def test_a_restarted_standby_copies_on_though_consumers_are_ahead_of_it(
             boundary = standby_boundary(secondary, "q/out", "out")
             await until(lambda: boundary() == 99)
             await post(poster, source, range(100, 200))
-
-            def told() -> int:
-                standby = secondary.up.engine.standbys.get(query.name)
-                return -1 if standby is None else standby.stored.positions[home.name("out")]
-
-            await until(lambda: told() == 199)
+            (task,) = primary.up.engine.queries.get(query.name).tasks
+            await until(lambda: task.boundary == 199)
             assert boundary() == 99
             await town.restart(secondary)
             boundary = standby_boundary(secondary, "q/out", "out")

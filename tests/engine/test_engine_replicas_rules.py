@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.network import Network
 from engine.plan import Task
+from engine.producers import MAX_FENCE
 from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from engine.replicas.choice import preferred
+from engine.replicas.lead import Lead
 from engine.replicas.positions import needed, reached
 from engine.replicas.tenure import Tenure, next_fence
-from engine.replicas.watch import Ask, Detected, Doubt, Heard, TakeOver, Tick, Watch
+from engine.replicas.watch import ASK_S, DOUBT_S, Ask, Detected, Doubt, Heard, TakeOver, Tick, Watch
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.windows import Interval, needs
 from overlay.gossip.events import Health
@@ -42,6 +44,33 @@ def test_a_silent_primary_is_doubted_then_asked_but_not_succeeded_without_a_boun
     assert watch.handle(Tick(), 3600.0) == [Doubt(), Ask()]
     assert watch.handle(Heard(), 3600.5) == []
     assert watch.handle(Tick(), 3601.0) == []
+
+
+def test_a_restarted_secondary_asks_soon_whether_it_still_is_one() -> None:
+    watch = Watch(0.0, 100.0, resumed=True)
+    assert watch.handle(Tick(), 100.0 + DOUBT_S) == []
+    assert Ask() in watch.handle(Tick(), 100.1 + DOUBT_S)
+    assert watch.unheard
+    assert Ask() not in watch.handle(Tick(), 100.2 + DOUBT_S)
+    watch.handle(Heard(), 103.0)
+    assert not watch.unheard
+    assert Ask() not in watch.handle(Tick(), 103.0 + ASK_S)
+    assert Ask() in watch.handle(Tick(), 103.1 + ASK_S)
+
+
+@given(
+    ours=st.lists(st.integers(0, 50), min_size=1, max_size=40).map(sorted),
+    theirs=st.lists(st.integers(-1, 50), min_size=1, max_size=40).map(sorted),
+)
+def test_a_lead_lasts_since_we_had_what_the_other_has_not(
+    ours: list[int], theirs: list[int]
+) -> None:
+    lead, reached = Lead(), dict[int, float]()
+    for now, (boundary, other) in enumerate(zip(ours, theirs, strict=False)):
+        lead.note(boundary, float(now))
+        reached.setdefault(boundary, float(now))
+        since = [at for ours_then, at in reached.items() if ours_then > other]
+        assert lead.over(other, float(now)) == (now - min(since) if since else 0.0)
 
 
 def test_a_bound_is_the_longest_silence() -> None:
@@ -155,9 +184,15 @@ def test_of_two_tenures_all_believe_the_same(ranks: list[tuple[int, str]]) -> No
     assert best.rank == max(ranks)
 
 
-@given(st.integers(0, 2**60), st.floats(0, 4e9))
-def test_a_fence_only_grows(fence: int, now: float) -> None:
-    assert next_fence(fence, now) > fence
+@given(st.integers(0, 2**60), st.floats(0, 4e9), st.binary(min_size=20, max_size=20))
+def test_a_fence_only_grows(fence: int, now: float, taker: bytes) -> None:
+    assert next_fence(fence, now, taker.hex()) > fence
+
+
+def test_two_that_take_over_in_one_moment_have_fences_of_their_own() -> None:
+    one, two = (next_fence(7, 1767225608.026, peer) for peer in ("a1" * 20, "b2" * 20))
+    assert one != two
+    assert max(one, two) < MAX_FENCE
 
 
 PEERS = [bytes([number]) * 20 for number in range(1, 9)]

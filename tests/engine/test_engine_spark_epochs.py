@@ -144,6 +144,17 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
     check(spark, network, {"s0": first, "s1": second}, chosen)
 
 
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(network=networks())
+def test_any_task_can_be_rehearsed(spark: Spark, network: Network) -> None:
+    for task in plan(network.query, network.schemas, frozenset()):
+        spark.run(Program(task).rehearse)
+
+
 def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> None:
     query = Query("q", (Filter("f", "s0", ("t",), ("k > 1",)),))
     (task,) = plan(query, check_query(query, SOURCES))

@@ -84,7 +84,25 @@ async def test_older_than_what_is_kept(tmp_path: Path) -> None:
         log.append(n * 10, logged([(n * 10, n)]))
     log.retain(0.0)
     with pytest.raises(NotRetainedError, match="from boundary 30 on"):
-        await collect(log, BEGINNING)
+        await collect(log, 20)
+
+
+async def test_the_beginning_of_an_empty_log_is_where_it_begins(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    got: list[Message] = []
+
+    async def subscribe() -> None:
+        got.extend([message async for message in serve(log, BEGINNING)])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subscribe)
+        await wait_all_tasks_blocked()
+        log.begin(348)
+        await wait_all_tasks_blocked()
+        await log.commit(400, logged([(350, 1)]))
+        await log.commit(END, None)
+    assert got[0][0].after == 348
+    assert assembled(got) == [(350, 1)]
 
 
 @settings(max_examples=100, deadline=None)

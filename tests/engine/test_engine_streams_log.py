@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,14 @@ async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
         nursery.start_soon(waits)
         await wait_all_tasks_blocked()
         log.close()
+
+
+async def test_who_reads_a_log_that_is_closed_and_removed_is_told_so(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 3)
+    log.close()
+    shutil.rmtree(tmp_path)
+    with pytest.raises(ClosedError):
+        await log.next(BEGINNING)
 
 
 async def test_next_reads_memory_and_disk_alike(tmp_path: Path) -> None:

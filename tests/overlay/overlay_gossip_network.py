@@ -20,6 +20,7 @@ from overlay.gossip.events import (
     PushPull,
     Reach,
     Received,
+    Said,
     Send,
     Synced,
     Tick,
@@ -244,7 +245,7 @@ class Network:
                     self.persisted[me] = incarnation
                 case PushPull(to):
                     self._sync(me, to)
-                case Reach():
+                case Reach() | Said():
                     pass
 
     def _check_persisted(self, me: bytes) -> None:

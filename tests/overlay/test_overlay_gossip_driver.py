@@ -174,6 +174,8 @@ async def test_a_killed_peer_that_restarts_is_alive_again(tmp_path: Path) -> Non
 
 async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Path) -> None:
     async with federation(tmp_path, 3) as (peers, _):
+        said: list[tuple[bytes, bytes]] = []
+        peers[0].overlay.gossip.said.append(lambda peer, content: said.append((peer, content)))
         for version in (b"first", b"second"):
             for peer in peers:
                 peer.overlay.gossip.publish(peer.identity.participant.encode() + version)
@@ -182,6 +184,9 @@ async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Pat
                 await until(
                     lambda peer=peer, expected=expected: peer.overlay.gossip.digests == expected
                 )
+        of_two = [content for peer, content in said if peer == peers[1].id]
+        name = peers[1].identity.participant.encode()
+        assert of_two == [name + b"first", name + b"second"]
         with pytest.raises(InvalidInputError, match="at most 512"):
             peers[0].overlay.gossip.publish(bytes(513))
 

@@ -27,7 +27,7 @@ from overlay.gossip.claims import (
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.counters import Counters
 from overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, Digests
-from overlay.gossip.events import PublishDigest, Received, Synced
+from overlay.gossip.events import PublishDigest, Received, Said, Synced
 from overlay.gossip.members import Members
 from overlay.gossip.messages import (
     MAX_PACKET,
@@ -156,6 +156,19 @@ def test_the_newest_digest_of_each_peer_is_kept() -> None:
     for data in (second, first, third, second):
         two.receive(data, 0.0)
     assert two.contents == {peer(1): b"after a restart"}
+
+
+def test_news_of_a_peer_is_told_once() -> None:
+    lone, one = Lone(["a", "b"]), digests(1, "ab")
+    one.publish(b"first", 1)
+    packet = Packet(Kind.PING, 1, digests=tuple(one.take(1000)))
+    told = [
+        effect
+        for _ in range(2)
+        for effect in lone.detector.handle(Received(peer(1), packet), lone.now)
+        if isinstance(effect, Said)
+    ]
+    assert told == [Said(peer(1), b"first")]
 
 
 def test_who_publishes_all_the_time_is_passed_on_now_and_then() -> None:

@@ -93,7 +93,11 @@ class Guarded(Town):
 
 @pytest.fixture(autouse=True)
 def nothing_remains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kills, "processes_of", lambda home: [])
+    async def left_by(home: Path) -> list[object]:  # a thread takes time that is not virtual
+        await trio.lowlevel.checkpoint()
+        return []
+
+    monkeypatch.setattr(kills, "left_by", left_by)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

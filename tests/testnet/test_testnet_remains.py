@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import trio
 
-from testnet.remains import Remains, processes_of, watch
+from testnet.remains import Remains, left_by, watch
 
 
 @pytest.fixture
@@ -29,21 +29,21 @@ def sleeper(argument: str, seconds: float) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, argument], start_new_session=True)
 
 
-def seen(home: Path) -> set[int]:
-    return {process.pid for process in processes_of(home)}
+async def seen(home: Path) -> set[int]:
+    return {process.pid for process in await left_by(home)}
 
 
-def test_found_by_the_folder_among_the_arguments(
+async def test_found_by_the_folder_among_the_arguments(
     started: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     home = tmp_path / "mit.edu"
     arguments = (f"{home}", f"-Dmedusa.log={home}/logs/spark.log", f"{home}-3", f"{home}-3/lock")
     started += [sleeper(argument, 60.0) for argument in arguments]
-    until = time.monotonic() + 10.0
-    while len(seen(tmp_path)) < len(arguments) and time.monotonic() < until:
-        time.sleep(0.01)  # they exec
-    assert seen(home) == {process.pid for process in started[:2]}
-    assert seen(tmp_path / "utah.edu") == set()
+    with trio.move_on_after(10.0):
+        while len(await seen(tmp_path)) < len(arguments):  # noqa: ASYNC110 - other processes
+            await trio.sleep(0.01)  # they exec
+    assert await seen(home) == {process.pid for process in started[:2]}
+    assert await seen(tmp_path / "utah.edu") == set()
 
 
 async def test_those_that_end_by_themselves_are_timed(

@@ -18,7 +18,7 @@ from testnet.simulation.command import simulate as command
 from testnet.simulation.faults import Noise
 from testnet.simulation.manifest import load_manifest
 from testnet.simulation.run_real import run_real
-from testnet.simulation.screen import render_result, render_summary
+from testnet.simulation.screen import open_progress, render_result, render_summary
 from testnet.simulation.simulate import RUN, Result, simulate
 from testnet.simulation.violation import found
 from testnet.simulation.worker import Request
@@ -77,6 +77,17 @@ async def test_a_campaign_stops_at_the_first_seed_that_fails() -> None:
     assert not summary.good
     assert summary.failed[0].seed == 1
     assert summary.seeds == 1
+
+
+async def test_a_seed_that_failed_is_said_at_once() -> None:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    campaign = Campaign(1, 50)
+    async with open_progress(campaign, console):
+        for result in (Result(1, ()), BAD):
+            campaign.results.append(result)
+            campaign.report(result)
+        assert isinstance(console.file, io.StringIO)
+        assert console.file.getvalue() == "seed 4711 failed\n"
 
 
 def test_a_failure_is_shown_with_its_evidence_and_how_to_replay_it() -> None:

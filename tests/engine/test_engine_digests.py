@@ -1,0 +1,135 @@
+"""Digests: who has just taken over says so at once, and is believed about its own streams alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from engine.availability import Mode
+from engine.config import EngineConfig
+from engine.digests import MAX_DIGEST, MAX_VERSIONS, NEWEST, Digest, Digests, Version
+from engine.mirrors import Mirrors
+from engine.producers import Producers, key_of_stream
+from engine.queries import QueryHost
+from overlay.encoding import decode, encode
+from overlay.node import Overlay
+
+OWN, SIBLING, STRANGER = b"o" * 20, b"s" * 20, b"x" * 20
+PARTICIPANTS = {OWN: "mit.edu", SIBLING: "mit.edu", STRANGER: "utah.edu"}
+
+
+class Around:
+    """What digests are made of and act on."""
+
+    def __init__(self) -> None:
+        self.published: list[Digest] = []
+        self.read_anew: list[str] = []
+        self.queries: list[Any] = []
+        self.gossip = SimpleNamespace(said=[], digests={}, publish=self._publish)
+        overlay = SimpleNamespace(
+            gossip=self.gossip,
+            identity=SimpleNamespace(peer_id=OWN),
+            peers=SimpleNamespace(get=lambda peer: SimpleNamespace(participant=PARTICIPANTS[peer])),
+        )
+        self.host = SimpleNamespace(
+            task_status=lambda: (), all=lambda: self.queries, appointed=lambda: None
+        )
+        self.producers = Producers(
+            cast("Overlay", overlay), cast("Any", None), cast("trio.Nursery", None)
+        )
+        self.digests = Digests(
+            cast("Overlay", overlay),
+            cast("QueryHost", self.host),
+            self.producers,
+            cast("Mirrors", SimpleNamespace(read_anew=self.read_anew.append)),
+            EngineConfig(),
+        )
+
+    def _publish(self, content: bytes) -> None:
+        assert len(content) <= MAX_DIGEST
+        self.published.append(decode(content, Digest, limit=MAX_DIGEST, what="digest"))
+
+    def hear(self, peer: bytes, stream: str, fence: int) -> None:
+        digest = Digest(0, 1000, (Version(key_of_stream(stream), fence, 17),))
+        for heed in self.gossip.said:
+            heed(peer, encode(digest))
+
+    def has(self, stream: str, fence: int) -> None:
+        task = SimpleNamespace(name=stream, boundary=17)
+        tenure = SimpleNamespace(fence=fence)
+        wanted = SimpleNamespace(mode=Mode.ACTIVE_STANDBY)
+        stored = SimpleNamespace(tenure=tenure, availability=wanted)
+        self.queries.append(SimpleNamespace(tasks=[task], stored=stored))
+
+
+@pytest.fixture
+async def around(autojump_clock: trio.abc.Clock, nursery: trio.Nursery) -> Around:
+    made = Around()
+    nursery.start_soon(made.digests.tend)
+    await trio.testing.wait_all_tasks_blocked()
+    return made
+
+
+async def test_a_higher_fence_of_a_sibling_is_believed_and_followed_at_once(
+    around: Around,
+) -> None:
+    stream = "medusa://mit.edu/out"
+    around.producers.believe(stream, 5)
+    around.hear(SIBLING, stream, 6)
+    assert around.producers.fence(stream) == 6
+    assert around.read_anew == [stream]
+    around.hear(SIBLING, stream, 6)
+    assert around.read_anew == [stream]
+
+
+async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: Around) -> None:
+    stream = "medusa://mit.edu/out"
+    around.producers.believe(stream, 5)
+    around.hear(STRANGER, stream, 6)
+    for heed in around.gossip.said:
+        heed(SIBLING, b"rubbish")
+    assert around.producers.fence(stream) == 5
+    assert around.read_anew == []
+
+
+async def test_what_was_said_before_we_listened_counts() -> None:
+    made, stream = Around(), "medusa://mit.edu/out"
+    made.producers.believe(stream, 5)
+    digest = Digest(2000, 1000, (Version(key_of_stream(stream), 6, 17),))
+    made.gossip.digests[SIBLING] = encode(digest)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.digests.tend)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert made.producers.fence(stream) == 6
+    assert made.digests.is_busy(SIBLING)
+
+
+async def test_a_takeover_is_published_at_once_however_many_streams_there_are(
+    around: Around, autojump_clock: trio.abc.Clock
+) -> None:
+    for number in range(100):
+        around.has(f"medusa://mit.edu/{number}", 1000 + number)
+    await trio.sleep(0.9)
+    around.has("medusa://mit.edu/taken", 9999)
+    before = len(around.published)
+    around.host.appointed()
+    await trio.testing.wait_all_tasks_blocked()
+    (latest,) = around.published[before:]
+    assert latest.versions[0].stream == key_of_stream("medusa://mit.edu/taken")
+
+
+async def test_all_streams_have_their_turn_and_the_newest_always(
+    around: Around, autojump_clock: trio.abc.Clock
+) -> None:
+    for number in range(100):
+        around.has(f"medusa://mit.edu/{number}", 1000 + number)
+    await trio.sleep(20.5)
+    latest = around.published[-20:]
+    assert all(len(digest.versions) == MAX_VERSIONS for digest in latest)
+    assert all(digest.versions[0].fence == 1099 for digest in latest)
+    assert len({version.stream for digest in latest for version in digest.versions}) == 100
+    assert {v.fence for v in latest[0].versions[:NEWEST]} == set(range(1093, 1100))

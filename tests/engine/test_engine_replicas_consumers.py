@@ -1,0 +1,176 @@
+"""Consumers of a replicated query that are away when its peers die, and where they come back to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import trio
+from engine_detector import detectors
+from engine_interpreted import interpret
+from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
+from test_engine_moves import Sums, expected, post, siblings, windows
+from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
+from test_engine_replicas_faults import has
+
+from engine.availability import Mode
+from engine.moves.messages import Deal
+from engine.schema import END
+from overlay.errors import UnavailableError
+from overlay.gossip.events import Health
+from tools.async_client import AsyncMedusaClient
+
+NAME = "away"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.replicas.primaries.SETTLE_S", 0.1)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.subscriptions.GRACE_S", 0.1)
+    return detectors(monkeypatch)
+
+
+async def read_up_to(client: AsyncMedusaClient, stream: str, after: int, upto: int) -> int:
+    """As a named subscriber, and away again; the boundary that it has."""
+    with trio.fail_after(DEADLINE_S):
+        async with client.subscribe(stream, after, NAME) as epochs:
+            while epochs.boundary < upto:
+                await anext(epochs)
+            with trio.move_on_after(0.2):
+                await anext(epochs)  # acknowledges what came before
+            return epochs.boundary
+
+
+def leased(place: Place, stream: str) -> list[int]:
+    """What the named subscribers that this peer waits for have, microseconds."""
+    return [lease.boundary for lease in place.up.engine.subscriptions.of(place.name(stream))]
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
+async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
+    tmp_path: Path, made: Made, mode: Mode
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            await owner.create_query(asked(windows(home, source), mode, secondary))
+            await owner.start_query(home.name("q/out"))
+            await stands_by(primary, secondary, "q/out")
+            await post(poster, source, range(250))
+            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+            await until(lambda: leased(secondary, "out") == [boundary], "the lease is told")
+            await die(made, primary, town, home, secondary, reader)
+            await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
+            await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
+            log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
+            log.release("primary")  # its grace is over
+            assert log.needed(frozenset()) == boundary
+
+
+@pytest.mark.parametrize("copied", [True, False])
+async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """A passive secondary that came late copies what nobody waits for, too; one that has copied
+    nothing yet makes all of it anew."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            for place in (home, reader):
+                for at in (primary, secondary):
+                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+            made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
+            if not copied:
+                monkeypatch.setattr("engine.replicas.primaries.Primaries.replicated", refused)
+            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await post(poster, source, range(250))
+            (task,) = primary.up.engine.queries.get(query.name).tasks
+            await until(lambda: task.boundary == 249)
+            made[bytes.fromhex(primary.id)].tell(secondary.id, Health.ALIVE)
+            await stands_by(primary, secondary, "q/out")
+            boundary = standby_boundary(secondary, "q/out", "out")
+            if copied:
+                await until(lambda: boundary() == 249)
+            else:
+                await until(lambda: hears(secondary, query.name), "how far its primary is")
+                assert boundary() < 0
+            await die(made, primary, town, home, secondary, reader)
+            await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
+            sums = Sums(client, home.name("out"))
+            await sums.take(END)
+            assert sums.rows == expected(range(520))
+
+
+def hears(place: Place, query: str) -> bool:
+    """Whether it has been told of results that it has not."""
+    standby = place.up.engine.standbys.get(query)
+    return standby is not None and standby.behind_us > 0
+
+
+def refused(*_: object) -> NoReturn:
+    raise UnavailableError("a test has it so")
+
+
+async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
+    tmp_path: Path, made: Made
+) -> None:
+    """By upstream backup the second successor begins with what consumers of the first one need,
+    also those that have not come to that one."""
+    async with open_town(tmp_path) as town:
+        home, one, two, three, reader = await siblings(town, others=4)
+        async with home.client() as poster, one.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            await owner.create_query(asked(windows(home, source), Mode.UPSTREAM_BACKUP, two))
+            await owner.start_query(home.name("q/out"))
+            await stands_by(one, two, "q/out")
+            await post(poster, source, range(250))
+            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+            await trio.sleep(0.3)  # positions are told
+            for at in (two, three):
+                for place in (home, reader):
+                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+            await die(made, one, town, home, two, three, reader)
+            await post(poster, source, range(250, 520))
+            await until(lambda: has(two, home.name("q/out")), "it is taken over")
+            await stands_by(two, three, "q/out")
+            await trio.sleep(0.5)  # past the grace of who is not named
+            await die(made, two, town, home, three, reader)
+            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+            sums = Sums(client, home.name("out"))
+            sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
+            await sums.take(END)
+            assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
+
+
+async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
+    tmp_path: Path, made: Made
+) -> None:
+    """As a worker it began where it was asked to; as the secondary it has the past as well."""
+    async with open_town(tmp_path) as town:
+        home, primary, secondary, reader = await siblings(town, others=3)
+        async with home.client() as poster, primary.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            await stands_by(primary, secondary, "q/out")
+            await post(poster, source, range(250))
+            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+            await post(poster, source, range(250, 520))
+            await until(lambda: primary.kept("out").log.boundary == 519, "it is computed")
+            await primary.up.engine.mover.move(home.name("out"), secondary.id, Deal())
+            await die(made, primary, town, home, secondary, reader)
+            sums = Sums(client, home.name("out"))
+            sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
+            await sums.take(519)
+            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+            await sums.take(END)
+            assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
