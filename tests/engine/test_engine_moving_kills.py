@@ -300,9 +300,7 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 async def test_killed_where_it_is_decided() -> None:
     """Around the step that counts; the others are in the campaign."""
     await survives(
-        ("owner", Step("queries:QueryHost.place", "before")),
         ("owner", Step("queries:QueryHost.place", "after")),
-        ("worker", Step("api.moving:MovingCalls.assign", "after")),
         ("worker", Step("api.moving:MovingCalls.activate", "before")),
     )
 

@@ -39,9 +39,8 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY)
     def crash(self, number: int) -> None:
-        # one that is gone again before anybody heard that it was back has left, for all they know
-        runs = peer(number) in self.network.detectors
-        if runs and Health.LEFT not in self.network.health(number):
+        # one that is gone again before all have heard that it was back may have left, for them
+        if self._all_know_it_is_back(number):
             self.left.discard(number)
         self.network.kill(number)
 
@@ -96,6 +95,15 @@ class Federation(RuleBasedStateMachine):
             incarnation = detector.members.incarnation(peer(about))
             packet = Packet(Kind.GOSSIP, claims=(word(5, kind, about, incarnation),))
             self.network.tell(number, Received(peer(5), packet))
+
+    def _all_know_it_is_back(self, number: int) -> bool:
+        detectors = self.network.detectors
+        if peer(number) not in detectors:
+            return False
+        incarnation = detectors[peer(number)].incarnation
+        return all(
+            each.members.incarnation(peer(number)) == incarnation for each in detectors.values()
+        )
 
     def _beliefs(self, number: int) -> list[tuple[Health, int]]:
         detector = self.network.detectors.get(peer(number))

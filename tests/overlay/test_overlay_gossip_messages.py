@@ -244,8 +244,9 @@ def test_fewest_sent_goes_first_and_nothing_is_sent_too_often() -> None:
 def test_broadcasts_against_a_simple_model(steps: list[tuple[str, int, bytes]]) -> None:
     queue: Broadcasts[int] = Broadcasts(lambda: 2)
     model: dict[int, tuple[bytes, int]] = {}
-    for what, number, item in steps:
+    for what, number, content in steps:
         if what == "put":
+            item = bytes([number]) + content  # what is taken says whose it was
             queue.put(number, item)
             model[number] = (item, 0)
         elif what == "drop":
@@ -257,10 +258,7 @@ def test_broadcasts_against_a_simple_model(steps: list[tuple[str, int, bytes]]) 
             fits = [times for data, times in model.values() if len(data) + PER_ITEM <= number]
             assert bool(taken) == bool(fits)
             for data in taken:
-                key = min(
-                    (k for k, (held, _) in model.items() if held == data),
-                    key=lambda k: model[k][1],
-                )
+                key = data[0]
                 model[key] = (data, model[key][1] + 1)
                 if model[key][1] >= 2:
                     del model[key]

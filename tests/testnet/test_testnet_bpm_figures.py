@@ -58,10 +58,6 @@ def test_nor_where_there_is_hardly_room(seed: int) -> None:
     check_95(seed)
 
 
-def test_in_overload_all_work_at_capacity() -> None:
-    check_overload(1)
-
-
 @pytest.mark.parametrize("load", [0.75, 0.95])
 def test_a_fixed_price_leaves_excess(load: float) -> None:
     result = settled(load, 0, 1)

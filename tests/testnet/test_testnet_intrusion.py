@@ -84,9 +84,15 @@ def _jvm_of(peer: Peer) -> tuple[int, ...]:
     return peer.children("java")[:1]
 
 
+# Peers are killed in test_testnet_kills_peers too, at random.
 @pytest.mark.parametrize(
     "kill",
-    [_kill_processing, _kill_posting, _kill_subscribers, _kill_jvm],
+    [
+        pytest.param(_kill_processing, marks=pytest.mark.soak),
+        pytest.param(_kill_posting, marks=pytest.mark.soak),
+        pytest.param(_kill_subscribers, marks=pytest.mark.soak),
+        _kill_jvm,
+    ],
     ids=lambda k: k.__name__,
 )
 async def test_exactly_right_after_kill_9(

@@ -1,0 +1,9 @@
+"""Property tests try the same examples in every run, so that a change is judged by what it changed;
+`make soak` looks for new ones (`--hypothesis-profile=default`)."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
