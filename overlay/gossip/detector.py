@@ -320,10 +320,13 @@ class Detector:
         return [self._packing.send(peer, Kind.GOSSIP) for peer in chosen]
 
     def _sync(self, now: float) -> list[Effect]:
-        """A push-pull with one that lives, and a knock at one that is dead: it may be back."""
-        effects: list[Effect] = []
-        if (dead := self.members.dead_one(self._rng)) is not None:
-            effects.append(self._cycle.knock(dead))
+        """A push-pull with one that lives, and a knock at those that are gone: they may be back.
+
+        Also at one that left: two that each believe it of the other would never speak again.
+        """
+        effects: list[Effect] = [
+            self._cycle.knock(gone) for gone in self.members.gone_ones(self._rng)
+        ]
         partner = self.members.some(1, self._rng)
         if not partner:
             self._sync_at = now + self._config.probe_interval_s

@@ -91,10 +91,11 @@ class Members:
         """Those that differ from the roster."""
         return iter(tuple(self._members.items()))
 
-    def dead_one(self, rng: random.Random) -> bytes | None:
-        """A random dead peer."""
+    def gone_ones(self, rng: random.Random) -> list[bytes]:
+        """A random peer of those that are dead, and one of those that have left."""
         dead = [peer for peer in self._gone if self.health(peer) is Health.DEAD]
-        return rng.choice(dead) if dead else None
+        left = [peer for peer in self._gone if self.health(peer) is Health.LEFT]
+        return [rng.choice(peers) for peers in (dead, left) if peers]
 
     def some(
         self,

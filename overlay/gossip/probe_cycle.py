@@ -140,7 +140,7 @@ class ProbeCycle:
             self._cancel(probe)
 
     def knock(self, peer: bytes) -> Send:
-        """A ping whose answer nobody waits for: it tells a dead peer what is said of it."""
+        """A ping whose answer nobody waits for: it tells a peer that is gone what is said of it."""
         return self._packing.send(peer, Kind.PING, self._prober.number())
 
     def _ping(self, probe: Probe) -> Send:

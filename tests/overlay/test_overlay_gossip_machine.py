@@ -204,6 +204,23 @@ def test_one_hostile_participant_kills_nobody() -> None:
         assert set(network.health(number)) == {Health.ALIVE}
 
 
+def test_two_who_believe_that_the_other_has_left_find_each_other() -> None:
+    """Each hears of the other's leaving after it is back itself, and its word of that was lost."""
+    network = Network("ab", seed=2)
+    network.cut = lambda one, other: True
+    for number in (0, 1):
+        network.tell(number, Leave())
+        network.kill(number)
+        network.start(number)
+    for number, other in ((0, 1), (1, 0)):
+        packet = Packet(Kind.GOSSIP, claims=(word(other, Word.LEFT, other, 1),))
+        network.tell(number, Received(peer(other), packet))
+        assert network.health(other) == [Health.LEFT]
+    network.cut = lambda one, other: False
+    network.run(30.0)
+    assert network.health(0) == network.health(1) == [Health.ALIVE]
+
+
 def test_the_same_seed_is_the_same_history() -> None:
     histories = []
     for _ in range(2):
