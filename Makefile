@@ -33,7 +33,8 @@ check: $(STAMP)  ## format, lint, strict types, the direction of imports
 bench: setup  ## ratios against the reference, into bench.json
 	@$(BIN)/python -m testnet.bench
 
-soak: setup  ## the long campaigns
+soak: setup  ## the long campaigns, and new examples for the property tests
+	@$(BIN)/python -m pytest -q -m 'hypothesis and not soak' --hypothesis-profile=default
 	@$(BIN)/python -m pytest -q -m soak
 
 clean:  ## what these targets made
