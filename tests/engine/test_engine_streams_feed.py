@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -34,8 +36,9 @@ def assembled(messages: list[Message], after: int = BEGINNING) -> list[Row]:
     return rows
 
 
-async def test_a_subscriber_gets_everything_and_then_the_end(tmp_path: Path) -> None:
-    log = StreamLog.open(tmp_path, LOG)
+@asynccontextmanager
+async def subscribed(log: StreamLog) -> AsyncIterator[list[Message]]:
+    """What a subscriber has got from the beginning to the end, which comes within the block."""
     got: list[Message] = []
 
     async def subscribe() -> None:
@@ -44,6 +47,12 @@ async def test_a_subscriber_gets_everything_and_then_the_end(tmp_path: Path) -> 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subscribe)
         await wait_all_tasks_blocked()
+        yield got
+
+
+async def test_a_subscriber_gets_everything_and_then_the_end(tmp_path: Path) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    async with subscribed(log) as got:
         await log.commit(10, logged([(1, 1), (2, 2)]))
         await wait_all_tasks_blocked()
         await log.commit(20, None)
@@ -89,14 +98,7 @@ async def test_older_than_what_is_kept(tmp_path: Path) -> None:
 
 async def test_the_beginning_of_an_empty_log_is_where_it_begins(tmp_path: Path) -> None:
     log = StreamLog.open(tmp_path, LOG)
-    got: list[Message] = []
-
-    async def subscribe() -> None:
-        got.extend([message async for message in serve(log, BEGINNING)])
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(subscribe)
-        await wait_all_tasks_blocked()
+    async with subscribed(log) as got:
         log.begin(348)
         await wait_all_tasks_blocked()
         await log.commit(400, logged([(350, 1)]))
