@@ -65,7 +65,8 @@ class Node:
 class World:
     """
     Attributes:
-        acknowledged: texts, in any order. activated: who was home, by fence.
+        acknowledged: texts, in any order. order: theirs in the journals, when last looked at.
+        activated: who was home, by fence.
     """
 
     def __init__(self, k: int, rng: Random) -> None:
@@ -79,6 +80,7 @@ class World:
         self.mail: list[tuple[str, str, Message]] = []
         self.cut: set[frozenset[str]] = set()
         self.acknowledged: list[str] = []
+        self.order: list[str] = []
         self.activated: dict[int, str] = {}
         self.posted = 0
         for node in self.nodes.values():
@@ -256,9 +258,9 @@ class World:
             missing = set(self.acknowledged) - set(texts)
             assert not missing, f"{node.name} in fence {fence} lacks {missing}"
             order = [text for text in texts if text in set(self.acknowledged)]
-            known = getattr(self, "order", [])
-            assert order[: len(known)] == known or known[: len(order)] == order, "another order"
-            self.order = max(known, order, key=len)
+            # a post whose home died is in the journal, and acknowledged when it is posted again
+            assert [text for text in order if text in set(self.order)] == self.order, "reordered"
+            self.order = order
 
 
 REQUESTS = (Inquire, AskVote, Install)
