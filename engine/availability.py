@@ -45,7 +45,8 @@ class Recovery(StrEnum):
 class Availability(Struct, frozen=True):
     """
     Attributes:
-        bound_s: how long results may stand still, seconds; 0: as long as it takes.
+        bound_s: how long results may stand still, or wait for an input that is missing, seconds;
+            then tentative ones are given. 0: as long as it takes.
         checkpoint_s: between two checkpoints of a passive standby, seconds.
         secondary: id (hex) of the peer that takes over; "": one is chosen.
     """

@@ -116,10 +116,9 @@ def check_availability(query: Query, availability: Availability) -> None:
         _check_recovery(weakest_box(query), availability)
         if availability.mode is Mode.NONE:
             _check_nothing_asked(availability)
-        else:
-            _check_times(availability)
-            if availability.secondary:
-                parse_peer_id(availability.secondary)
+        _check_times(availability)
+        if availability.secondary:
+            parse_peer_id(availability.secondary)
     except InvalidInputError as error:
         raise InvalidInputError(f"query {query.name}: {error}") from None
 
@@ -153,7 +152,7 @@ def applied(query: Query, request: AvailabilityRequest) -> Query:
         base = Availability(
             request.mode,
             strongest_recovery(request.mode, class_of(weakest_box(query))),
-            bound_s=0.0 if request.mode is Mode.NONE else base.bound_s,
+            bound_s=base.bound_s,
             secondary="" if request.mode is Mode.NONE else base.secondary,
         )
     given = {
@@ -183,10 +182,10 @@ def _reaches(recovery: Recovery, asked: Recovery) -> bool:
 
 
 def _check_nothing_asked(availability: Availability) -> None:
-    rest = msgspec.structs.replace(availability, recovery=Recovery.GAP)
+    rest = msgspec.structs.replace(availability, recovery=Recovery.GAP, bound_s=0.0)
     if rest != Availability():
         raise InvalidInputError(
-            "bound, checkpoint and secondary are for a query with a standby: "
+            "checkpoint and secondary are for a query with a standby: "
             f"ask for ha {_either([mode for mode in Mode if mode is not Mode.NONE])} as well"
         )
 

@@ -25,6 +25,8 @@ class EngineConfig:
             before the task is taken home, seconds, unless a contract says another time.
         home_silence_s: how long nothing may be heard of the home of a source stream with replicas
             before one of them stands for its place, seconds; gossip may tell it earlier.
+        keep_alive_s: how often the producers of a stream that is read here are asked how they are,
+            where it has several, seconds; one that misses four answers is not read any more.
     """
 
     epoch_s: float = 1.0
@@ -37,6 +39,7 @@ class EngineConfig:
     capacity_cores: float = float(os.cpu_count() or 1)
     patience_s: float = 30.0
     home_silence_s: float = 3.0
+    keep_alive_s: float = 0.25
 
     def __post_init__(self) -> None:
         for name in (
@@ -49,6 +52,7 @@ class EngineConfig:
             "capacity_cores",
             "patience_s",
             "home_silence_s",
+            "keep_alive_s",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"engine.{name} must be positive: {getattr(self, name)}")

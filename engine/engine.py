@@ -15,7 +15,7 @@ from engine.definitions import StreamEntry
 from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
 from engine.homes.homes import Homes
-from engine.kept import Role, late_entry
+from engine.kept import KeptStream, Role, late_entry
 from engine.leases import Leases
 from engine.mirrors import Mirrors
 from engine.moves.assignments import Assignments
@@ -27,6 +27,7 @@ from engine.replicas.standbys import Standbys
 from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
+from engine.versions.monitor import VersionMonitor
 from overlay.errors import ConflictError
 from overlay.node import Overlay
 
@@ -41,6 +42,7 @@ class Engine:
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         assignments: the tasks that it runs for other peers.
+        versions: has the best producer of what is read here read.
         executor: its Spark, or what stands in for it.
         started_at: on trio's clock, seconds.
     """
@@ -112,6 +114,14 @@ class Engine:
             nursery=nursery,
         )
 
+        self.versions = VersionMonitor(
+            overlay=overlay,
+            store=self.store,
+            producers=self.producers,
+            mirrors=self.mirrors,
+            config=config,
+            nursery=nursery,
+        )
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
@@ -140,6 +150,7 @@ class Engine:
             self.primaries,
             self.standbys,
             self.digests,
+            self.versions,
         ):
             self._nursery.start_soon(part.tend)
 
@@ -151,6 +162,20 @@ class Engine:
         stored = [standby.stored for standby in self.standbys.all()]
         stored += self.queries.pending.values()
         return any(stream in each.entry.outputs for each in stored)
+
+    def rendition(self, stream: str) -> KeptStream | None:
+        """The version of a stream that other peers can read here: what is served, or what is
+        computed beside a primary."""
+        return self.store.serving(stream) or self.standbys.rendition(stream)
+
+    def version(self, kept: KeptStream) -> int:
+        """Its number: changes with what it is made from."""
+        queries = [running.stored for running in self.queries.all()]
+        queries += [standby.stored for standby in self.standbys.all()]
+        made = next((stored for stored in queries if kept.name in stored.entry.outputs), None)
+        if made is None:
+            return kept.version
+        return sum(each.version for each in self.store.all() if each.name in made.inputs)
 
     async def host_source(self, entry: StreamEntry) -> None:
         """Become the home of a source stream and tell the catalog.

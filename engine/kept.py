@@ -16,6 +16,7 @@ from engine.pacing import Rate
 from engine.schema import BEGINNING, END
 from engine.streams.home import Home
 from engine.streams.log import StreamLog
+from engine.tentative.suffix import Suffix
 
 
 class Role(StrEnum):
@@ -83,6 +84,8 @@ class KeptStream:
         hurry: set where the next epoch should not wait for its time.
         moved_away: set where another peer computes the stream from now on, and replaced.
         gate: how far consumers may read; None: as far as the log goes.
+        suffix: what follows the log tentatively.
+        version: of a mirror: counts the changes of what it is made from.
     """
 
     entry: StreamEntry
@@ -99,8 +102,13 @@ class KeptStream:
     hurry: trio.Event = field(default_factory=trio.Event)
     moved_away: trio.Event = field(default_factory=trio.Event)
     gate: Gate | None = None
+    suffix: Suffix = field(init=False)
+    version: int = 0
     _seen_rows: int = 0
     _seen_boundary: int = BEGINNING
+
+    def __post_init__(self) -> None:
+        self.suffix = Suffix(self.log)
 
     @property
     def name(self) -> str:
@@ -146,6 +154,8 @@ class KeptStream:
             late=self.home.late_rows if self.home else 0,
             bytes=self.log.bytes,
             subscribers=self.subscribers,
+            state=str(self.suffix.state),
+            version=self.version,
         )
 
 

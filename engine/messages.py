@@ -107,6 +107,7 @@ class Subscribe(Struct, frozen=True):
             producer of a lower one has been succeeded.
         keep: the boundary after which the stream is to be kept for the subscriber, although it has
             some of that already; None: `after`.
+        tentative: so far the subscriber has tentative tuples, and wants more; None: it wants none.
     """
 
     stream: str
@@ -114,6 +115,7 @@ class Subscribe(Struct, frozen=True):
     subscriber: str = ""
     fence: int = 0
     keep: int | None = None
+    tentative: int | None = None
 
 
 class ReceiveEvents(Struct, frozen=True):
@@ -135,11 +137,14 @@ class Tuples(Struct, frozen=True):
     Attributes:
         after: the boundary the epoch starts from.
         upto: its own boundary, set on its last part only: until then the rows are provisional.
+        tentative: they were made without some of the input, and stand until stable tuples have
+            come as far.
     """
 
     after: int
     upto: int | None
     rows: int
+    tentative: bool = False
 
 
 class Acknowledge(Struct, frozen=True):
@@ -181,6 +186,9 @@ class StreamStatus(Struct, frozen=True):
         role: source, derived or mirror.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
         late: rows that came late.
+        state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
+        version: changes with what the stream is made from.
+        producer: peer id (hex) of whom it is read from, where another peer produces it.
     """
 
     name: str
@@ -192,6 +200,9 @@ class StreamStatus(Struct, frozen=True):
     late: int
     bytes: int
     subscribers: int
+    state: str = "stable"
+    version: int = 0
+    producer: str = ""
 
 
 class TaskStatus(Struct, frozen=True):

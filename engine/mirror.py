@@ -18,7 +18,7 @@ from engine.messages import Acknowledge, Subscribe, Tuples
 from engine.mirror_sources import Feed, MirrorSource
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
-from engine.streams.feed import Assembler
+from engine.tentative.serving import Incoming
 from overlay.concurrency import until_one_ends
 from overlay.errors import (
     BrokenError,
@@ -47,6 +47,7 @@ class Mirror:
         committed: told whenever the log's boundary has moved.
         due: returns once the stream may have that boundary; a sender that is ahead waits.
         fence: the highest under which the stream is known to be produced.
+        tentative: follow its tentative suffix as well.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Mirror:
         committed: Callable[[], None] = lambda: None,
         due: Callable[[int], Awaitable[None]] | None = None,
         fence: Callable[[], int] = lambda: 0,
+        tentative: bool = False,
     ) -> None:
         self._kept = kept
         self._source = source
@@ -71,6 +73,7 @@ class Mirror:
         self._committed = committed
         self._due = due
         self._fence = fence
+        self._tentative = tentative
         self._safe = END
         self._safer = trio.Event()
         self._jitter = SystemRandom()
@@ -114,7 +117,8 @@ class Mirror:
         boundary = self._kept.log.boundary  # a log that has begun goes on from where it is
         after = boundary if boundary > BEGINNING else self._after
         keep = min(after, self._safe)
-        return Subscribe(self._kept.name, after, self._subscriber, self._fence(), keep)
+        seen = max(after, self._kept.suffix.boundary) if self._tentative else None
+        return Subscribe(self._kept.name, after, self._subscriber, self._fence(), keep, seen)
 
     async def _follow(self) -> None:
         request = self._request
@@ -142,11 +146,15 @@ class Mirror:
         log = self._kept.log
         if log.boundary == BEGINNING < self._after:
             log.begin(self._after)  # what follows may be long in coming, where nothing is posted
-        assembler = Assembler(log.schema, after=log.boundary)
+        suffix = self._kept.suffix
+        incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         while log.boundary < END:
             message, body = await feed.receive(Tuples)
-            epoch = assembler.add(message, body)
+            epoch = incoming.add(message, body)
             if epoch is None:
+                continue
+            if message.tentative:
+                await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
                 continue
             await self._store.wait_for_room()
             if self._due is not None:

@@ -186,6 +186,7 @@ class Mirrors:
                 events=self._events,
                 after=after,
                 fence=partial(self._producers.fence, kept.name),
+                tentative=bool(kept.entry.stream.query),  # what is posted is final
             )
             self._running[kept.key] = run = _Run(mirror, after, user, source)
             self._nursery.start_soon(run.drive)

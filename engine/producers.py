@@ -67,6 +67,8 @@ class Producers:
         self._asked: dict[tuple[str, str], trio.Event] = {}
         self._remembered: dict[str, list[Published[Producer]]] = {}
         self._entries: dict[str, StreamEntry] = {}
+        self._preferred: dict[str, bytes] = {}
+        self._read_from: dict[str, bytes] = {}
 
     def fence(self, stream: str) -> int:
         """The highest under which the stream was ever known to be produced."""
@@ -125,6 +127,28 @@ class Producers:
             self._note_name(stream)
         return self.fence(stream)
 
+    def versions(self, stream: str) -> list[bytes]:
+        """The other peers that produce the stream, or stand by for that, as far as is known: who is
+        at work first."""
+        known = self._remembered.get(stream, [])
+        maker = self._makers.get(stream, b"")
+        peers = in_order(known, self.fence(stream), oldest=False, maker=maker)
+        return [peer for peer in peers if peer != self._overlay.identity.peer_id]
+
+    def prefer(self, stream: str, peer: bytes) -> None:
+        """Ask that producer first from now on."""
+        self._preferred.pop(stream, None)
+        self._preferred[stream] = peer
+        _forget_oldest(self._preferred)
+
+    def read_from(self, stream: str) -> bytes | None:
+        """The producer that was last connected to, to read what is new of the stream."""
+        return self._read_from.get(stream)
+
+    def learn_soon(self, stream: str) -> None:
+        """Ask the catalog; what it says is known when it comes."""
+        self._ask_soon(stream, self.learn)
+
     async def successor(self, stream: str, primary: bytes) -> bytes | None:
         """Who produces the stream under a higher fence than `primary`, a peer, if anybody does.
 
@@ -157,12 +181,16 @@ class Producers:
     async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
         """Ask the catalog, and wait a little for its answer: it is heeded when it comes, later too,
         and there is one question at a time."""
+        question = self._ask_soon(stream, ask)
+        with trio.move_on_after(LOOK_UP_S):
+            await self._asked[question].wait()
+
+    def _ask_soon(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> tuple[str, str]:
         question = (ask.__name__, stream)
         if question not in self._asked:
             self._asked[question] = trio.Event()
             self._nursery.start_soon(self._ask, question, ask)
-        with trio.move_on_after(LOOK_UP_S):
-            await self._asked[question].wait()
+        return question
 
     async def _ask(
         self, question: tuple[str, str], ask: Callable[[str], Awaitable[object]]
@@ -270,12 +298,20 @@ class Producers:
             # who asks knows that there is such a stream: it is changing hands
             raise UnavailableError(f"nobody produces {stream} at the moment")
         peers.sort(key=self._seems_dead)  # stable; a dead one is still tried, the last
+        preferred = b"" if oldest else self._preferred.get(stream, b"")
+        peers.sort(key=lambda peer: peer != preferred)
         failed: list[str] = []
         for peer in peers:
             try:
-                return await self._overlay.connect(peer)
+                connection = await self._overlay.connect(peer)
             except UnavailableError as error:
                 failed.append(str(error))
+            else:
+                if not oldest:
+                    self._read_from.pop(stream, None)
+                    self._read_from[stream] = peer
+                    _forget_oldest(self._read_from)
+                return connection
         raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
 
     def _seems_dead(self, peer: bytes) -> bool:

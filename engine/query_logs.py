@@ -20,6 +20,7 @@ from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import REPLICA, StreamStore
 from engine.task_runner import TaskRunner
+from engine.tentative.fork import Fork
 from overlay.errors import StorageFullError
 from overlay.node import Overlay
 
@@ -127,19 +128,41 @@ class QueryLogs:
         executor: Executor,
     ) -> RunningQuery:
         """Its tasks, not yet running, that hold what they need of their inputs."""
+        runners = [self._runner(task, logs, executor) for task in tasks]
         placed = [
             PlacedTask(
-                self._runner(task, logs, executor),
+                runner,
                 logs[task.output],
-                self._store,
-                self._overlay,
-                of(stored.placements.get(task.name)),
+                store=self._store,
+                overlay=self._overlay,
+                placements=of(stored.placements.get(task.name)),
+                fork=self._fork(runner, stored.availability.bound_s, logs, executor),
             )
-            for task in tasks
+            for task, runner in zip(tasks, runners, strict=True)
         ]
         for each in placed:
             each.runner.hold()
         return RunningQuery(stored, placed)
+
+    def _fork(
+        self,
+        runner: TaskRunner,
+        bound_s: float,
+        logs: Mapping[str, KeptStream],
+        executor: Executor,
+    ) -> Fork | None:
+        task = runner.task
+        if not bound_s:
+            return None
+        return Fork(
+            runner,
+            inputs={name: logs[name] for name in task.inputs},
+            output=logs[task.output],
+            bound_s=bound_s,
+            executor=executor,
+            config=self._config,
+            events=self._overlay.events,
+        )
 
     def _runner(self, task: Task, logs: Mapping[str, KeptStream], executor: Executor) -> TaskRunner:
         return TaskRunner(

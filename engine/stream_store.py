@@ -255,6 +255,7 @@ class StreamStore:
         self._tell_lost(entry, log.lost)
         kept = KeptStream(entry, role, log, variant=variant)
         kept.closing.callback(kept.log.close)
+        kept.closing.callback(kept.suffix.clear)
         return kept
 
     def _tell_lost(self, entry: StreamEntry, lost: Iterable[str]) -> None:
@@ -384,6 +385,7 @@ class StreamStore:
             for kept in list(self._streams.values()):
                 kept.measure(trio.current_time())
                 kept.log.retain(now)
+                kept.suffix.tidy()
             if self.total_bytes <= self._config.disk_bytes:
                 self._room.set()
                 self._room = trio.Event()

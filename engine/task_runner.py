@@ -79,9 +79,17 @@ class TaskRunner:
         self._epoch_s = 0.0
         self._state = "waiting"
         self._reason = ""
+        self._runs = False
 
     async def run(self) -> None:
         """Go on until the output has ended; cancel to stop."""
+        self._runs = True
+        try:
+            await self._run()
+        finally:
+            self._runs = False
+
+    async def _run(self) -> None:
         failures = 0
         while self._output.boundary < END:
             await self._wait_for_input()
@@ -99,6 +107,15 @@ class TaskRunner:
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
         self._state = "ended"
+
+    def reaches(self, boundary: int) -> bool:
+        """Whether its next epoch, which it can run now, comes as far as that."""
+        after = self._output.boundary
+        return self._runs and self._choose_boundary(after) >= boundary
+
+    def note_cost(self, cpu_s: float) -> None:
+        """CPU seconds spent for the task beside its epochs."""
+        self._load.add(0, cpu_s, trio.current_time())
 
     async def rehearse(self, boundary: int) -> None:
         """Compute the windows that are open now, once, and forget the result: the next epoch finds

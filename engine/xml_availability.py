@@ -39,9 +39,9 @@ def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
 
 def attributes_of(availability: Availability) -> list[tuple[str, str]]:
     """The attributes from which the same is read; none for the default."""
-    if availability.mode is Mode.NONE:
-        return []
-    found = [("ha", availability.mode.value), ("recovery", availability.recovery.value)]
+    found = []
+    if availability.mode is not Mode.NONE:
+        found += [("ha", availability.mode.value), ("recovery", availability.recovery.value)]
     if availability.bound_s:
         found.append(("bound", _text(availability.bound_s)))
     if availability.mode is Mode.PASSIVE_STANDBY:

@@ -11,7 +11,6 @@ import trio
 
 from overlay.connection import Connection
 from overlay.errors import DeadlineError, MedusaError
-from testnet.bench.moving import admit_sibling
 from testnet.board import Board
 from testnet.flow import LOOK_S
 from testnet.peers import Federation, Peer
@@ -51,7 +50,7 @@ async def admit(
         await peer.ready()
     for peer in firsts:
         for _ in range(siblings.get(peer.participant, 0)):
-            await admit_sibling(federation, peer)
+            await federation.admit_sibling(peer)
     opened = {}
     for participant, homes in homes_of(federation.peers).items():
         dial = dial_running(homes)

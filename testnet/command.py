@@ -12,6 +12,7 @@ from testnet.bpm.command import bpm
 from testnet.detection.command import detect
 from testnet.ha.command import ha
 from testnet.load.command import load
+from testnet.partition.command import partition
 from testnet.scenario import run_scenario
 from testnet.simulation.command import simulate
 
@@ -155,4 +156,5 @@ main.add_command(bpm)
 main.add_command(detect)
 main.add_command(ha)
 main.add_command(load)
+main.add_command(partition)
 main.add_command(simulate)

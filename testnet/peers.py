@@ -1,6 +1,7 @@
 """Real peers on this machine: processes of the `medusa-peer` command, in homes of their own.
 
-Each listens on a loopback port that was free. Whatever happens to the caller, an error or Ctrl-C
+Each listens on a loopback port that was free, unless whoever opens the federation knows a better
+way to start them (`testnet.cutting` does). Whatever happens to the caller, an error or Ctrl-C
 included, leaving `open_federation` leaves no process behind, and no folder unless it is to be kept.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import psutil
 import trio
@@ -55,12 +56,41 @@ def participant_name(index: int) -> str:
     return PARTICIPANTS[index] if index < len(PARTICIPANTS) else f"lab{index}.example.edu"
 
 
+@dataclass(frozen=True)
+class Launch:
+    """How the daemon of one peer is started.
+
+    Attributes:
+        listen: where it listens at first.
+        prefix: a command that runs the program which follows it (`ip netns exec NAME`).
+        program: takes the arguments of `medusa-peer`, and its place.
+        config: what its medusa.toml says beside the federation's.
+    """
+
+    listen: str = ANY_PORT
+    prefix: tuple[str, ...] = ()
+    program: tuple[str, ...] | None = None
+    config: str = ""
+
+
+class Launcher(Protocol):
+    """Knows how the peers of a federation are to be started."""
+
+    async def launch(self, peer: str) -> Launch:
+        """For the peer of that name, before it is started for the first time.
+
+        Raises:
+            UnavailableError: this machine cannot have one more.
+        """
+
+
 @dataclass
 class Peer:
     """One peer: its home stays, its process comes and goes.
 
     Attributes:
         log: what its processes wrote, all of them one after the other.
+        launch: how its processes are started.
         listen: where it listens: any port at first, then the one it got, so that a restarted peer
             is found where it was.
     """
@@ -68,9 +98,13 @@ class Peer:
     participant: str
     home: Home
     log: Path
-    listen: str = ANY_PORT
+    launch: Launch = Launch()
+    listen: str = field(init=False)
     process: trio.Process | None = None
     running: Running | None = None
+
+    def __post_init__(self) -> None:
+        self.listen = self.launch.listen
 
     @property
     def name(self) -> str:
@@ -97,10 +131,11 @@ class Peer:
     async def start(self) -> None:
         """Start its daemon; `ready` waits until it answers."""
         arguments = ["run", "--home", str(self.home.folder), "--listen", self.listen]
+        program = self.launch.program or (_installed("medusa-peer"),)
         with self.log.open("ab") as log:
             # Its own process group: Ctrl-C at the terminal is ours to handle, not the peers'.
             self.process = await trio.lowlevel.open_process(
-                [_installed("medusa-peer"), *arguments],
+                [*self.launch.prefix, *program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -173,11 +208,13 @@ class Federation:
 
     Attributes:
         config: medusa.toml of the peers that are made from now on.
+        links: says how they are started, if not as `Launch` has it.
     """
 
     folder: Path
     peers: list[Peer] = field(default_factory=list)
     config: str = CONFIG
+    links: Launcher | None = None
     report: Callable[[str], None] = lambda text: None
 
     async def found(self, participant: str, *, name: str = "testnet") -> Peer:
@@ -206,8 +243,27 @@ class Federation:
     async def _make(self, participant: str, *more: str) -> Peer:
         folder = self.folder / participant
         await run_command("init", "--participant", participant, "--home", str(folder), *more)
-        peer = Peer(participant, Home(folder), self.folder / f"{participant}.log")
-        peer.home.config.write_text(self.config)
+        return await self.add(participant, Home(folder))
+
+    async def admit_sibling(self, of: Peer, name: str = "") -> Peer:
+        """Make another peer of the participant of a running one, start it, and wait for it.
+
+        Args:
+            name: its own; none: its participant's and a number.
+        """
+        home = Home(self.folder / (name or f"{of.participant}-{len(self.peers)}"))
+        await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
+        peer = await self.add(of.participant, home)
+        await peer.start()
+        await peer.ready()
+        return peer
+
+    async def add(self, participant: str, home: Home) -> Peer:
+        """Take in the peer that was made in a home of our folder; it is not started."""
+        name = home.folder.name
+        launch = Launch() if self.links is None else await self.links.launch(name)
+        peer = Peer(participant, home, self.folder / f"{name}.log", launch)
+        peer.home.config.write_text(self.config + launch.config)
         self.peers.append(peer)
         return peer
 
@@ -230,13 +286,17 @@ class Federation:
 
 
 @asynccontextmanager
-async def open_federation(*, keep: bool = False) -> AsyncIterator[Federation]:
+async def open_federation(
+    *, keep: bool = False, links: Launcher | None = None
+) -> AsyncIterator[Federation]:
     """A federation without peers yet, in a new folder.
 
     Args:
         keep: leave the folder (homes, logs) for a person to look at.
+        links: says how its peers are started, `testnet.cutting.links` for example.
     """
-    federation = Federation(Path(tempfile.mkdtemp(prefix="medusa-testnet-")))
+    folder = Path(tempfile.mkdtemp(prefix="medusa-testnet-"))
+    federation = Federation(folder, links=links)
     try:
         yield federation
     finally:

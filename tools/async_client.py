@@ -45,9 +45,25 @@ from tools.dialling import Endpoint, dial_to
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
-from tools.subscription import Epoch, Subscription
+from tools.subscription import (
+    Change,
+    CorrectedSubscription,
+    Corrections,
+    Epoch,
+    Subscription,
+)
 
-__all__ = ["AsyncMedusaClient", "Endpoint", "Epoch", "Subscription", "dial_to", "open_medusa"]
+__all__ = [
+    "AsyncMedusaClient",
+    "Change",
+    "CorrectedSubscription",
+    "Corrections",
+    "Endpoint",
+    "Epoch",
+    "Subscription",
+    "dial_to",
+    "open_medusa",
+]
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -251,6 +267,31 @@ class AsyncMedusaClient:
             after=after,
             subscriber=subscriber,
             patience_s=self._patience_s,
+        )
+        self._nursery.start_soon(subscription.run)
+        return subscription
+
+    def follow(
+        self,
+        stream: str,
+        corrections: Corrections,
+        after: int = BEGINNING,
+        subscriber: str = "",
+    ) -> CorrectedSubscription:
+        """As `subscribe`, and within the bound of the stream's query also where some of its input
+        is missing: tentative tuples, which are corrected later.
+
+        Args:
+            corrections: by an UNDO and all stable tuples, or by the difference alone.
+        """
+        subscription = CorrectedSubscription(
+            self._link,
+            stream,
+            self._arrow_schema,
+            after=after,
+            subscriber=subscriber,
+            patience_s=self._patience_s,
+            corrections=corrections,
         )
         self._nursery.start_soon(subscription.run)
         return subscription

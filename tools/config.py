@@ -40,6 +40,10 @@ HOME_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 1
 """The default of `engine.home_silence_s`, by overlay.preset: some times as long as a peer that is
 slow, or a link that loses, keeps another waiting there."""
 
+KEEP_ALIVE_S: Final[Mapping[str, float]] = {"local": 0.1, "lan": 0.25, "wan": 1.0}
+"""The default of `engine.keep_alive_s`, by overlay.preset: some round trips, and those of Borealis
+(100 ms, 250 ms, and a second unless said)."""
+
 TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
 """What `medusa-peer init` writes: every key with its default, commented out."""
 
@@ -92,7 +96,12 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
     return Config(
         overlay=overlay,
         dht=section("dht", DhtConfig),
-        engine=section("engine", EngineConfig, home_silence_s=HOME_SILENCE_S[overlay.preset]),
+        engine=section(
+            "engine",
+            EngineConfig,
+            home_silence_s=HOME_SILENCE_S[overlay.preset],
+            keep_alive_s=KEEP_ALIVE_S[overlay.preset],
+        ),
         contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig),
         client=section("client", ClientConfig),

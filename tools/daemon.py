@@ -18,6 +18,7 @@ from engine.api.moving import MovingCalls
 from engine.api.replicas import ReplicaCalls
 from engine.api.serving import PeerService
 from engine.api.status import StatusCalls
+from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
 from overlay.clients import open_client_listener
@@ -132,6 +133,7 @@ def register_calls(engine: Engine) -> None:
     MovingCalls(engine).register()
     ReplicaCalls(engine).register()
     StatusCalls(engine).register()
+    VersionCalls(engine).register()
     overlay = engine.overlay
 
     async def admit(caller: Caller, request: Admit, _: bytes) -> Admitted:

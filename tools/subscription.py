@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 import trio
 
 from engine.messages import Acknowledge, Subscribe, Tuples
 from engine.schema import END
-from engine.streams.feed import Assembler
 from engine.streams.recent import Epoch
+from engine.tentative.corrections import Change, Corrections, corrector
+from engine.tentative.serving import Incoming
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, ClosedError, MedusaError
 from overlay.rpc import Duplex, EndOfCall
 from tools.link import Link, Patience
 
-__all__ = ["Epoch", "Subscription"]
+__all__ = ["Change", "CorrectedSubscription", "Corrections", "Epoch", "Subscription"]
+
+Item = TypeVar("Item")
 
 LEAVE_S: Final = 2.0
 """Wait so long for the peer to take the last acknowledgement; without it the stream waits for us as
@@ -29,16 +33,18 @@ STOOD_S: Final = 5.0
 breaks it is a first failure, not one more in a row."""
 
 
-class Subscription:
-    """An asynchronous iterator of epochs; one task takes from it.
+class Following(ABC, Generic[Item]):
+    """An asynchronous iterator of what comes of a stream; one task takes from it.
 
-    An epoch is acknowledged when the next one is asked for: what was in hand when a named
-    subscriber crashed comes again. After the epoch that ends the stream the iteration stops.
+    What was given out is acknowledged when the next item is asked for: what was in hand when a
+    named subscriber crashed comes again. After what ends the stream the iteration stops.
 
     Attributes:
         stream: its name.
-        boundary: of the last epoch given out, microseconds.
+        boundary: everything up to it was given out for good, microseconds.
     """
+
+    tentative = False
 
     def __init__(
         self,
@@ -64,9 +70,12 @@ class Subscription:
         self._scope = trio.CancelScope()
         self._acknowledged_end = trio.Event()
         # No buffer: at most one epoch waits here, and credit holds the sender back.
-        self._give, self._take = trio.open_memory_channel[Epoch](0)
-        self._left: pa.Table | None = None
+        self._give, self._take = trio.open_memory_channel[tuple[Item, int]](0)
         self._acknowledged = after
+
+    @abstractmethod
+    def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Item, int]]:
+        """What is given out for an epoch, each with the boundary that is reached by it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,20 +110,93 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Epoch:
+    async def __anext__(self) -> Item:
         """
         Raises:
             MedusaError: the subscription has failed for good.
         """
         await self._acknowledge()
         try:
-            epoch = await self._take.receive()
+            item, boundary = await self._take.receive()
         except trio.EndOfChannel:
             if self._failure is not None and self.boundary < END:
                 raise self._failure from None
             raise StopAsyncIteration from None
-        self.boundary = epoch.upto
-        return epoch
+        self.boundary = boundary
+        return item
+
+    async def run(self) -> None:
+        """Subscribe, subscribe again; a failure is kept for whoever takes. Cancel to stop."""
+        with self._scope, self._give:
+            try:
+                await self._follow()
+            except MedusaError as error:
+                self._failure = error
+            finally:
+                self._begun.set()
+
+    async def _follow(self) -> None:
+        self._schema = await self._schema_of(self.stream)
+        self._begun.set()
+        incoming = Incoming(self._schema, self._after, self._after)
+        while incoming.boundary < END:
+            try:
+                await self._connect(incoming)
+            except MedusaError as error:
+                await self._patience.bear(error)
+
+    async def _connect(self, incoming: Incoming) -> None:
+        connection = await self._link.connection()
+        incoming.reconnected()
+        seen = incoming.seen if self.tentative else None
+        request = Subscribe(self.stream, incoming.boundary, self._subscriber, tentative=seen)
+        async with connection.open("subscribe", request, weight=BULK_WEIGHT) as duplex:
+            self._duplex = duplex
+            began = trio.current_time()
+            try:
+                await self._receive(duplex, incoming)
+            except BrokenError:
+                if trio.current_time() >= began + STOOD_S:
+                    self._patience.progress()
+                raise
+            finally:
+                self._duplex = None
+
+    async def _receive(self, duplex: Duplex, incoming: Incoming) -> None:
+        while incoming.boundary < END:
+            try:
+                message, body = await duplex.receive(Tuples)
+            except EndOfCall:
+                raise BrokenError(
+                    f"the peer ended the subscription to {self.stream} before the stream's end"
+                ) from None
+            self._patience.progress()
+            epoch = incoming.add(message, body)
+            if epoch is not None:
+                for item in self._items(epoch, tentative=message.tentative):
+                    await self._give.send(item)
+        await self._acknowledged_end.wait()
+        await _take_leave(duplex)
+
+    async def _acknowledge(self) -> None:
+        """Tell the peer what was dealt with; if it cannot be told, the next connection says it."""
+        if self._duplex is not None and self._acknowledged < self.boundary:
+            try:
+                await self._duplex.send(Acknowledge(self.boundary))
+                self._acknowledged = self.boundary
+            except (MedusaError, EndOfCall):
+                self._duplex = None
+        if self.boundary == END:
+            self._acknowledged_end.set()
+
+
+class Subscription(Following[Epoch]):
+    """The stable epochs of a stream: an epoch is acknowledged when the next one is asked for."""
+
+    _left: pa.Table | None = None
+
+    def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Epoch, int]]:
+        return [] if tentative else [(epoch, epoch.upto)]
 
     @property
     def ended(self) -> bool:
@@ -134,67 +216,36 @@ class Subscription:
         self._left = left.slice(rows)
         return left.slice(0, rows)
 
-    async def run(self) -> None:
-        """Subscribe, subscribe again; a failure is kept for whoever takes. Cancel to stop."""
-        with self._scope, self._give:
-            try:
-                await self._follow()
-            except MedusaError as error:
-                self._failure = error
-            finally:
-                self._begun.set()
 
-    async def _follow(self) -> None:
-        self._schema = await self._schema_of(self.stream)
-        self._begun.set()
-        assembler = Assembler(self._schema, self._after)
-        while assembler.boundary < END:
-            try:
-                await self._connect(assembler)
-            except MedusaError as error:
-                await self._patience.bear(error)
+class CorrectedSubscription(Following[Change]):
+    """The changes of a stream: what is stable, what is tentative meanwhile, and how that is
+    corrected. What was acknowledged is final; a client that crashes forgets the rest.
 
-    async def _connect(self, assembler: Assembler) -> None:
-        connection = await self._link.connection()
-        assembler.reconnected()
-        request = Subscribe(self.stream, assembler.boundary, self._subscriber)
-        async with connection.open("subscribe", request, weight=BULK_WEIGHT) as duplex:
-            self._duplex = duplex
-            began = trio.current_time()
-            try:
-                await self._receive(duplex, assembler)
-            except BrokenError:
-                if trio.current_time() >= began + STOOD_S:
-                    self._patience.progress()
-                raise
-            finally:
-                self._duplex = None
+    Args:
+        corrections: how it is told of them.
+    """
 
-    async def _receive(self, duplex: Duplex, assembler: Assembler) -> None:
-        while assembler.boundary < END:
-            try:
-                message, body = await duplex.receive(Tuples)
-            except EndOfCall:
-                raise BrokenError(
-                    f"the peer ended the subscription to {self.stream} before the stream's end"
-                ) from None
-            self._patience.progress()
-            epoch = assembler.add(message, body)
-            if epoch is not None:
-                await self._give.send(epoch)
-        await self._acknowledged_end.wait()
-        await _take_leave(duplex)
+    tentative = True
 
-    async def _acknowledge(self) -> None:
-        """Tell the peer what was dealt with; if it cannot be told, the next connection says it."""
-        if self._duplex is not None and self._acknowledged < self.boundary:
-            try:
-                await self._duplex.send(Acknowledge(self.boundary))
-                self._acknowledged = self.boundary
-            except (MedusaError, EndOfCall):
-                self._duplex = None
-        if self.boundary == END:
-            self._acknowledged_end.set()
+    def __init__(
+        self,
+        link: Link,
+        stream: str,
+        schema_of: Callable[[str], Awaitable[pa.Schema]],
+        *,
+        after: int,
+        subscriber: str,
+        patience_s: float,
+        corrections: Corrections,
+    ) -> None:
+        super().__init__(
+            link, stream, schema_of, after=after, subscriber=subscriber, patience_s=patience_s
+        )
+        self._corrector = corrector(corrections, after)
+
+    def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Change, int]]:
+        heed = self._corrector.tentative if tentative else self._corrector.stable
+        return [(change, change.boundary) for change in heed(epoch)]
 
 
 async def _take_leave(duplex: Duplex) -> None:

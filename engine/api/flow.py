@@ -7,7 +7,7 @@ both a post (same sequence) and a subscription (last boundary) where they stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Final
 
@@ -21,8 +21,9 @@ from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
 from engine.stream_store import HOME
-from engine.streams.feed import first_part, serve
+from engine.streams.feed import first_part
 from engine.subscriptions import Reader
+from engine.tentative.serving import serve_to
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -44,6 +45,10 @@ MAX_PULL_S: Final = 30.0
 
 MAX_LABEL: Final = 128
 """Characters of a producer's or subscriber's own name."""
+
+
+COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})
+"""Roles of a stream whose owner, or primary, may have more of its past."""
 
 
 class FlowCalls:
@@ -96,7 +101,10 @@ class FlowCalls:
             _check_label("subscriber", request.subscriber)
         entry = await self._entry(request.stream)
         self._check_reader(caller, entry)
-        kept = self._engine.store.serving(request.stream)
+        engine = self._engine
+        kept = engine.store.serving(request.stream)
+        if kept is None and caller.peer_id is not None:
+            kept = engine.standbys.rendition(request.stream)
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             await self._relay(caller, request, duplex)
             return
@@ -114,7 +122,7 @@ class FlowCalls:
         )
 
         async def send() -> None:
-            await _send(kept, after, duplex, reader)
+            await _send(kept, serve_to(kept, after, request.tentative), duplex, reader)
 
         async def until_moved() -> None:
             await moved_away.wait()
@@ -195,7 +203,7 @@ class FlowCalls:
             return
         if caller.participant == ObjectName.parse(request.stream).participant:
             producers.believe(request.stream, request.fence)  # its primary steps down by that
-        if kept.role is Role.ASSIGNED:  # a worker has its owner's word, and no fence of its own
+        if kept.role in COMPUTED_BESIDE:  # on its owner's or primary's word, without a fence
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
@@ -220,19 +228,24 @@ class FlowCalls:
 
 
 def _begins_later(kept: KeptStream, after: int) -> bool:
-    """Whether the stream's owner has what we, who run its task for a while, never had."""
-    return kept.role is Role.ASSIGNED and after < kept.log.start
+    """Whether another peer has what we, who only compute the stream as well, never had."""
+    return kept.role in COMPUTED_BESIDE and after < kept.log.start
 
 
 def _literal(kept: KeptStream, after: int) -> int:
     """The beginning means the oldest that is kept, where that is the stream's; any other boundary
     is taken literally. Of a log that is still empty that is not known yet."""
-    if after == BEGINNING and kept.role is not Role.ASSIGNED:
+    if after == BEGINNING and kept.role not in COMPUTED_BESIDE:
         return kept.log.start
     return after
 
 
-async def _send(kept: KeptStream, after: int, duplex: Duplex, reader: Reader) -> None:
+async def _send(
+    kept: KeptStream,
+    parts: AsyncGenerator[tuple[Tuples, memoryview]],
+    duplex: Duplex,
+    reader: Reader,
+) -> None:
     """Epochs out, acknowledgements in, until the stream has ended or the subscriber has left.
 
     The last epoch is acknowledged as well before the call is over.
@@ -248,9 +261,9 @@ async def _send(kept: KeptStream, after: int, duplex: Duplex, reader: Reader) ->
             await trio.sleep_forever()
 
     async def send() -> None:
-        async with aclosing(serve(kept.log, after)) as feed:
+        async with aclosing(parts) as feed:
             async for message, body in feed:
-                if message.upto is not None:
+                if message.upto is not None and not message.tentative:
                     await kept.released(message.upto)
                 await duplex.send(message, body)
         await acknowledged_all.wait()

@@ -13,6 +13,7 @@ import trio
 from engine.api.replica_status import replica_status
 from engine.availability import Availability, Mode
 from engine.engine import Engine
+from engine.kept import Role
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, find
 from engine.messages import (
     EventRecord,
@@ -23,6 +24,7 @@ from engine.messages import (
     PeerStatus,
     Snapshot,
     Status,
+    StreamStatus,
 )
 from overlay.errors import MedusaError, NotFoundError
 from overlay.events import wall_clock
@@ -156,7 +158,7 @@ class StatusCalls:
             load=sum(task.load for task in tasks if not task.worker),
             capacity=engine.config.capacity_cores,
             memory_bytes=resident_bytes(),
-            streams=engine.store.status(),
+            streams=tuple(self._stream_status(each) for each in engine.store.status()),
             tasks=tasks,
             events=tuple(
                 EventRecord(event.at, event.level, event.text)
@@ -170,6 +172,13 @@ class StatusCalls:
             received_bytes=streams.received + datagrams.received_bytes,
             replicas=replica_status(engine),
         )
+
+    def _stream_status(self, status: StreamStatus) -> StreamStatus:
+        """As the store has it, with what it does not know: where the stream comes from."""
+        if status.role != Role.MIRROR:
+            return status
+        producer = self._engine.producers.read_from(status.name)
+        return msgspec.structs.replace(status, producer=(producer or b"").hex())
 
     def _health(self, peer: bytes) -> str:
         """What our failure detector believes of a peer."""

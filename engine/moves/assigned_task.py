@@ -17,7 +17,9 @@ from engine.producers import Producers
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner, count_all
+from engine.tentative.fork import Fork
 from engine.windows import horizon_us
+from overlay.concurrency import until_one_ends
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -53,6 +55,7 @@ class AssignedTask:
         self.stored = stored
         self.task = task
         self.runner: TaskRunner | None = None
+        self.fork: Fork | None = None
         self.kept: KeptStream | None = None
         self.inputs: tuple[KeptStream, ...] = ()
         self.ready = False
@@ -112,7 +115,8 @@ class AssignedTask:
                     return
                 await self.runner.rehearse(self.boundary)
                 self.ready = True
-                await self.runner.run()
+                forks = () if self.fork is None else (self.fork.run,)
+                await until_one_ends(self.runner.run, *forks)
         finally:
             self.at_rest.set()
 

@@ -40,6 +40,7 @@ from engine.producers import Producers
 from engine.schema import BEGINNING
 from engine.stream_store import OUTPUT, StreamStore
 from engine.task_runner import TaskRunner
+from engine.tentative.fork import Fork
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -192,6 +193,17 @@ class Assignments:
             config=self._config,
             events=self._overlay.events,
         )
+        bound_s = network_of(stored.assignment).query.availability.bound_s
+        if bound_s:
+            assigned.fork = Fork(
+                assigned.runner,
+                inputs=inputs,
+                output=assigned.kept,
+                bound_s=bound_s,
+                executor=self._executor,
+                config=self._config,
+                events=self._overlay.events,
+            )
         assigned.runner.expect(stored.assignment.load, stored.assignment.rate)
         assigned.runner.hold()
         if stored.since is not None:

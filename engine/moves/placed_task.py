@@ -19,6 +19,8 @@ from engine.moves.placements import Placement, Placements
 from engine.schema import END
 from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner
+from engine.tentative.fork import Fork
+from overlay.concurrency import until_one_ends
 from overlay.events import Events
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -49,6 +51,7 @@ class PlacedTask:
     """
     Args:
         runner: computes the task here.
+        fork: goes on without what is missing, wherever the task runs; None: it waits for that.
         kept: its output.
 
     Attributes:
@@ -65,11 +68,14 @@ class PlacedTask:
         self,
         runner: TaskRunner,
         kept: KeptStream,
+        *,
         store: StreamStore,
         overlay: Overlay,
         placements: Placements,
+        fork: Fork | None,
     ) -> None:
         self.runner = runner
+        self._fork = fork
         self.kept = kept
         self.placements = placements
         self.moving = trio.Lock()
@@ -109,6 +115,10 @@ class PlacedTask:
 
     async def run(self) -> None:
         """Let the output grow until it has ended; cancel to stop."""
+        forks = () if self._fork is None else (self._fork.run,)
+        await until_one_ends(self._grow, *forks)
+
+    async def _grow(self) -> None:
         try:
             while self.boundary < END:
                 self._at_rest = trio.Event()
@@ -142,6 +152,7 @@ class PlacedTask:
             events=self._events,
             committed=committed,
             due=self.runner.wait_for_inputs,  # or its word alone could end the stream
+            tentative=True,
         )
         await mirror.run()
 

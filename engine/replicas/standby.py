@@ -114,6 +114,11 @@ class Standby:
         """How far it has what it keeps, microseconds, by stream."""
         return {name: kept.log.boundary for name, kept in self._kept.items()}
 
+    def rendition(self, stream: str) -> KeptStream | None:
+        """An output, where it is computed here."""
+        computed = self.running is not None and stream in self.stored.entry.outputs
+        return self._kept.get(stream) if computed else None
+
     @property
     def behind_us(self) -> int:
         """How far its outputs are behind the primary's, as last heard, microseconds."""

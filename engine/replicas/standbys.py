@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from engine.heeding import heeding
-from engine.kept import Role
+from engine.kept import KeptStream, Role
 from engine.leases import Lease
 from engine.messages import Done
 from engine.mirrors import Mirrors
@@ -92,6 +92,14 @@ class Standbys:
 
     def get(self, query: str) -> Standby | None:
         return self._standbys.get(query)
+
+    def rendition(self, stream: str) -> KeptStream | None:
+        """A stream as this peer computes it beside its primary."""
+        for standby in self._standbys.values():
+            kept = standby.rendition(stream)
+            if kept is not None:
+                return kept
+        return None
 
     # -- asked by a primary -----------------------------------------------------------------
 

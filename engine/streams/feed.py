@@ -46,13 +46,20 @@ async def serve(
         after = log.start
     while after < END:
         epoch = await log.next(after, limit_rows)
-        parts = await _parts(epoch)
-        for position, (rows, body) in enumerate(parts, 1):
-            upto = epoch.upto if position == len(parts) else None
-            yield Tuples(epoch.after, upto, rows), body
-        if not parts:
-            yield Tuples(epoch.after, epoch.upto, 0), memoryview(b"")
+        for message, body in await messages_of(epoch):
+            yield message, body
         after = epoch.upto
+
+
+async def messages_of(epoch: Epoch) -> list[tuple[Tuples, memoryview]]:
+    """An epoch as messages and bodies."""
+    parts = await _parts(epoch)
+    if not parts:
+        return [(Tuples(epoch.after, epoch.upto, 0), memoryview(b""))]
+    return [
+        (Tuples(epoch.after, epoch.upto if position == len(parts) else None, rows), body)
+        for position, (rows, body) in enumerate(parts, 1)
+    ]
 
 
 async def first_part(epoch: Epoch) -> tuple[Tuples, memoryview]:
@@ -84,12 +91,16 @@ class Assembler:
     After a broken connection call `reconnected` and subscribe from `boundary`: what was incomplete
     is forgotten, and what comes again is dropped, however the new sender cuts its epochs.
 
+    Args:
+        gaps: an epoch may begin later than the one before it has ended.
+
     Attributes:
         boundary: everything up to it was given out; microseconds.
     """
 
-    def __init__(self, schema: pa.Schema, after: int) -> None:
+    def __init__(self, schema: pa.Schema, after: int, *, gaps: bool = False) -> None:
         self._schema = schema
+        self._gaps = gaps
         self._parts: list[pa.Table] = []
         self._after = after
         self._bytes = 0
@@ -109,8 +120,9 @@ class Assembler:
         Raises:
             DecodeError: not what a sender of this stream can have sent; close the connection.
         """
-        if self.boundary == BEGINNING and not self._parts:
-            self.boundary = message.after  # asked for all there is, and told where that begins
+        if (self._gaps or self.boundary == BEGINNING) and not self._parts:
+            # asked for all there is, and told where that begins
+            self.boundary = max(self.boundary, message.after)
         if message.after > self.boundary:
             raise DecodeError(f"an epoch from {message.after}, but {self.boundary} was reached")
         if self._parts and message.after != self._after:

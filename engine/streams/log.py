@@ -125,6 +125,10 @@ class StreamLog:
         return log
 
     @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
     def schema(self) -> pa.Schema:
         return self._schema
 

@@ -35,7 +35,7 @@ from testnet.bench.minutes import (
     stream,
 )
 from testnet.bench.moving_reference import measure_reference
-from testnet.peers import Federation, Peer, open_federation, participant_name, run_command
+from testnet.peers import Federation, Peer, open_federation, participant_name
 from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
 from tools.home import Home
 
@@ -98,20 +98,6 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
         return await connection.call("move_task", request, MoveRecord, timeout_s=MOVE_S)
 
 
-async def admit_sibling(federation: Federation, of: Peer) -> Peer:
-    """Start another peer of the participant of a running one."""
-    name = f"{of.participant}-{len(federation.peers)}"
-    home = Home(federation.folder / name)
-    where = ("--home", str(home.folder))
-    await run_command("init", "--root", str(of.home.folder), *where)
-    home.config.write_text(federation.config)
-    peer = Peer(of.participant, home, federation.folder / f"{name}.log")
-    federation.peers.append(peer)
-    await peer.start()
-    await peer.ready()
-    return peer
-
-
 async def together(federation: Federation) -> None:
     """Wait until every peer sees all others running.
 
@@ -166,7 +152,7 @@ class Consumer:
 
 async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]) -> Run:
     owner = await federation.found(participant_name(0))
-    worker = await admit_sibling(federation, owner)
+    worker = await federation.admit_sibling(owner)
     await together(federation)
     async with open_medusa(owner.home.folder) as poster, open_medusa(owner.home.folder) as client:
         (task,) = await _define(poster, owner.participant)

@@ -22,7 +22,7 @@ from testnet.ha.chain import (
     query,
 )
 from testnet.ha.variants import Variant
-from testnet.peers import CONFIG, Federation, Peer, run_command
+from testnet.peers import CONFIG, Federation, Peer
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.home import Home
 
@@ -78,24 +78,13 @@ class Cast:
         names = (*SERVERS[1:], *(f"S{number + 1}" for number in range(STANDBYS)))
 
         async def admit(name: str) -> None:
-            made[name] = await self._sibling(first, name)
+            made[name] = await federation.admit_sibling(first, name)
             report(f"{len(made) + 2} of {len(names) + 3} peers")
 
         await _together(*(partial(admit, name) for name in names))
         self.primaries = {server: made[server] for server in SERVERS}
         self.standbys = [made[name] for name in names[len(SERVERS) - 1 :]]
         await self._until_known()
-
-    async def _sibling(self, of: Peer, name: str) -> Peer:
-        """Another peer of the chain's participant."""
-        home = Home(self._federation.folder / name)
-        await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
-        home.config.write_text(CHAIN_CONFIG)
-        peer = Peer(of.participant, home, self._federation.folder / f"{name}.log")
-        self._federation.peers.append(peer)
-        await peer.start()
-        await peer.ready()
-        return peer
 
     async def _until_known(self) -> None:
         """Until each peer sees all others running."""

@@ -61,7 +61,7 @@ async def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
             text = f"<medusa>{SCHEMA}{DOCUMENT.format(attributes='')}</medusa>"
             refused = [
                 (AvailabilityRequest(Mode.AMNESIA, Recovery.PRECISE), "'pass', is repeatable"),
-                (AvailabilityRequest(bound_s=2.0), "for a query with a standby"),
+                (AvailabilityRequest(checkpoint_s=2.0), "for a query with a standby"),
             ]
             for asked, reason in refused:
                 with pytest.raises(

@@ -197,7 +197,7 @@ def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("availability", "reason"),
     [
-        (asking(Mode.NONE, bound_s=2.0), "for a query with a standby: ask for ha amnesia, up"),
+        (asking(Mode.NONE, checkpoint_s=3.0), "for a query with a standby: ask for ha amnesia, up"),
         (asking(Mode.NONE, checkpoint_s=2.0), "are for a query with a standby"),
         (asking(Mode.NONE, secondary=PEER), "are for a query with a standby"),
         (asking(Mode.NONE, PRECISE), "ask for gap, or for ha upstream_backup, passive_standby or"),
@@ -263,10 +263,11 @@ def test_what_is_said_later_counts() -> None:
     assert applied(before, AvailabilityRequest(Mode.ACTIVE_STANDBY)).availability == Availability(
         Mode.ACTIVE_STANDBY, PRECISE, 2.0, secondary=PEER
     ), "recovery and checkpoint were the other mode's"
-    assert applied(before, AvailabilityRequest(Mode.NONE)).availability == Availability()
+    without = applied(before, AvailabilityRequest(Mode.NONE)).availability
+    assert without == Availability(bound_s=2.0), "for what is missing, a peer is not enough"
     assert applied(before, AvailabilityRequest(secondary="")).availability.secondary == ""
     with pytest.raises(InvalidInputError, match="are for a query with a standby"):
-        applied(before, AvailabilityRequest(Mode.NONE, bound_s=1.0))
+        applied(before, AvailabilityRequest(Mode.NONE, checkpoint_s=3.0))
 
 
 SPANS = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 60.0]) | st.floats()

@@ -9,7 +9,7 @@ from engine_peers import rows, schema_of
 from engine.definitions import StreamDefinition
 from engine.schema import END
 from overlay.errors import MedusaError
-from testnet.bench.moving import admit_sibling, together
+from testnet.bench.moving import together
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -54,7 +54,7 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
     async with open_federation() as federation:
         federation.config = CONFIG + f"[engine]\nepoch_s = 0.1\nhome_silence_s = {QUIET_S}\n"
         peers = [await federation.found(PARTICIPANT)]
-        peers += [await admit_sibling(federation, peers[0]) for _ in range(3)]
+        peers += [await federation.admit_sibling(peers[0]) for _ in range(3)]
         for peer in peers:
             await peer.ready()
         *electors, side = peers

@@ -36,7 +36,7 @@ from testnet.bench.minutes import (
     schema,
     stream,
 )
-from testnet.bench.moving import admit_sibling, move_task, together
+from testnet.bench.moving import move_task, together
 from testnet.peers import Federation, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -245,8 +245,8 @@ async def open_scene() -> AsyncIterator[Scene]:
     """Traffic flows, the query runs at the owner and has answered a whole window."""
     async with open_federation() as federation:
         home = await federation.found(PARTICIPANT)
-        owner = await admit_sibling(federation, home)
-        worker = await admit_sibling(federation, home)
+        owner = await federation.admit_sibling(home)
+        worker = await federation.admit_sibling(home)
         await together(federation)
         async with (
             open_medusa(home.home.folder) as poster,

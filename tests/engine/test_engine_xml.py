@@ -359,7 +359,7 @@ def test_queries_say_what_becomes_of_them_when_their_peer_dies(
         ('ha="passive" bound="2" checkpoint="3"', "every 3 s cannot keep results within a bound"),
         ('ha="passive" checkpoint="1e3"', "checkpoint: '1e3' is not a number of seconds"),
         ('ha="active" secondary="mit"', "peer id 'mit': must be 40"),
-        ('bound="2"', "for a query with a standby"),
+        ('bound="2" checkpoint="2"', "for a query with a standby"),
         ('backup="passive"', "unknown attribute 'backup'; there are name, ha, recovery, bound, "),
     ],
 )

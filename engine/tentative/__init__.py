@@ -1,0 +1,1 @@
+"""Results within the bound when inputs are missing: the tentative suffix, and its corrections."""

@@ -1,0 +1,254 @@
+"""What a client is told when tentative tuples turn out to be wrong. Sans IO.
+
+Both ways begin from the same two flows, stable epochs and tentative ones, and leave the client with
+the same tuples: those of the stable flow. In between:
+
+* `undo` (Delay, Process and Correct; TODS 2008): UNDO takes back every tentative tuple, all stable
+  ones come, and REC_DONE says that no tentative one stands any more, also of those that came in
+  between for new input.
+* `revisions` (Borealis, CIDR 2005): only the difference, as DELETION and INSERTION, or REPLACEMENT
+  where the tuple that goes and the one that comes have the same key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.schema import STIME
+from engine.streams.ordering import between
+from engine.streams.recent import Epoch
+
+TENTATIVE_BYTES: Final = 256 * 2**20
+"""Arrow bytes of tentative tuples that are kept to be compared. Those of a longer failure are taken
+back, the oldest first, as soon as they are more: they come again when it is over."""
+
+_SIGN: Final = "sign "
+"""Of a tuple in a difference; no field's name has a blank."""
+
+
+class Corrections(StrEnum):
+    """How a client wants to hear of them."""
+
+    UNDO = "undo"
+    REVISIONS = "revisions"
+
+
+class Kind(StrEnum):
+    """Of a change; the words of Borealis."""
+
+    INSERTION = "INSERTION"
+    """These tuples are there, for good."""
+    TENTATIVE = "TENTATIVE"
+    """These are there, and may be corrected."""
+    UNDO = "UNDO"
+    """No tentative tuple with after < stime <= upto is there any more."""
+    REC_DONE = "REC_DONE"
+    """No tentative tuple is there any more at all: everything up to `upto` is final."""
+    DELETION = "DELETION"
+    """These, which were there, are not."""
+    REPLACEMENT = "REPLACEMENT"
+    """These take the place of the ones that have the same key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One change of what is known of a stream.
+
+    Attributes:
+        after, upto: the interval it is about, microseconds of stime.
+        table: its tuples; none in an UNDO and a REC_DONE.
+        boundary: everything up to it is final once this was heeded.
+    """
+
+    kind: Kind
+    after: int
+    upto: int
+    table: pa.Table
+    boundary: int
+
+
+class Corrector(Protocol):
+    """Stable and tentative epochs in, each flow in its order; changes out."""
+
+    def stable(self, epoch: Epoch) -> list[Change]: ...
+
+    def tentative(self, epoch: Epoch) -> list[Change]: ...
+
+
+def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Corrector:
+    """
+    Args:
+        after: the boundary that the client has, microseconds.
+        key: the fields that tell tuples apart; none: only whole tuples are told apart.
+    """
+    match how:
+        case Corrections.UNDO:
+            return _Undoing(after)
+        case Corrections.REVISIONS:
+            return _Revising(after, key)
+
+
+class _Undoing:
+    def __init__(self, after: int) -> None:
+        self._boundary = after
+        self._seen = after
+        self._undone = False
+
+    def stable(self, epoch: Epoch) -> list[Change]:
+        nothing = epoch.table.slice(0, 0)
+        changes: list[Change] = []
+        if self._seen > self._boundary and not self._undone:
+            undo = Change(Kind.UNDO, self._boundary, self._seen, nothing, self._boundary)
+            changes.append(undo)
+            self._undone = True
+        after, self._boundary = epoch.after, epoch.upto
+        changes.append(Change(Kind.INSERTION, after, epoch.upto, epoch.table, epoch.upto))
+        if self._undone and self._boundary >= self._seen:
+            changes.append(Change(Kind.REC_DONE, after, epoch.upto, nothing, epoch.upto))
+            self._undone = False
+        self._seen = max(self._seen, self._boundary)
+        return changes
+
+    def tentative(self, epoch: Epoch) -> list[Change]:
+        if epoch.upto <= self._seen:
+            return []
+        rows = between(epoch.table, self._seen, epoch.upto)
+        change = Change(Kind.TENTATIVE, self._seen, epoch.upto, rows, self._boundary)
+        self._seen = epoch.upto
+        return [change]
+
+
+class _Revising:
+    def __init__(self, after: int, key: Sequence[str]) -> None:
+        self._boundary = after
+        self._seen = after
+        self._key = [STIME, *(name for name in key if name != STIME)] if key else []
+        self._kept: deque[Epoch] = deque()
+        self._bytes = 0
+
+    def tentative(self, epoch: Epoch) -> list[Change]:
+        if epoch.upto <= self._seen:
+            return []
+        rows = between(epoch.table, self._seen, epoch.upto)
+        kept = Epoch(self._seen, epoch.upto, rows)
+        self._kept.append(kept)
+        self._bytes += kept.bytes
+        self._seen = epoch.upto
+        change = Change(Kind.TENTATIVE, kept.after, kept.upto, rows, self._boundary)
+        return [change, *self._take_back()]
+
+    def stable(self, epoch: Epoch) -> list[Change]:
+        known = min(epoch.upto, self._seen)
+        before = self._known_upto(epoch.table.schema, known)
+        now = between(epoch.table, epoch.after, known)
+        gone, come = difference(before, now)
+        replaced = self._replaced(gone, come)
+        rest = between(epoch.table, known, epoch.upto)
+        self._boundary, self._seen = epoch.upto, max(self._seen, epoch.upto)
+        changes = [
+            Change(kind, epoch.after, known, table, epoch.after)
+            for kind, table in zip(
+                (Kind.DELETION, Kind.REPLACEMENT, Kind.INSERTION), replaced, strict=True
+            )
+            if table.num_rows
+        ]
+        changes.append(
+            Change(Kind.INSERTION, max(epoch.after, known), epoch.upto, rest, epoch.upto)
+        )
+        return changes
+
+    def _take_back(self) -> list[Change]:
+        """The oldest of what is too much."""
+        changes: list[Change] = []
+        while self._bytes > TENTATIVE_BYTES:
+            oldest = self._kept.popleft()
+            self._bytes -= oldest.bytes
+            nothing = oldest.table.slice(0, 0)
+            changes.append(Change(Kind.UNDO, oldest.after, oldest.upto, nothing, self._boundary))
+        return changes
+
+    def _known_upto(self, schema: pa.Schema, upto: int) -> pa.Table:
+        """The tentative tuples up to there; they are forgotten."""
+        found = [schema.empty_table()]
+        while self._kept and self._kept[0].after < upto:
+            oldest = self._kept.popleft()
+            self._bytes -= oldest.bytes
+            found.append(between(oldest.table, oldest.after, upto))
+            if oldest.upto > upto:
+                rest = Epoch(upto, oldest.upto, between(oldest.table, upto, oldest.upto))
+                self._kept.appendleft(rest)
+                self._bytes += rest.bytes
+        return pa.concat_tables(found)
+
+    def _replaced(self, gone: pa.Table, come: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """What goes, what takes another's place, and what comes."""
+        if not self._key or not gone.num_rows or not come.num_rows:
+            return gone, come.slice(0, 0), come
+        if max(_most_of_a_key(table, self._key) for table in (gone, come)) > 1:
+            return gone, come.slice(0, 0), come  # no key after all
+        shared = gone.select(self._key).join(come.select(self._key), self._key, join_type="inner")
+        return (
+            _without(gone, shared, self._key),
+            _only(come, shared, self._key),
+            _without(come, shared, self._key),
+        )
+
+
+def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The tuples of `before` that are not in `now`, and those of `now` that are not in `before`, of
+    equal ones as many as there are more; each in canonical order. Vectorised.
+
+    Nulls are equal to nulls, and NaN to NaN.
+    """
+    if before.equals(now):
+        return before.slice(0, 0), now.slice(0, 0)
+    signed = [
+        table.append_column(_SIGN, pa.repeat(pa.scalar(sign, pa.int64()), table.num_rows))
+        for table, sign in ((before, -1), (now, 1))
+    ]
+    names = before.column_names
+    counted = pa.concat_tables(signed).group_by(names).aggregate([(_SIGN, "sum")])
+    sums = counted.column(f"{_SIGN}_sum")
+    rows = counted.select(names)
+    keys = [(name, "ascending") for name in names]
+    found: list[pa.Table] = []
+    for sign in (-1, 1):
+        times = pc.multiply(sums, sign)
+        chosen = pc.greater(times, 0)
+        repeated = _repeated(rows.filter(chosen), times.filter(chosen))
+        found.append(repeated.take(pc.sort_indices(repeated, sort_keys=keys)).cast(before.schema))
+    return found[0], found[1]
+
+
+def _repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
+    most = pc.max(times).as_py() or 0
+    if most <= 1:
+        return table
+    parts = [table.filter(pc.greater(times, number)) for number in range(most)]
+    return pa.concat_tables(parts)
+
+
+def _most_of_a_key(table: pa.Table, key: list[str]) -> int:
+    counted = table.group_by(key).aggregate([([], "count_all")])
+    return int(pc.max(counted.column("count_all")).as_py() or 0)
+
+
+def _only(table: pa.Table, keys: pa.Table, key: list[str]) -> pa.Table:
+    return _joined(table, keys, key, "left semi")
+
+
+def _without(table: pa.Table, keys: pa.Table, key: list[str]) -> pa.Table:
+    return _joined(table, keys, key, "left anti")
+
+
+def _joined(table: pa.Table, keys: pa.Table, key: list[str], kind: str) -> pa.Table:
+    found = table.join(keys, key, join_type=kind).select(table.column_names)
+    order = [(name, "ascending") for name in table.column_names]
+    return found.take(pc.sort_indices(found, sort_keys=order)).cast(table.schema)

@@ -1,0 +1,194 @@
+"""The tentative suffix of a stream: what was made of those inputs that could be had.
+
+A stream is a stable prefix, its log, and behind that a suffix that may change. The suffix exists
+only while it reaches further than the log: what the log has replaces it, without being told.
+Nothing of it outlives this process, since the log will come to have all of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import trio
+
+from engine.schema import BEGINNING, STIME
+from engine.streams.log import StreamLog
+from engine.streams.ordering import between
+from engine.streams.recent import Epoch
+from overlay.errors import ClosedError, InternalError
+
+SUFFIX_BYTES: Final = 2**30
+"""Of one stream, on disk. What is older is let go of: it was sent when it was made, and comes as
+stable tuples in the end; only who asks for it later does not get it."""
+
+RECENT_BYTES: Final = 8 * 2**20
+"""Of one suffix, in memory: its readers follow closely."""
+
+
+class State(StrEnum):
+    """Of a stream at one of its producers (Balazinska et al., Fault-Tolerance in the Borealis
+    Distributed Stream Processing System, TODS 2008, section 4)."""
+
+    STABLE = "stable"
+    """Everything it has is final."""
+    UP_FAILURE = "up_failure"
+    """Something that it reads is missing: what it puts out now may change."""
+    STABILIZATION = "stabilization"
+    """It corrects what it has put out."""
+
+
+class Suffix:
+    """
+    Args:
+        stable: the stream's log.
+        limit_bytes: on disk.
+
+    Attributes:
+        began_at: where the log stood when the suffix began, microseconds.
+    """
+
+    def __init__(self, stable: StreamLog, limit_bytes: int = SUFFIX_BYTES) -> None:
+        self._stable = stable
+        self._limit_bytes = limit_bytes
+        self._folder = stable.folder.with_name(f"{stable.folder.name}.tentative")
+        self._log: StreamLog | None = None
+        self._stood_at = BEGINNING
+        self.began_at = BEGINNING
+        self._adding = trio.Lock()
+        self._moved = trio.Event()
+        shutil.rmtree(self._folder, ignore_errors=True)  # of a process that has died
+
+    @property
+    def boundary(self) -> int:
+        """So far it reaches, microseconds; BEGINNING where there is none."""
+        reached = BEGINNING if self._log is None else self._log.boundary
+        return reached if reached > self._stable.boundary else BEGINNING
+
+    @property
+    def visible(self) -> int:
+        """How far the stream reaches with it, or without one."""
+        return max(self.boundary, self._stable.boundary)
+
+    @property
+    def state(self) -> State:
+        if self.boundary == BEGINNING:
+            return State.STABLE
+        corrects = self._stable.boundary > self._stood_at
+        return State.STABILIZATION if corrects else State.UP_FAILURE
+
+    @property
+    def first_stime(self) -> int | None:
+        """The least stime in it; None without rows."""
+        return None if self.boundary == BEGINNING or self._log is None else self._log.first_stime
+
+    async def add(self, after: int, upto: int, table: pa.Table | None, *, failing: bool) -> None:
+        """What follows `after`, up to `upto`; whatever of it is there already is left out.
+
+        Args:
+            failing: the log cannot go on at the moment.
+
+        Raises:
+            StorageFullError: no room; nothing has changed.
+        """
+        async with self._adding:
+            if self.boundary == BEGINNING:
+                self.clear()
+            if upto <= self.visible:
+                return
+            if self._log is None:
+                self._log = await trio.to_thread.run_sync(
+                    self._open, max(after, self._stable.boundary)
+                )
+                self._stood_at = self.began_at = self._stable.boundary
+            log = self._log
+            rows = None if table is None else between(table, log.boundary, upto)
+            await log.commit(upto, rows)
+            if failing:
+                self._stood_at = self._stable.boundary
+            self._let_go(log)
+            self._moved.set()
+            self._moved = trio.Event()
+
+    def _open(self, after: int) -> StreamLog:
+        log = StreamLog.open(
+            self._folder, self._stable.schema, history_us=0, recent_bytes=RECENT_BYTES
+        )
+        log.begin(after)
+        return log
+
+    def _let_go(self, log: StreamLog) -> None:
+        """Keep it within its bytes."""
+        while log.bytes > self._limit_bytes:
+            before = log.start
+            log.hold("limit", log.reach(before, 0))
+            log.retain(0.0)
+            if log.start == before:
+                return
+
+    async def wait_beyond(self, boundary: int) -> None:
+        """Returns once it reaches further than that."""
+        await trio.lowlevel.checkpoint()
+        while self.boundary <= boundary:
+            await self._moved.wait()
+
+    async def next(self, after: int) -> Epoch | None:
+        """What follows `after` in it; None where there is nothing, or no more. What it has let go
+        of is left out."""
+        log = self._log
+        if log is None or self.boundary <= after:
+            return None
+        try:
+            return await log.next(max(after, log.start))
+        except (ClosedError, InternalError):  # the log came to have it, and it was removed
+            if self._log is log:
+                raise
+            return None
+
+    @asynccontextmanager
+    async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
+        """Its files with rows in (after, upto], and none with rows up to `after`: those are in the
+        log, which others read together with them."""
+        log = self._log
+        if log is None or log.boundary <= after:
+            yield []
+            return
+        async with AsyncExitStack() as stack:
+            paths = stack.enter_context(log.files(max(after, log.start), upto))
+            if log.start < after and paths:
+                folder = Path(stack.enter_context(TemporaryDirectory()))
+                paths = await trio.to_thread.run_sync(_cut, paths, after, folder)
+            yield paths
+
+    def clear(self) -> None:
+        """Let go of all of it."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what the log has replaced."""
+        if self.boundary == BEGINNING and not self._adding.locked():
+            self.clear()
+
+
+def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
+    """The files, those with rows up to `after` as copies without them."""
+    found: list[Path] = []
+    for number, path in enumerate(paths):
+        statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+        if statistics.min > after:
+            found.append(path)
+            continue
+        table = pq.read_table(path, filters=[(STIME, ">", after)])
+        found.append(folder / f"{number}.parquet")
+        pq.write_table(table, found[-1])
+    return found

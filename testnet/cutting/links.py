@@ -1,0 +1,105 @@
+"""Network partitions of real peers on one machine.
+
+async with (
+    open_links(netns=False) as links,
+    open_federation(links=links) as federation,
+):
+    mit, utah = await federation.found("mit.edu"), await federation.admit("utah.edu")
+    ...
+    await links.split([[mit], [utah]])  # nothing gets through, and nobody is told
+    await links.cut(mit, utah, both=False)  # and now also from mit to utah
+    await links.heal()
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import permutations, product
+
+import trio
+
+from overlay.errors import InvalidInputError
+from testnet.cutting.loopback import open_loopback
+from testnet.cutting.namespaces import open_namespaces
+from testnet.cutting.wires import Cut, Wires
+from testnet.peers import Launch, Peer
+
+
+class Links:
+    """The links between the peers of one federation. All changes are in force once they return.
+
+    Attributes:
+        cuts: what is cut now.
+    """
+
+    def __init__(self, wires: Wires) -> None:
+        self.cuts: frozenset[Cut] = frozenset()
+        self._wires = wires
+        self._peers: set[str] = set()
+        self._turn = trio.Lock()
+
+    async def launch(self, peer: str) -> Launch:
+        """How the peer of that name is to be started: `open_federation(links=...)` asks.
+
+        Raises:
+            UnavailableError: this machine cannot have one more.
+        """
+        async with self._turn:
+            self._peers.add(peer)
+            return await self._wires.launch(peer)
+
+    async def cut(self, a: Peer, b: Peer, *, both: bool = True) -> None:
+        """Let nothing get from a to b any more, nor back, if both.
+
+        Raises:
+            InvalidInputError: a peer was not started over these links.
+            UnavailableError: it may not have come to that.
+        """
+        new = {Cut(a.name, b.name), *([Cut(b.name, a.name)] if both else [])}
+        await self._set(self.cuts | new)
+
+    async def split(self, groups: Sequence[Collection[Peer]]) -> None:
+        """Let nothing get from a peer of one group to one of another; all else is connected, peers
+        of no group with everybody. What was cut before does not count any more.
+
+        Raises:
+            InvalidInputError, UnavailableError: as `cut`.
+        """
+        pairs = (product(*two) for two in permutations(groups, 2))
+        await self._set(Cut(a.name, b.name) for two in pairs for a, b in two)
+
+    async def heal(self) -> None:
+        """End all cuts.
+
+        Raises:
+            UnavailableError: it may not have come to that.
+        """
+        await self._set(())
+
+    async def _set(self, cuts: Iterable[Cut]) -> None:
+        wanted = frozenset(cuts)
+        named = {name for cut in wanted for name in (cut.source, cut.target)}
+        if unknown := named - self._peers:
+            raise InvalidInputError(
+                f"{', '.join(sorted(unknown))}: not started over these links; "
+                "open the federation with links=links"
+            )
+        self.cuts = wanted  # before anything else can change it: `cut` adds to it
+        async with self._turn:
+            await self._wires.lose(self.cuts)
+
+
+@asynccontextmanager
+async def open_links(*, netns: bool = False) -> AsyncIterator[Links]:
+    """Links for one federation, which must be closed before they are.
+
+    Args:
+        netns: put each peer into a network namespace of its own (root only) and have the kernel
+            lose what is cut; else it is not read or not sent inside the peers.
+
+    Raises:
+        UnavailableError: this machine, or this user, cannot do that; names the thing and the mend.
+    """
+    async with open_namespaces() if netns else open_loopback() as wires:
+        yield Links(wires)

@@ -1,0 +1,233 @@
+"""Links that the kernel cuts: each peer in a network namespace of its own. Needs root and `ip`.
+
+A hub, a namespace too, has one bridge, a port of it for each peer, and one for this process and its
+clients, who see the peers' client ports at the peers' IPs. (A bridge among the machine's own
+interfaces would have its packets go through the machine's firewall.)
+
+A cut from A to B is a fixed neighbour entry at A that gives B's IP the MAC of nobody. Tried on
+veths, with a datagram and a dial, against the other ways that need no further tools or modules:
+
+    fixed neighbour entry   sent and lost, dials hang; one direction between two peers
+    other end's link down   the same, but of all directions of that peer
+    own link down           ENETUNREACH at once
+    blackhole route         EINVAL at once
+    unreachable route       EHOSTUNREACH at once
+
+`tc netem`, nftables, iptables and ebtables would do; kernels and machines are often without them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import trio
+
+from overlay.errors import UnavailableError
+from testnet.cutting.wires import Cut
+from testnet.peers import Launch
+
+PREFIX: Final = "medusanet"
+"""Starts the names of what we make, a slot's number follows: at most 15 characters."""
+
+SLOTS: Final = 256
+"""Testnets at once on this machine."""
+
+NETWORK: Final = "198.18.{slot}"
+"""The first three bytes of the IPs of a slot: meant for measurements among one's own (RFC 2544)."""
+
+MOST_PEERS: Final = 250
+
+MAC: Final = "02:4d:4e:{slot:02x}:00:{number:02x}"
+NOBODY: Final = "02:4d:4e:ff:ff:ff"
+
+WITHOUT: Final = "or do without --netns: then links are cut inside the peers"
+
+
+class Namespaces:
+    """The hub and the namespaces of one slot.
+
+    Attributes:
+        slot: what sets their names and IPs apart from those of other testnets.
+    """
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self._numbers: dict[str, int] = {}
+        self._cuts: frozenset[Cut] = frozenset()
+
+    def host(self, peer: str) -> str:
+        """The IP of that peer."""
+        return f"{NETWORK.format(slot=self.slot)}.{self._numbers[peer] + 1}"
+
+    def namespace(self, peer: str) -> str:
+        """The name of that peer's namespace, as `ip netns` knows it."""
+        return _namespace(self.slot, self._numbers[peer])
+
+    async def set_up(self) -> None:
+        """Make the hub and our own link to it."""
+        hub, ours = _namespace(self.slot, "hub"), _link(self.slot)
+        await _ip("netns", "add", hub)
+        await _configure(
+            hub,
+            "link add bridge type bridge",
+            "link set bridge up",
+        )
+        await _ip("link", "add", ours, "type", "veth", "peer", "name", "testnet", "netns", hub)
+        await _configure(hub, "link set testnet master bridge up")
+        await _ip("address", "add", f"{NETWORK.format(slot=self.slot)}.1/24", "dev", ours)
+        await _ip("link", "set", ours, "up")
+
+    async def launch(self, peer: str) -> Launch:
+        if len(self._numbers) == MOST_PEERS:
+            raise UnavailableError(f"--netns: there is room for {MOST_PEERS} peers; {WITHOUT}")
+        number = self._numbers[peer] = len(self._numbers) + 1
+        namespace, host = self.namespace(peer), self.host(peer)
+        await _ip("netns", "add", namespace)
+        await _configure(
+            _namespace(self.slot, "hub"),
+            f"link add peer{number} type veth peer name eth0 "
+            f"address {self._mac(peer)} netns {namespace}",
+            f"link set peer{number} master bridge up",
+        )
+        await _configure(
+            namespace,
+            "link set lo up",
+            f"address add {host}/24 dev eth0",
+            "link set eth0 up",
+        )
+        await self.lose(self._cuts)  # which has the others know its MAC
+        return Launch(
+            f"{host}:0",
+            prefix=("ip", "netns", "exec", namespace),
+            config=f'\n[client]\nlisten = "{host}:0"\n',
+        )
+
+    async def lose(self, cuts: Collection[Cut]) -> None:
+        self._cuts = frozenset(cuts)
+        for source in self._numbers:
+            entries = []
+            for target in self._numbers:
+                mac = NOBODY if Cut(source, target) in self._cuts else self._mac(target)
+                if source != target:
+                    entries.append(
+                        f"neighbour replace {self.host(target)} lladdr {mac} nud permanent dev eth0"
+                    )
+            await _configure(self.namespace(source), *entries)
+
+    def _mac(self, peer: str) -> str:
+        return MAC.format(slot=self.slot, number=self._numbers[peer])
+
+
+@asynccontextmanager
+async def open_namespaces() -> AsyncIterator[Namespaces]:
+    """Namespaces until the block ends; what then still runs in them is killed.
+
+    Raises:
+        UnavailableError: not root, no `ip`, or not allowed; names the thing and the mend.
+    """
+    if shutil.which("ip") is None:
+        raise UnavailableError(f"--netns needs the command `ip`: install iproute2, {WITHOUT}")
+    if os.geteuid() != 0:
+        raise UnavailableError(f"--netns needs root: run it as root, {WITHOUT}")
+    await _take_down_left()
+    slot, held = _claim()
+    with held:
+        namespaces = Namespaces(slot)
+        try:
+            await namespaces.set_up()
+            yield namespaces
+        finally:
+            with trio.CancelScope(shield=True):
+                await _take_down(slot)
+
+
+def _claim() -> tuple[int, socket.socket]:
+    """A slot that nobody has; ours as long as the socket is open."""
+    for slot in range(SLOTS):
+        if (held := _hold(slot)) is not None:
+            return slot, held
+    raise UnavailableError(f"--netns: {SLOTS} testnets run on this machine; end one, {WITHOUT}")
+
+
+def _hold(slot: int) -> socket.socket | None:
+    """An abstract socket's name is taken by one process, and is free as soon as that is dead."""
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held.bind(f"\0{PREFIX}{slot}")
+    except OSError:
+        held.close()
+        return None
+    return held
+
+
+async def _take_down_left() -> None:
+    """What a killed run has left."""
+    for slot in {_slot(name) for name in await _namespaces()}:
+        if slot is not None and (held := _hold(slot)) is not None:
+            with held:
+                await _take_down(slot)
+
+
+async def _take_down(slot: int) -> None:
+    for name in await _namespaces():
+        if _slot(name) == slot:
+            for pid in (await _ip("netns", "pids", name)).split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            await _ip("netns", "delete", name)
+    # The kernel does away with a namespace when it finds the time; a link goes at once.
+    if _link(slot) in {name for _, name in socket.if_nameindex()}:
+        with suppress(UnavailableError):  # it has just gone with the hub
+            await _ip("link", "delete", _link(slot))
+
+
+def _link(slot: int) -> str:
+    return f"{PREFIX}{slot}"
+
+
+def _namespace(slot: int, what: object) -> str:
+    return f"{PREFIX}{slot}-{what}"
+
+
+def _slot(namespace: str) -> int | None:
+    """The slot of a namespace, if it is one of ours."""
+    found = re.fullmatch(rf"{PREFIX}(\d+)-(hub|\d+)", namespace)
+    return int(found[1]) if found else None
+
+
+async def _namespaces() -> list[str]:
+    """The names of all that there are, also others' than ours."""
+    return [line.split()[0] for line in (await _ip("netns", "list")).splitlines() if line]
+
+
+async def _configure(namespace: str, *lines: str) -> None:
+    await _ip("-netns", namespace, "-batch", "-", lines="\n".join(lines))
+
+
+async def _ip(*arguments: str, lines: str = "") -> str:
+    """What `ip` says.
+
+    Raises:
+        UnavailableError: it failed.
+    """
+    done = await trio.run_process(
+        ["ip", *arguments],
+        stdin=lines.encode(),
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        raise UnavailableError(
+            f"--netns: `{' '.join(('ip', *arguments))}` failed: {said}; it needs CAP_NET_ADMIN "
+            f"and CAP_SYS_ADMIN, {WITHOUT}"
+        )
+    return done.stdout.decode()

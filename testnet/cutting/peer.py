@@ -1,0 +1,56 @@
+"""The daemon of `medusa-peer run` on links that can be cut, for `testnet.cutting.loopback`.
+
+python -m testnet.cutting.peer --switchboard SOCKET run --home DIR --listen 127.77.0.1:0
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tools import command_line
+from tools.addresses import Address, parse_address
+from tools.command_line import home_option
+from tools.home import Home
+
+
+def main() -> NoReturn:
+    command_line.run(peer)
+
+
+@click.group("testnet.cutting.peer")
+@click.option("--switchboard", type=click.Path(path_type=Path), required=True)
+@click.pass_context
+def peer(context: click.Context, switchboard: Path) -> None:
+    """Run a peer of a testnet."""
+    context.obj = switchboard
+
+
+@peer.command("run")
+@click.option("--listen", metavar="ADDR:PORT", required=True, help="The IP must be its own.")
+@home_option
+@click.pass_obj
+def run_daemon(switchboard: Path, listen: str, home: str | None) -> None:
+    """Run the peer until SIGTERM or Ctrl-C."""
+    import trio
+
+    from engine.streams.memory import keep_flat
+
+    keep_flat()  # before anything imports pyarrow
+    trio.run(_run, switchboard, Home.locate(home), parse_address(listen))
+
+
+async def _run(switchboard: Path, home: Home, listen: Address) -> None:
+    from testnet.cutting.switchboard import obeying
+    from tools.config import load_config
+    from tools.daemon import run_peer
+
+    config = load_config(home, listen=listen)
+    async with obeying(switchboard, listen[0]):
+        await run_peer(home, config, lambda running: None)
+
+
+if __name__ == "__main__":
+    main()

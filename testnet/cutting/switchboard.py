@@ -1,0 +1,173 @@
+"""How the testnet tells running peers what is cut, and knows that they have heard it.
+
+A peer that starts asks before it opens anything. A message is one packet of a Unix socket: what is
+cut around the peer, with a number, and for an answer that number.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from overlay.errors import DeadlineError, UnavailableError
+from testnet.cutting.sockets import CuttableSockets, Reach
+from tools.link import open_background
+
+MAX_PACKET: Final = 64 * 1024
+"""Bytes: the addresses of some thousand peers."""
+
+OBEYED_S: Final = 10.0
+"""Longest that a peer may take to answer, seconds: two cores may be busy with a few JVMs."""
+
+
+class _Order(Struct, frozen=True):
+    number: int
+    reach: Reach
+
+
+class _Line:
+    """To one peer that runs, or did."""
+
+    def __init__(self, host: str, socket: trio.socket.SocketType) -> None:
+        self.host = host
+        self.socket = socket
+        self.turn = trio.Lock()
+
+    async def say(self, order: _Order) -> None:
+        """Returns once the peer obeys, or is dead, which is as good."""
+        try:
+            await self.socket.send(msgspec.json.encode(order))
+            # Answers to orders that were not waited for to the end may come first.
+            while (answer := await self.socket.recv(MAX_PACKET)) and int(answer) != order.number:
+                pass
+        except ConnectionError:
+            pass
+
+
+class Switchboard:
+    """The testnet's end. path: of the socket where peers ask."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reaches: Mapping[str, Reach] = {}
+        self._number = 0
+        self._lines: dict[str, _Line] = {}
+
+    async def tell(self, reaches: Mapping[str, Reach]) -> None:
+        """Have the peers obey, by IP, those included that start later; nothing is cut around the
+        others.
+
+        Raises:
+            DeadlineError: some peer that runs does not answer.
+        """
+        self._reaches = reaches
+        self._number += 1
+        waiting = set(self._lines)
+
+        async def tell(line: _Line) -> None:
+            await self._tell(line)
+            waiting.discard(line.host)
+
+        with trio.move_on_after(OBEYED_S):
+            async with trio.open_nursery() as nursery:
+                for line in self._lines.values():
+                    nursery.start_soon(tell, line)
+        if waiting:
+            raise DeadlineError(
+                f"{', '.join(sorted(waiting))}: told within {OBEYED_S:g} s to cut or to heal links,"
+                " and did not answer; is the process stopped?"
+            )
+
+    async def answer(self, listening: trio.socket.SocketType, nursery: trio.Nursery) -> None:
+        """Driver: takes peers that start."""
+        while True:
+            socket, _ = await listening.accept()
+            nursery.start_soon(self._welcome, socket)
+
+    async def _welcome(self, socket: trio.socket.SocketType) -> None:
+        with socket:
+            host = (await socket.recv(MAX_PACKET)).decode()
+            line = self._lines[host] = _Line(host, socket)  # a restarted peer has a new one
+            await self._tell(line)
+            await trio.sleep_forever()
+
+    async def _tell(self, line: _Line) -> None:
+        async with line.turn:
+            reach = self._reaches.get(line.host, Reach())
+            await line.say(_Order(self._number, reach))
+
+
+@asynccontextmanager
+async def open_switchboard() -> AsyncIterator[Switchboard]:
+    """
+    Raises:
+        UnavailableError: the folder for temporary files is no place for a socket.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="medusa-links-") as folder,
+        trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_SEQPACKET) as listening,
+    ):
+        switchboard = Switchboard(Path(folder) / "socket")
+        try:
+            await listening.bind(str(switchboard.path))
+        except OSError as error:
+            raise UnavailableError(
+                f"no socket can be made at {switchboard.path}: {error}; "
+                "set TMPDIR to a local folder with a short name"
+            ) from None
+        listening.listen()
+        async with open_background() as nursery:
+            nursery.start_soon(switchboard.answer, listening, nursery)
+            yield switchboard
+
+
+@asynccontextmanager
+async def obeying(path: Path, host: str) -> AsyncIterator[None]:
+    """A peer's end: every socket that trio makes in the block is cut as the switchboard says.
+
+    Args:
+        path: of the switchboard's socket.
+        host: the peer's IP.
+
+    Raises:
+        UnavailableError: there is no switchboard (any more).
+    """
+    sockets = CuttableSockets(host)
+    with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_SEQPACKET) as line:
+        try:
+            await line.connect(str(path))
+            await line.send(host.encode())
+        except OSError as error:
+            raise UnavailableError(f"no switchboard at {path}: {error.strerror}") from None
+        if not await _obey(line, sockets):
+            raise UnavailableError(f"the switchboard at {path} has closed")
+        trio.socket.set_custom_socket_factory(sockets)
+
+        async def go_on() -> None:
+            # Without the testnet all stays as it was: there is nobody left to see it heal.
+            while await _obey(line, sockets):
+                pass
+
+        async with open_background() as nursery:
+            nursery.start_soon(go_on)
+            yield
+
+
+async def _obey(line: trio.socket.SocketType, sockets: CuttableSockets) -> bool:
+    """Do as the next order says; False if there is none any more."""
+    try:
+        packet = await line.recv(MAX_PACKET)
+        if packet:
+            order = msgspec.json.decode(packet, type=_Order)
+            sockets.obey(order.reach)
+            await line.send(b"%d" % order.number)
+    except ConnectionError:
+        return False
+    return bool(packet)

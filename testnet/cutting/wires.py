@@ -1,0 +1,35 @@
+"""What lies between the peers of a federation, whichever way it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from testnet.peers import Launch
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Nothing gets from one peer to another, named as their homes are. The way back is another."""
+
+    source: str
+    target: str
+
+
+class Wires(Protocol):
+    """One way to connect peers so that they can be cut off from each other."""
+
+    async def launch(self, peer: str) -> Launch:
+        """How the peer of that name, which is new, is to be started.
+
+        Raises:
+            UnavailableError: this machine cannot have one more; names the thing and the mend.
+        """
+
+    async def lose(self, cuts: Collection[Cut]) -> None:
+        """Cut exactly these, once it returns. Peers that start later find them cut.
+
+        Raises:
+            UnavailableError: some peer may not have been cut off, or not be connected again.
+        """

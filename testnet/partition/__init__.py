@@ -1,0 +1,1 @@
+"""A federation that is split for a while: what its clients get meanwhile, and afterwards."""

@@ -1,0 +1,132 @@
+"""The peers: the far one with its source, and the servers, on the near side of the split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from engine.query import QueryStatus
+from overlay.errors import DeadlineError
+from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
+from testnet.peers import CONFIG, Federation, Peer
+from tools.async_client import open_medusa
+
+EPOCH_S: Final = 0.25
+"""Shortest epoch, seconds: a quarter of a core a server, and the delay of each."""
+TOGETHER_S: Final = 60.0
+LOOK_S: Final = 0.1
+
+PEER_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
+"""medusa.toml of every peer. No market: nothing but the split shall happen."""
+
+
+class Cast:
+    """
+    Args:
+        replica: the first server is on the far side as well, and a replica of it on the near one:
+            the poster's B and R, where the sources are at A and the client asks C.
+
+    Attributes:
+        source: the peer of the first source: on the far side, but with a replica.
+        servers: in the order of the chain; the client asks the last. replica: that of the first.
+    """
+
+    def __init__(self, federation: Federation, chain: int, *, replica: bool) -> None:
+        self._federation = federation
+        self._federation.config = PEER_CONFIG
+        self._chain = chain
+        self._replicated = replica
+        self.source: Peer
+        self.servers: list[Peer] = []
+        self.replica: Peer | None = None
+
+    @property
+    def sides(self) -> tuple[list[Peer], list[Peer]]:
+        """Who is where."""
+        far = self.servers[0] if self._replicated else self.source
+        return [far], [peer for peer in self.all if peer is not far]
+
+    @property
+    def all(self) -> list[Peer]:
+        return [self.source, *self.servers, *([self.replica] if self.replica else [])]
+
+    @property
+    def homes(self) -> tuple[Peer, Peer, Peer]:
+        """Where each source is."""
+        near = self.source if self._replicated else self.servers[0]
+        return self.source, near, near
+
+    @property
+    def answers(self) -> str:
+        """The last server's output."""
+        return output(self._chain - 1)
+
+    async def enter(self, report: Callable[[str], None]) -> None:
+        """Start all, and wait until they know each other."""
+        self.source = await self._federation.found(FAR_OWNER)
+        first = await self._federation.admit(NEAR_OWNER)
+        await first.ready()
+        self.servers = [first]
+        for number in range(1, self._chain):
+            self.servers.append(await self._federation.admit_sibling(first, f"server{number + 1}"))
+            report(f"{len(self.all)} peers")
+        if self._replicated:
+            self.replica = await self._federation.admit_sibling(first, "replica")
+        await self._until_known()
+
+    async def _until_known(self) -> None:
+        """Until each peer sees all others running."""
+
+        async def until_sees_all(peer: Peer) -> None:
+            async with open_medusa(peer.home.folder) as client:
+                while True:
+                    seen = (await client.status()).peers
+                    if sum(each.state == "running" for each in seen) == len(self.all):
+                        return
+                    await trio.sleep(LOOK_S)
+
+        with trio.move_on_after(TOGETHER_S):
+            async with trio.open_nursery() as nursery:
+                for peer in self.all:
+                    nursery.start_soon(until_sees_all, peer)
+            return
+        raise DeadlineError(f"the peers did not find each other within {TOGETHER_S:.0f} s")
+
+    async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
+        """Publish the sources and a query on each server, all running."""
+        async with open_medusa(self.source.home.folder) as client:
+            await client.create_schema(SCHEMA)
+        for source, peer in zip(sources, self.homes, strict=True):
+            async with open_medusa(peer.home.folder) as client:
+                await client.create_stream(source.stream)
+        for number, peer in enumerate(self.servers):
+            standby = self.replica if not number else None
+            work = query(number, bound_s, "" if standby is None else peer_id(standby))
+            async with open_medusa(peer.home.folder) as client:
+                await client.create_query(work)
+                await client.set_query_status(work.name, QueryStatus.RUNNING)
+
+    async def replica_is_ready(self) -> None:
+        """Returns once it has caught up, and is known for that."""
+        async with open_medusa(self.servers[0].home.folder) as client:
+            while True:
+                peers = (await client.status()).peers
+                if any(each.state == "caught up" for peer in peers for each in peer.replicas):
+                    return
+                await trio.sleep(LOOK_S)
+
+    async def read_from(self) -> Peer | None:
+        """Whom the last server reads the first one's output from."""
+        async with open_medusa(self.servers[-1].home.folder) as client:
+            (last,) = (await client.status(federation=False)).peers
+        producers = {each.name: each.producer for each in last.streams if each.role == "mirror"}
+        wanted = producers.get(output(self._chain - 2), "")
+        return next((peer for peer in self.all if peer_id(peer) == wanted), None)
+
+
+def peer_id(peer: Peer) -> str:
+    """Its id (hex): what it says as it runs."""
+    assert peer.running is not None
+    return peer.running.peer

@@ -1,0 +1,105 @@
+"""What flows: readings of three sources, merged by the first server of a chain, thinned by each.
+
+One source is on the far side of the split, two are on the near side, with the servers and the
+client. So during the split results can be made, but not all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from engine.availability import Availability, Mode, Recovery
+from engine.definitions import StreamDefinition
+from engine.query import Box, Filter, Query, Union
+from engine.schema import Field, FieldType, Schema
+
+FAR_OWNER: Final = "utah.edu"
+"""The participant on the other side of the split."""
+NEAR_OWNER: Final = "mit.edu"
+"""The participant of the servers and of the client."""
+
+MAX_CHAIN: Final = 4
+SIEVES: Final = (10, 7, 11, 13)
+"""The n-th server drops the readings whose number is a multiple of the n-th of these."""
+
+SCHEMA: Final = Schema(
+    f"medusa://{FAR_OWNER}/reading",
+    (
+        Field("time_us", FieldType.LONG),
+        Field("sensor", FieldType.BYTE),
+        Field("number", FieldType.LONG),
+    ),
+    time="time_us",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source stream. sensor: its number. share: of all readings, how many come from it."""
+
+    sensor: int
+    stream: StreamDefinition
+    share: float
+
+
+def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
+    """The far one first; with a replica all are on one side. missing: its share of all readings."""
+    owners = (FAR_OWNER,) * 3 if replica else (FAR_OWNER, NEAR_OWNER, NEAR_OWNER)
+    shares = (missing, (1 - missing) / 2, (1 - missing) / 2)
+    return tuple(
+        Source(number, StreamDefinition(f"medusa://{owner}/readings{number}", SCHEMA.name), share)
+        for number, (owner, share) in enumerate(zip(owners, shares, strict=True))
+    )
+
+
+def query_name(server: int) -> str:
+    """What one server does goes by this name."""
+    return f"medusa://{NEAR_OWNER}/server{server + 1}"
+
+
+def output(server: int) -> str:
+    """The stream that a server puts out."""
+    return f"{query_name(server)}/out"
+
+
+def query(server: int, bound_s: float, replica: str = "") -> Query:
+    """What one server does, counted from 0. replica: peer id (hex) of its secondary, if any."""
+    boxes: tuple[Box, ...] = ()
+    source = output(server - 1)
+    if not server:
+        source = f"{query_name(server)}/merged"
+        merged = sources(0.5, replica=bool(replica))
+        streams = tuple(each.stream.name for each in merged)
+        boxes = (Union("merge", streams, source),)
+    sieve = Filter("sieve", source, (output(server),), (f"number % {SIEVES[server]} <> 0",))
+    availability = Availability(bound_s=bound_s)
+    if replica:
+        availability = Availability(
+            Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=bound_s, secondary=replica
+        )
+    return Query(query_name(server), (*boxes, sieve), (), availability)
+
+
+Row = tuple[int, int]
+"""(sensor, number): no two readings share them."""
+
+
+def rows_in(table: pa.Table) -> list[Row]:
+    """The readings of a part of an output."""
+    columns = (table.column(name).to_pylist() for name in ("sensor", "number"))
+    return list(zip(*columns, strict=True))
+
+
+def readings_table(sensor: int, at_us: list[int], numbers: list[int]) -> pa.Table:
+    """As a client posts them."""
+    return pa.table([at_us, [sensor] * len(at_us), numbers], schema=SCHEMA.payload)
+
+
+def expected(posted: Iterable[Row], chain: int) -> set[Row]:
+    """What the last server puts out for these, by plain arithmetic."""
+    sieves = SIEVES[:chain]
+    return {row for row in posted if all(row[1] % sieve for sieve in sieves)}

@@ -1,0 +1,83 @@
+"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from testnet.live import open_live
+from testnet.partition.result import PartitionResult
+from testnet.stages import Stages
+
+FRAME_S: Final = 0.5
+"""Between two frames, seconds: the peers need the cores."""
+TITLE: Final = "medusa-testnet partition"
+
+
+@asynccontextmanager
+async def open_screen(stages: Stages, console: Console) -> AsyncIterator[None]:
+    """Show the stages while the body runs."""
+    if not console.is_terminal:
+        stages.print_each(console)
+        yield
+        return
+
+    def frame() -> RenderableType:
+        return stages.render(TITLE)
+
+    async with open_live(console, frame, frame, FRAME_S):
+        yield
+
+
+GOLDEN: Final = (
+    ("1 server, X = 2 s, 5 s (Borealis)", "0.72 s", "1.83 s", "0.66 s"),
+    ("2 servers, X = 2 s, 10 s (Borealis)", "0.17 s", "2.22 s", "0.19 s"),
+    ("2 servers, each delays (Borealis)", "0.17 s", "3.74 s", "0.14 s"),
+)
+"""What the original measured at its client: usually, during the failure, afterwards. Its servers
+took tuples one by one, with buckets of 0.5 s in the first line and 0.1 s in the others."""
+
+
+def render_result(result: PartitionResult) -> RenderableType:
+    """The figures beside the original's, and whether all is as it must be."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("longest delay of new results", no_wrap=True)
+    for name in ("usually", "split", "corrections"):
+        table.add_column(name, justify="right", no_wrap=True)
+    servers = f"{result.chain} server{'s' if result.chain > 1 else ''}"
+    table.add_row(
+        f"{servers}, X = {result.bound_ms / 1e3:g} s, {result.seconds:g} s",
+        *(
+            f"{ms / 1e3:.2f} s"
+            for ms in (
+                result.max_new_tuple_delay_ms_stable,
+                result.max_new_tuple_delay_ms_failure,
+                result.max_new_tuple_delay_ms_stabilization,
+            )
+        ),
+        style="bold",
+    )
+    for row in GOLDEN:
+        table.add_row(*row, style="dim")
+    checks = Table.grid(padding=(0, 1))
+    checks.add_column(width=1)
+    checks.add_column(ratio=1)
+    for check in result.checks:
+        text = Text(check.claim, "" if check.good else "red")
+        text.append(f"  ({check.found})", "dim")
+        checks.add_row(Text("✓", "green") if check.good else Text("✗", "red"), text)
+    words = Text(
+        f"{result.tentative:,} tentative, {result.undone:,} undone, {result.revised:,} revised; "
+        f"all corrected {result.corrected_ms / 1e3:.2f} s after the split"
+    )
+    lines = (("picture", result.plot), ("homes and logs", result.folder))
+    for label, where in lines:
+        if where is not None:
+            words.append(f"\n{label}: {where}")
+    return Group(table, checks, words)

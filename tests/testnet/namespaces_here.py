@@ -1,0 +1,22 @@
+"""Whether tests can have network namespaces here."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from overlay.errors import UnavailableError
+from testnet.cutting.namespaces import open_namespaces
+
+
+def skip_without_namespaces() -> None:
+    """Outside of trio: within it pytest-trio loses what a skip says."""
+
+    async def try_it() -> None:
+        async with open_namespaces():
+            pass
+
+    try:
+        trio.run(try_it)
+    except UnavailableError as error:
+        pytest.skip(str(error))
