@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from engine.availability import Mode
+from engine.availability import Availability, Mode, Recovery
 from engine.config import EngineConfig
 from engine.execution import Executor
 from engine.kept import KeptStream, Role, key_of
@@ -31,6 +31,12 @@ def carrier(stored: StoredQuery) -> str:
     if stored.availability.mode is Mode.PASSIVE_STANDBY:
         return f"{REPLICA}-{short_digest(stored.name)}"
     return REPLICA
+
+
+def _forgets(availability: Availability) -> bool:
+    """Whether who takes over may leave out what consumers have not had, and it has not."""
+    begins_empty = availability.mode in {Mode.AMNESIA, Mode.UPSTREAM_BACKUP}
+    return begins_empty and availability.recovery is Recovery.GAP
 
 
 class QueryLogs:
@@ -65,7 +71,7 @@ class QueryLogs:
         kept = await self._store.keep(entry, role, stored.variant)
         position = stored.positions.get(task.output, BEGINNING)
         if kept.log.boundary == BEGINNING < position:
-            if stored.availability.mode is Mode.AMNESIA:
+            if _forgets(stored.availability):
                 await kept.log.commit(position, None)  # the gap: consumers go on behind it
             else:
                 kept.log.begin(position)

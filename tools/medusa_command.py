@@ -282,6 +282,12 @@ def _speed(text: str) -> float | None:
     help="Of the output (default: csv).",
 )
 @click.option(
+    "--corrections",
+    type=click.Choice(["undo", "revisions"]),
+    help="Tentative tuples too, where input is missing beyond the query's bound, and how they are"
+    " corrected: all anew after an UNDO, or the difference. A first column says what a row is.",
+)
+@click.option(
     "--subscriber", default="", metavar="NAME", help="Have the stream wait for us under this name."
 )
 @click.option(
@@ -295,6 +301,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     after: str,
     until: str,
     kind: str,
+    corrections: str | None,
     subscriber: str,
     patience: float,
     home: str | None,
@@ -315,6 +322,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
             subscriber=subscriber,
             patience_s=patience,
             also=also,
+            corrections=corrections,
         ),
     )
 

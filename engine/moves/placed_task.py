@@ -75,7 +75,7 @@ class PlacedTask:
         fork: Fork | None,
     ) -> None:
         self.runner = runner
-        self._fork = fork
+        self.fork = fork
         self.kept = kept
         self.placements = placements
         self.moving = trio.Lock()
@@ -115,7 +115,7 @@ class PlacedTask:
 
     async def run(self) -> None:
         """Let the output grow until it has ended; cancel to stop."""
-        forks = () if self._fork is None else (self._fork.run,)
+        forks = () if self.fork is None else (self.fork.run,)
         await until_one_ends(self._grow, *forks)
 
     async def _grow(self) -> None:

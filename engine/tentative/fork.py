@@ -57,10 +57,22 @@ class Fork:
         self._output = output
         self._events = events
         self._computation = executor.compile(self._task)
+        self.bound_s = bound_s
         self._deadlines = Deadlines(inputs, bound_s, PACES * config.epoch_s)
         self._pacer = Pacer(QUICKER * config.epoch_s)
         self._news = trio.Event()
         self._reason = ""
+
+    @property
+    def came(self) -> int:
+        """How far the input is that is ahead, of those that go on, microseconds."""
+        stable = (kept.log.boundary for kept in self._inputs.values())
+        return max((boundary for boundary in stable if boundary < END), default=BEGINNING)
+
+    @property
+    def given(self) -> int:
+        """How far there are results, microseconds; BEGINNING before there are any."""
+        return self._output.suffix.visible
 
     async def run(self) -> None:
         """Go on until the output has ended; cancel to stop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from testnet.simulation.bound_checks import check_bound
 from testnet.simulation.history import Failed, History, Overdue, Quiescent
 from testnet.simulation.manifest import Check, Manifest
 from testnet.simulation.peer_checks import (
@@ -37,6 +38,7 @@ def check_liveness(history: History, _: Manifest) -> list[Violation]:
 CHECKERS: Final[Mapping[Check, Checker]] = {
     Check.STREAMS: check_streams,
     Check.STANDBYS: check_standbys,
+    Check.BOUND: check_bound,
     Check.OWNERS: check_owners,
     Check.MEMBERSHIP: check_membership,
     Check.MONEY: check_money,

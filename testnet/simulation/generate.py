@@ -25,6 +25,7 @@ from engine.query import (
     Union,
     outputs_of,
 )
+from engine.tentative.corrections import Corrections
 from testnet.simulation.faults import Cheat, draw_rates, schedule
 from testnet.simulation.manifest import (
     ContractTable,
@@ -47,6 +48,9 @@ WORKLOAD_S: Final = (8.0, 20.0)
 
 ROWS_OF_ALL: Final = 600
 """Of all posters together."""
+
+BOUNDS_S: Final = (1.0, 2.0, 4.0)
+"""Of results, seconds: shorter than some faults, and longer than others."""
 
 TRADING: Final = 0.4
 """Share of the seeds with several participants in which they have contracts: a quarter of all."""
@@ -85,7 +89,27 @@ def generate(seed: int) -> Manifest:
         moves=_moves(rng, peers, queries, workload_s),
         faults=schedule(rng, peers, draw_rates(rng), workload_s * 0.8),
     )
-    return _trading(random.Random(f"contracts {seed}"), manifest)
+    bounded = _bounded(random.Random(f"bounds {seed}"), manifest)
+    return _trading(random.Random(f"contracts {seed}"), bounded)
+
+
+def _bounded(rng: random.Random, manifest: Manifest) -> Manifest:
+    """With bounds and subscribers to whom they matter; drawn apart, so that all else is as
+    without."""
+    queries = tuple(
+        msgspec.structs.replace(
+            table,
+            availability=msgspec.structs.replace(
+                table.availability, bound_s=rng.choice((0.0, 0.0, *BOUNDS_S))
+            ),
+        )
+        for table in manifest.queries
+    )
+    subscribers = tuple(
+        msgspec.structs.replace(table, corrections=rng.choice((None, *Corrections)))
+        for table in manifest.subscribers
+    )
+    return msgspec.structs.replace(manifest, queries=queries, subscribers=subscribers)
 
 
 def _trading(rng: random.Random, manifest: Manifest) -> Manifest:

@@ -156,6 +156,24 @@ class Covered(Event, frozen=True):
     theirs: Mapping[str, int]
 
 
+class Reached(Event, frozen=True):
+    """A task that may let its results wait for so long, as it is now.
+
+    Attributes:
+        look: counts the onlooker's; where one is missing it did not run.
+        life: counts the starts of its peer.
+        came: how far the input is that is ahead, microseconds. given: how far its results are.
+    """
+
+    look: int
+    peer: str
+    life: int
+    task: str
+    bound_s: float
+    came: int
+    given: int
+
+
 class Quiescent(Event, frozen=True):
     """Everything was healed, and has had its time: the view of each peer that runs, by name, and
     the ids of those that do not."""

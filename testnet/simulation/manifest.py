@@ -18,6 +18,7 @@ from msgspec import Struct
 from engine.availability import Availability
 from engine.definitions import MAX_SPAN_US
 from engine.query import Box, Query
+from engine.tentative.corrections import Corrections
 from engine.xml_documents import read_document as read_xml
 from overlay.errors import InvalidInputError
 from overlay.exchange import Preset
@@ -43,6 +44,7 @@ class Check(StrEnum):
     MEMBERSHIP = "membership"
     MONEY = "money"
     STANDBYS = "standbys"
+    BOUND = "bound"
     GOSSIP = "gossip"
     LIVENESS = "liveness"
 
@@ -152,12 +154,14 @@ class SubscriberTable(_Table, frozen=True):
     Attributes:
         at: the peers that it reads from, one after the other.
         stay_s: how long at each, mean, seconds.
+        corrections: how it is told of them; None: it wants stable tuples alone.
     """
 
     name: str
     stream: str
     at: tuple[str, ...]
     stay_s: float = 5.0
+    corrections: Corrections | None = None
 
 
 class MoveTable(_Table, frozen=True):

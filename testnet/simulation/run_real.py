@@ -20,7 +20,7 @@ from overlay.errors import InvalidInputError
 from testnet.peers import Federation, Peer, open_federation, run_command
 from testnet.simulation.checkers import violations
 from testnet.simulation.faults import Crash, Fault, Stop
-from testnet.simulation.history import Acknowledged, Covered, History, PeerView, Received
+from testnet.simulation.history import Acknowledged, Covered, History, PeerView, Reached, Received
 from testnet.simulation.manifest import Check, Manifest
 from testnet.simulation.scenario import Run
 from testnet.simulation.simulate import Result, settings_of
@@ -91,6 +91,10 @@ class RealBed:
         return ()
 
     def covered(self, look: int) -> Iterable[Covered]:
+        del look
+        return ()
+
+    def reached(self, look: int) -> Iterable[Reached]:
         del look
         return ()
 

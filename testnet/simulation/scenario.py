@@ -248,6 +248,8 @@ class Run:
         for look in itertools.count():
             for covered in self.bed.covered(look):
                 self.history.add(covered)
+            for reached in self.bed.reached(look):
+                self.history.add(reached)
             for view in self.bed.look():
                 before = seen.get(view.peer)
                 if before is None or _facts(before) != _facts(view):

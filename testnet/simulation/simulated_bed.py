@@ -26,10 +26,10 @@ from testnet.simulation.faults import (
     Partition,
     Stop,
 )
-from testnet.simulation.history import Covered, History, Invited, PeerView
+from testnet.simulation.history import Covered, History, Invited, PeerView, Reached
 from testnet.simulation.hosts import inside
 from testnet.simulation.intruding import admit, cheat, forge_admission, honest
-from testnet.simulation.views import covered, producers_of, view_of
+from testnet.simulation.views import covered, producers_of, reached, view_of
 from testnet.simulation.world import SimulatedPeer, World
 from tools.async_client import AsyncMedusaClient
 
@@ -174,6 +174,11 @@ class SimulatedBed:
         running = {name: place.peer for name, place in self.peers.items() if place.peer is not None}
         lives = {name: self.peers[name].lives for name in running}
         return covered(running, lives, look, self.now())
+
+    def reached(self, look: int) -> Iterable[Reached]:
+        for name, place in self.peers.items():
+            if place.peer is not None:
+                yield from reached(place.peer, name, place.lives, look, self.now())
 
     async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         names = tuple(streams)

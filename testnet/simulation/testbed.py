@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from testnet.simulation.faults import Fault
-from testnet.simulation.history import Covered, PeerView
+from testnet.simulation.history import Covered, PeerView, Reached
 from tools.async_client import AsyncMedusaClient
 from tools.home import Home
 
@@ -64,6 +64,9 @@ class Testbed(Protocol):
 
     def covered(self, look: int) -> Iterable[Covered]:
         """The queries whose consumers may have only what a secondary has, as far as can be seen."""
+
+    def reached(self, look: int) -> Iterable[Reached]:
+        """The tasks that have a bound, as far as can be seen."""
 
     async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """By peer that runs, by stream, who produces it as the catalog tells there; as far as that

@@ -9,10 +9,11 @@ from engine.availability import Mode, Recovery
 from engine.engine import Engine
 from engine.kinds import PRODUCER
 from engine.query import QueryStatus
+from engine.schema import BEGINNING
 from overlay.errors import MedusaError
 from overlay.names import ObjectName
 from overlay.statements import digest_of
-from testnet.simulation.history import Covered, PeerView, PrimaryView, WorkView
+from testnet.simulation.history import Covered, PeerView, PrimaryView, Reached, WorkView
 from testnet.simulation.peer_checks import named
 from tools.daemon import Peer
 
@@ -110,6 +111,20 @@ def covered(
                 {task.name: task.boundary for task in here},
                 {task.name: standby.boundaries[task.name] for task in here},
             )
+
+
+def reached(peer: Peer, name: str, life: int, look: int, now: float) -> Iterator[Reached]:
+    """The tasks of a peer that have a bound, and run."""
+    engine = peer.engine
+    placed = [(task.name, task.fork) for task in engine.queries.tasks()]
+    assigned = [  # of what it takes over as well meanwhile, it has both
+        (f"{each.user} for {each.stored.owner[:8]}", each.fork)
+        for each in engine.assignments.all()
+        if each.ready and not each.at_rest.is_set()
+    ]
+    for task, fork in (*placed, *assigned):
+        if fork is not None and fork.given > BEGINNING:
+            yield Reached(now, look, name, life, task, fork.bound_s, fork.came, fork.given)
 
 
 def _replicated(peer: Peer) -> set[str]:

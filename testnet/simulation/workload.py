@@ -10,8 +10,10 @@ from typing import Final
 import trio
 
 from engine.schema import BEGINNING, END
+from engine.tentative.corrections import Corrections
 from overlay.concurrency import one_error
 from overlay.errors import BusyError, MedusaError, UnavailableError
+from testnet.simulation.folding import Fold
 from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received
 from testnet.simulation.manifest import PosterTable, SubscriberTable
 from testnet.simulation.rows import Posted, rows_of, table_of
@@ -151,6 +153,9 @@ class Reader:
         return self._rng.uniform(0.5, 1.5) * self.table.stay_s
 
     async def _read_at(self, peer: str) -> None:
+        if self.table.corrections is not None:
+            await self._follow_at(peer, self.table.corrections)
+            return
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
             client.subscribe(self.table.stream, self.boundary, self.table.name) as epochs,
@@ -169,6 +174,24 @@ class Reader:
                     )
                 )
                 self.boundary = epoch.upto
+
+    async def _follow_at(self, peer: str, corrections: Corrections) -> None:
+        """As it is told of tentative tuples: what is final in the end is what it has received."""
+        fold = Fold(corrections, self.boundary)
+        async with (
+            self._bed.client(peer, patience_s=PATIENCE_S) as client,
+            client.follow(
+                self.table.stream, corrections, self.boundary, self.table.name
+            ) as changes,
+        ):
+            while self.boundary < END:
+                change = await anext(changes)
+                for final in fold.heed(change):
+                    at, name, stream = self._bed.now(), self.table.name, self.table.stream
+                    self._history.add(Received(at, name, peer, stream, *final))
+                if fault := fold.fault:
+                    self._history.add(Failed(self._bed.now(), self.table.name, fault))
+                self.boundary = fold.boundary
 
 
 async def end_stream(bed: Testbed, stream: str, peers: tuple[str, ...]) -> None:

@@ -1,0 +1,182 @@
+"""The tentative suffix of a stream, and how it is served."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import trio
+from engine_streams_data import SCHEMA, Row, logged, pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.definitions import StreamDefinition, StreamEntry
+from engine.kept import KeptStream, Role
+from engine.schema import BEGINNING, END, STIME
+from engine.streams.log import StreamLog
+from engine.tentative.serving import Incoming, serve_all
+from engine.tentative.suffix import State, Suffix
+
+
+def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:
+    log = StreamLog.open(folder / "log", SCHEMA.source)
+    return log, Suffix(log, limit_bytes)
+
+
+async def test_it_is_there_as_long_as_it_reaches_further_than_the_log(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path)
+    await log.commit(10, logged([(5, 1)]))
+    assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 10, State.STABLE)
+    await suffix.add(10, 20, logged([(15, 2)]), failing=True)
+    assert (suffix.boundary, suffix.visible, suffix.state) == (20, 20, State.UP_FAILURE)
+    epoch = await suffix.next(10)
+    assert epoch is not None
+    assert (epoch.after, epoch.upto, pairs(epoch.table)) == (10, 20, [(15, 2)])
+    await log.commit(15, logged([(12, 3)]))
+    assert suffix.state is State.STABILIZATION
+    await log.commit(25, None)
+    assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 25, State.STABLE)
+    assert await suffix.next(15) is None
+    suffix.tidy()
+    assert not (tmp_path / "log.tentative").exists()
+
+
+async def test_what_the_log_has_already_is_not_added(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path)
+    await log.commit(20, None)
+    await suffix.add(10, 20, logged([(15, 2)]), failing=False)
+    assert suffix.boundary == BEGINNING
+    await suffix.add(10, 30, logged([(15, 2), (25, 3)]), failing=False)
+    epoch = await suffix.next(20)
+    assert epoch is not None
+    assert pairs(epoch.table) == [(25, 3)]
+
+
+async def test_its_files_have_no_row_that_the_log_has(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path)
+    await log.commit(10, None)
+    await suffix.add(10, 20, logged([(11, 1), (15, 2), (18, 3)]), failing=True)
+    await suffix.add(20, 30, logged([(25, 4)]), failing=True)
+    await log.commit(15, None)
+    async with suffix.files(15, 30) as paths:
+        stimes = [t for path in paths for t in pq.read_table(path).column(STIME).to_pylist()]
+    assert stimes == [18, 25]
+    async with suffix.files(30, 40) as none:
+        assert none == []
+
+
+async def test_it_keeps_within_its_bytes_and_gives_what_is_left(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path, limit_bytes=20_000)
+    await log.commit(0, None)
+    for number in range(30):
+        await suffix.add(number, number + 1, logged([(number + 1, number)]), failing=True)
+    epoch = await suffix.next(0)
+    assert epoch is not None
+    assert epoch.after > 0
+    assert epoch.upto == 30
+    assert len(list((tmp_path / "log.tentative").glob("*.parquet"))) < 30
+
+
+async def test_what_a_crash_left_of_it_is_removed(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path)
+    await log.commit(10, None)
+    await suffix.add(10, 20, logged([(15, 2)]), failing=True)
+    log.close()
+    _, again = opened(tmp_path)
+    assert again.boundary == BEGINNING
+    assert not (tmp_path / "log.tentative").exists()
+
+
+def kept_stream(folder: Path) -> KeptStream:
+    entry = StreamEntry(StreamDefinition("medusa://mit.edu/s", SCHEMA.name), SCHEMA)
+    return KeptStream(entry, Role.DERIVED, StreamLog.open(folder / "log", SCHEMA.source))
+
+
+async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path: Path) -> None:
+    kept = kept_stream(tmp_path)
+    await kept.log.commit(10, logged([(5, 1)]))
+    await kept.suffix.add(10, 20, logged([(15, 2)]), failing=True)
+    got: list[tuple[bool, int | None]] = []
+    async with aclosing(serve_all(kept, BEGINNING, BEGINNING)) as feed:
+        async for message, _ in feed:
+            got.append((message.tentative, message.upto))
+            if len(got) == 2:
+                break
+    assert got == [(False, 10), (True, 20)]
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[str, int, list[Row]]]:
+    """What becomes of a stream: stable and tentative epochs, and reconnections."""
+    steps: list[tuple[str, int, list[Row]]] = []
+    stable, seen = 0, 0
+    for _ in range(draw(st.integers(0, 12))):
+        what = draw(st.sampled_from(["stable", "tentative", "reconnect"]))
+        if what == "reconnect":
+            steps.append((what, 0, []))
+            continue
+        after = stable if what == "stable" else max(seen, stable)
+        upto = after + draw(st.integers(1, 20))
+        stimes = draw(st.lists(st.integers(after + 1, upto), max_size=4))
+        steps.append((what, upto, [(t, len(steps)) for t in sorted(stimes)]))
+        if what == "stable":
+            stable = upto
+        else:
+            seen = upto
+    return steps
+
+
+@given(steps=lives())
+@settings(max_examples=60)
+def test_a_subscriber_ends_with_the_stable_rows_whatever_happens_between(
+    tmp_path_factory: object, steps: list[tuple[str, int, list[Row]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("suffix")  # type: ignore[attr-defined]
+    trio.run(_live, folder, steps)
+
+
+async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
+    kept = kept_stream(folder)
+    stable: list[Row] = []
+    incoming = Incoming(SCHEMA.source, BEGINNING, BEGINNING)
+    got: list[Row] = []
+    tentative: list[tuple[int, int]] = []
+
+    async def read() -> None:
+        incoming.reconnected()
+        async with aclosing(serve_all(kept, incoming.boundary, incoming.seen)) as feed:
+            async for message, body in feed:
+                epoch = incoming.add(message, body)
+                if epoch is not None and message.tentative:
+                    tentative.append((epoch.after, epoch.upto))
+                elif epoch is not None:
+                    got.extend(pairs(epoch.table))
+
+    await kept.log.commit(0, None)
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def connect() -> None:
+            with scope:
+                await read()
+
+        nursery.start_soon(connect)
+        for what, upto, rows in steps:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            if what == "reconnect":
+                scope.cancel()
+                scope = trio.CancelScope()
+                nursery.start_soon(connect)
+            elif what == "stable":
+                stable += rows
+                await kept.log.commit(upto, logged(rows) if rows else None)
+            else:
+                await kept.suffix.add(
+                    kept.suffix.visible, upto, logged(rows) if rows else None, failing=True
+                )
+        await kept.log.commit(END, None)
+    assert got == stable
+    assert all(after < upto for after, upto in tentative)
+    assert [a for a, _ in tentative[1:]] >= [u for _, u in tentative[:-1]]
+    kept.log.close()
