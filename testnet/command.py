@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -15,6 +17,9 @@ from testnet.load.command import load
 from testnet.partition.command import partition
 from testnet.scenario import run_scenario
 from testnet.simulation.command import simulate
+
+if TYPE_CHECKING:
+    from testnet.intrusion import Result
 
 
 class SpeedType(click.ParamType[float | None]):
@@ -101,6 +106,29 @@ def main() -> None:
     type=click.IntRange(0, 3),
     help="Posts are acknowledged when K further peers of who posts have them, of 2 K that it gets.",
 )
+@click.option(
+    "--split",
+    "split_s",
+    type=click.FloatRange(0.5, 600.0),
+    metavar="SECONDS",
+    help="Cut the participants in the middle off from the first, who subscribes, and the last, who "
+    "owns the query, for so long.",
+)
+@click.option(
+    "--bound",
+    "bound_s",
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0.5, 60.0),
+    help="With --split: how long answers may wait for what is missing.",
+)
+@click.option("--netns", is_flag=True, help="With --split: cut real cables; needs root.")
+@click.option(
+    "--trade",
+    is_flag=True,
+    help="With --split: the query's owner is overloaded, and has contracts with the others.",
+)
 def intrusion(  # noqa: PLR0917 - click passes them by name
     peers: int,
     traces: tuple[Path, ...],
@@ -112,6 +140,10 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     kills: int,
     mode: str,
     k_safety: int,
+    split_s: float | None,
+    bound_s: float,
+    netns: bool,
+    trade: bool,
 ) -> None:
     """Detect intrusions over the connections of several participants.
 
@@ -124,6 +156,7 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     from testnet.board import Board
     from testnet.intrusion import Options, run_intrusion
     from testnet.intrusion_kills import run_intrusion_kills
+    from testnet.intrusion_split import Split, run_intrusion_split
     from testnet.screen import open_screen, render_result
 
     console = Console(stderr=as_json)
@@ -139,11 +172,17 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
         k_safety=k_safety,
     )
 
+    if split_s is not None and (kills or peers < 3):
+        raise click.UsageError("--split takes 3 peers at least, and no --kills")
     board = Board()
+    scenario: Callable[[], Awaitable[Result]] = partial(run_intrusion, options, board)
+    if kills:
+        scenario = partial(run_intrusion_kills, options, kills, board)
+    elif split_s is not None:
+        split = Split(split_s, bound_s, netns, trade)
+        scenario = partial(run_intrusion_split, options, split, board)
     run_scenario(
-        partial(run_intrusion_kills, options, kills, board)
-        if kills
-        else partial(run_intrusion, options, board),
+        scenario,
         open_screen(board, console),
         console,
         as_json=as_json,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import trio
 
 from engine.schema import BEGINNING, END
+from engine.tentative.corrections import Change
 from overlay.errors import (
     BusyError,
     DeadlineError,
@@ -18,6 +19,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from testnet.board import Board, Posting
+from testnet.folding import Fold
 from testnet.history import Received
 from testnet.network import source_stream
 from testnet.oracle import COLUMNS, Answers, Row
@@ -41,6 +43,7 @@ async def flow(
     board: Board,
     disturb: Callable[[], Awaitable[None]] | None = None,
     hurry: bool = False,
+    told: Mapping[str, Fold[Row]] | None = None,
 ) -> Answers:
     """Post everything while the first client receives; gives what it received, sorted.
 
@@ -52,14 +55,18 @@ async def flow(
         watch: keep the board's snapshot of the federation fresh.
         disturb: runs beside the posting; no stream ends before it does.
         hurry: once it has ended, post as fast as the peers take it.
+        told: by answer, takes what the subscriber is told, tentative answers included; None: it
+            subscribes to what is stable alone.
 
     Raises:
         DeadlineError: nothing moved for `STALL_S`.
         MedusaError: a call failed for good.
     """
     subscriber = next(iter(clients.values()))
-    answers: Answers = {name: [] for name in COLUMNS}
-    ended = {name: trio.Event() for name in COLUMNS}
+    receivers = [
+        _Receiver(name, streams[name], subscriber, board, None if told is None else told[name])
+        for name in COLUMNS
+    ]
     board.answers = dict.fromkeys(COLUMNS, 0)
     board.posting = {
         participant: Posting(0, sum(trace.rows for trace in traces))
@@ -67,23 +74,12 @@ async def flow(
     }
     zero = min(trace.first for traces in by_poster.values() for trace in traces)
 
-    async def receive(name: str) -> None:
-        upto = BEGINNING
-        async for epoch in subscriber.subscribe(streams[name], upto, f"testnet-{name}"):
-            answers[name].extend(rows_of(epoch.table, name))
-            board.received(name, epoch.table.num_rows)
-            board.history.add(name, Received.of(epoch, board.seconds()))
-            upto = epoch.upto
-        if upto != END:
-            raise InternalError(f"the subscription to {streams[name]} ended before the stream")
-        ended[name].set()
-
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_raise_on_stall, subscriber, board)
         if watch:
             nursery.start_soon(_watch, subscriber, board)
-        for name in COLUMNS:
-            nursery.start_soon(receive, name)
+        for receiver in receivers:
+            nursery.start_soon(receiver.run)
         with board.stage("post"):
             timing = Timing(trio.current_time(), hurry=hurry)
             async with trio.open_nursery() as posting:
@@ -93,10 +89,69 @@ async def flow(
                     client = clients[participant]
                     posting.start_soon(_post, client, participant, parts, timing, board)
         with board.stage("answers"):
-            for event in ended.values():
-                await event.wait()
+            for receiver in receivers:
+                await receiver.ended.wait()
         nursery.cancel_scope.cancel()
-    return {name: sorted(rows) for name, rows in answers.items()}
+    return {receiver.name: sorted(receiver.rows) for receiver in receivers}
+
+
+class _Receiver:
+    """Takes one answer, epoch by epoch, until its stream ends.
+
+    Args:
+        fold: takes what comes, tentative answers included; None: only stable ones are asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: str,
+        client: AsyncMedusaClient,
+        board: Board,
+        fold: Fold[Row] | None,
+    ) -> None:
+        self.name = name
+        self.rows: list[Row] = []
+        self.ended = trio.Event()
+        self._stream = stream
+        self._client = client
+        self._board = board
+        self._fold = fold
+
+    async def run(self) -> None:
+        """
+        Raises:
+            InternalError: the stream did not come to its end, or corrections make no sense.
+        """
+        label = f"testnet-{self.name}"
+        upto = BEGINNING
+        if self._fold is None:
+            async for epoch in self._client.subscribe(self._stream, subscriber=label):
+                rows = rows_of(epoch.table, self.name)
+                self._take(rows, Received.of(epoch, self._board.seconds()))
+                upto = epoch.upto
+        else:
+            changes = self._client.follow(self._stream, self._fold.how, subscriber=label)
+            async for change in changes:
+                upto = self._heed(change, self._fold)
+        if upto != END:
+            raise InternalError(f"the subscription to {self._stream} ended before the stream")
+        self.ended.set()
+
+    def _heed(self, change: Change, fold: Fold[Row]) -> int:
+        """Gives the boundary that is final."""
+        final = fold.heed(change)
+        if fold.fault:
+            raise InternalError(f"{self._stream}: {fold.fault}")
+        if final is not None:
+            received = Received(self._board.seconds(), final.after, final.upto)
+            self._take(list(final.rows), received)
+        return fold.boundary
+
+    def _take(self, rows: list[Row], received: Received) -> None:
+        self.rows += rows
+        self._board.received(self.name, len(rows))
+        self._board.history.add(self.name, received)
 
 
 async def _post(

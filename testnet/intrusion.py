@@ -8,9 +8,9 @@ has. The answers must equal, row by row, those of `testnet.oracle` over the same
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,10 +27,11 @@ from testnet.admit import admit
 from testnet.board import Board
 from testnet.conn import conn_schema
 from testnet.flow import flow
+from testnet.folding import Fold
 from testnet.generate import generate
 from testnet.network import Names, intrusion_document, source_schema, source_stream
 from testnet.oracle import COLUMNS, Answers, Row, expected, write_answers
-from testnet.peers import Federation, open_federation, participant_name
+from testnet.peers import CONFIG, Federation, Launcher, open_federation, participant_name
 from testnet.traces import Trace, open_trace, write_trace
 from tools.async_client import AsyncMedusaClient
 
@@ -54,6 +55,8 @@ class Options:
         mode: what a second peer of the query's owner keeps of it; recovery is precise.
         k_safety: of the source streams; each participant that posts has twice as many further
             peers, so that a majority decides who is home.
+        bound_s: how long answers may wait for what is missing, seconds; 0: as long as it takes.
+        config, configs: see `testnet.peers.Federation`.
     """
 
     peers: int = 3
@@ -66,6 +69,9 @@ class Options:
     stretch_s: float | None = None
     mode: Mode = Mode.NONE
     k_safety: int = 0
+    bound_s: float = 0.0
+    config: str = CONFIG
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     def siblings(self) -> dict[str, int]:
         """How many further peers each participant needs."""
@@ -115,12 +121,21 @@ Disturbance = Callable[[Federation, Board], Awaitable[None]]
 
 
 async def run_intrusion(
-    options: Options, board: Board, disturb: Disturbance | None = None
+    options: Options,
+    board: Board,
+    disturb: Disturbance | None = None,
+    *,
+    links: Launcher | None = None,
+    told: Mapping[str, Fold[Row]] | None = None,
+    conclude: Callable[[Federation], Awaitable[None]] | None = None,
 ) -> Result:
     """Run the scenario from nothing to the comparison, and stop everything.
 
     Args:
         disturb: runs beside the posting and receiving; the answers wait for it.
+        links: says how the peers are started.
+        told: by answer, takes what the subscriber is told, tentative answers included.
+        conclude: runs when all was received, before the peers are stopped.
 
     Raises:
         InvalidInputError: a trace cannot be read, or an option is out of range.
@@ -128,10 +143,14 @@ async def run_intrusion(
     """
     if options.peers < MIN_PEERS:
         raise InvalidInputError(f"--peers {options.peers}: at least {MIN_PEERS}")
-    async with open_federation(keep=options.keep) as federation:
+    async with open_federation(keep=options.keep, links=links) as federation:
+        federation.config, federation.configs = options.config, options.configs
         try:
             with one_error():
-                return await _run(federation, options, board, disturb)
+                result = await _run(federation, options, board, disturb, told)
+                if conclude is not None:
+                    await conclude(federation)
+                return result
         except InvalidInputError:
             raise
         except MedusaError as error:
@@ -140,7 +159,11 @@ async def run_intrusion(
 
 
 async def _run(
-    federation: Federation, options: Options, board: Board, disturb: Disturbance | None
+    federation: Federation,
+    options: Options,
+    board: Board,
+    disturb: Disturbance | None,
+    told: Mapping[str, Fold[Row]] | None,
 ) -> Result:
     participants = [participant_name(index) for index in range(options.peers)]
     with board.stage("traces") as stage:
@@ -167,6 +190,7 @@ async def _run(
             board=board,
             disturb=None if disturb is None else partial(disturb, federation, board),
             hurry=options.stretch_s is not None and options.speed is None,
+            told=told,
         )
     with board.stage("compare"):
         wanted = await trio.to_thread.run_sync(_expected, traces)
@@ -225,7 +249,8 @@ async def _define(
     board.say("define", f"{owner} starts the query")
     names = Names(owner)
     document = intrusion_document(names, sources)
-    asked = None if options.mode is Mode.NONE else AvailabilityRequest(options.mode)
+    mode = None if options.mode is Mode.NONE else options.mode
+    asked = AvailabilityRequest(mode, bound_s=options.bound_s or None)
     await clients[owner].create_query_xml(document, asked)
     await clients[owner].set_query_status(names.query, QueryStatus.RUNNING)
     board.say("define", f"{len(sources)} streams and 1 query over them")

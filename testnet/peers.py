@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,13 +207,15 @@ class Federation:
     """A federation of peers, one a participant, the first of which founded it.
 
     Attributes:
-        config: medusa.toml of the peers that are made from now on.
+        config: medusa.toml of the peers that are made from now on. configs: by participant, of
+            those that have another one.
         links: says how they are started, if not as `Launch` has it.
     """
 
     folder: Path
     peers: list[Peer] = field(default_factory=list)
     config: str = CONFIG
+    configs: Mapping[str, str] = field(default_factory=dict)
     links: Launcher | None = None
     report: Callable[[str], None] = lambda text: None
 
@@ -263,7 +265,8 @@ class Federation:
         name = home.folder.name
         launch = Launch() if self.links is None else await self.links.launch(name)
         peer = Peer(participant, home, self.folder / f"{name}.log", launch)
-        peer.home.config.write_text(self.config + launch.config)
+        config = self.configs.get(participant, self.config)
+        peer.home.config.write_text(config + launch.config)
         self.peers.append(peer)
         return peer
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
 
-from engine.tentative.corrections import Corrections, Kind
+from engine.tentative.corrections import Corrections
 from engine.tentative.deadlines import ALPHA
-from testnet.partition.chain import expected
-from testnet.partition.observations import NewTuples, Observations, folded
+from testnet.folding import Fold
+from testnet.partition.chain import Row, expected, rows_in
+from testnet.partition.observations import NewTuples, Observations
 from testnet.partition.result import Check, PartitionResult
 
 RECONNECT_S: Final = 1.0
@@ -36,11 +38,12 @@ def figures(
     netns: bool,
 ) -> PartitionResult:
     """What was seen, counted and judged."""
-    by_undo = corrections is Corrections.UNDO
-    fold = folded(run.heard, by_undo=by_undo)
+    fold: Fold[Row] = Fold(corrections, rows_in)
+    finals = [fold.heed(heard.change) for heard in run.heard]
+    got = Counter(row for final in finals if final is not None for row in final.rows)
     wanted = expected(run.posted, chain)
-    duplicates = sum(max(0, count - (row in wanted)) for row, count in fold.rows.items())
-    losses = sum(fold.rows[row] < 1 for row in wanted)
+    duplicates = sum(max(0, count - (row in wanted)) for row, count in got.items())
+    losses = sum(row not in got for row in wanted)
     new, corrected_at = run.new_tuples(), run.corrected_at()
     first = next((each.at for each in new if each.tentative), None)
     result = PartitionResult(
@@ -64,11 +67,11 @@ def figures(
             [each for each in new if run.healed_at <= each.at <= corrected_at]
         ),
         first_tentative_ms=None if first is None else round(1e3 * (first - run.cut_at), 1),
-        tentative=run.count(Kind.TENTATIVE),
+        tentative=fold.given,
         undone=fold.undone,
         revised=fold.revised,
-        undos=run.times(Kind.UNDO),
-        rec_dones=run.times(Kind.REC_DONE),
+        undos=fold.undos,
+        rec_dones=fold.rec_dones,
         corrected_ms=round(1e3 * (corrected_at - run.healed_at), 1),
         duplicates=duplicates,
         losses=losses,

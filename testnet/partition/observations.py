@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
 from engine.schema import BEGINNING, STIME
 from engine.tentative.corrections import Change, Kind
-from testnet.partition.chain import Row, rows_in
+from testnet.partition.chain import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,66 +94,3 @@ class Observations:
         seen = max(e.change.upto for e in self.heard if e.change.kind is not Kind.UNDO)
         boundary = self.heard[-1].change.boundary
         return boundary >= seen and boundary > 1e6 * self.healed_at
-
-    def count(self, *kinds: Kind) -> int:
-        """Tuples in changes of these kinds."""
-        return sum(each.change.table.num_rows for each in self.heard if each.change.kind in kinds)
-
-    def times(self, kind: Kind) -> int:
-        """How many changes of a kind there were."""
-        return sum(each.change.kind is kind for each in self.heard)
-
-
-@dataclass
-class Fold:
-    """The tuples that a client has, change by change, as the protocol says.
-
-    Attributes:
-        rows: how often it has each. undone: tentative ones that were taken back whole.
-        revised: tuples of corrections.
-    """
-
-    rows: Counter[Row] = field(default_factory=Counter)
-    undone: int = 0
-    revised: int = 0
-    _tentative: list[tuple[int, Row]] = field(default_factory=list)
-    _seen: int = BEGINNING
-
-    def heed(self, change: Change, *, by_undo: bool) -> None:
-        rows = rows_in(change.table)
-        match change.kind:
-            case Kind.TENTATIVE:
-                stimes = change.table.column(STIME).to_pylist()
-                self._tentative += zip(stimes, rows, strict=True)
-                self.rows.update(rows)
-            case Kind.INSERTION:
-                self.rows.update(rows)
-                if not by_undo and change.upto <= self._seen:
-                    self.revised += len(rows)
-            case Kind.DELETION:
-                self.rows.subtract(rows)
-                self.revised += len(rows)
-            case Kind.REPLACEMENT:
-                raise AssertionError("readings have no key")
-            case Kind.UNDO:
-                self._take_back(change.after, change.upto)
-            case Kind.REC_DONE:
-                self._take_back(BEGINNING, change.upto)
-        if not by_undo:  # what is final by now is not taken back any more
-            self._tentative = [each for each in self._tentative if each[0] > change.boundary]
-        if change.kind in {Kind.TENTATIVE, Kind.INSERTION}:
-            self._seen = max(self._seen, change.upto)
-
-    def _take_back(self, after: int, upto: int) -> None:
-        gone = [row for stime, row in self._tentative if after < stime <= upto]
-        self._tentative = [each for each in self._tentative if not after < each[0] <= upto]
-        self.rows.subtract(gone)
-        self.undone += len(gone)
-
-
-def folded(heard: Iterable[Heard], *, by_undo: bool) -> Fold:
-    """What a client has in the end."""
-    fold = Fold()
-    for each in heard:
-        fold.heed(each.change, by_undo=by_undo)
-    return fold

@@ -13,7 +13,7 @@ from engine.schema import BEGINNING, END
 from engine.tentative.corrections import Corrections
 from overlay.concurrency import one_error
 from overlay.errors import BusyError, MedusaError, UnavailableError
-from testnet.simulation.folding import Fold
+from testnet.folding import Fold
 from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received
 from testnet.simulation.manifest import PosterTable, SubscriberTable
 from testnet.simulation.rows import Posted, rows_of, table_of
@@ -177,7 +177,7 @@ class Reader:
 
     async def _follow_at(self, peer: str, corrections: Corrections) -> None:
         """As it is told of tentative tuples: what is final in the end is what it has received."""
-        fold = Fold(corrections, self.boundary)
+        fold = Fold(corrections, rows_of, self.boundary)
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
             client.follow(
@@ -186,9 +186,12 @@ class Reader:
         ):
             while self.boundary < END:
                 change = await anext(changes)
-                for final in fold.heed(change):
+                final = fold.heed(change)
+                if final is not None:
                     at, name, stream = self._bed.now(), self.table.name, self.table.stream
-                    self._history.add(Received(at, name, peer, stream, *final))
+                    rows = tuple(sorted(final.rows, key=lambda row: tuple(row.values())))
+                    received = Received(at, name, peer, stream, final.after, final.upto, rows)
+                    self._history.add(received)
                 if fault := fold.fault:
                     self._history.add(Failed(self._bed.now(), self.table.name, fault))
                 self.boundary = fold.boundary

@@ -1,0 +1,118 @@
+"""What a client has that heeds changes as the protocol says; knows nothing of how they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from engine.schema import BEGINNING, STIME
+from engine.tentative.corrections import Change, Corrections, Kind
+
+Row = TypeVar("Row")
+
+
+class Final(NamedTuple, Generic[Row]):
+    """What has become final: the tuples with after < stime <= upto, microseconds."""
+
+    after: int
+    upto: int
+    rows: tuple[Row, ...]
+
+
+@dataclass
+class Fold(Generic[Row]):
+    """
+    Args:
+        rows_of: the tuples of a table, to be compared.
+
+    Attributes:
+        boundary: everything up to it is final, and was given out; microseconds.
+        given: tuples that were given tentatively. undone: of those, taken back whole.
+        revised: tuples of corrections by their difference.
+        undos, rec_dones: how many there were.
+        fault: what the last change should not have been.
+    """
+
+    how: Corrections
+    rows_of: Callable[[pa.Table], Sequence[Row]]
+    boundary: int = BEGINNING
+    given: int = 0
+    undone: int = 0
+    revised: int = 0
+    undos: int = 0
+    rec_dones: int = 0
+    fault: str = ""
+    _stable: list[tuple[int, Row]] = field(default_factory=list)
+    _tentative: list[tuple[int, Row]] = field(default_factory=list)
+    _seen: int = BEGINNING
+
+    def heed(self, change: Change) -> Final[Row] | None:
+        """Gives what has become final by it; None: nothing."""
+        self.fault = ""
+        stimes = change.table.column(STIME).to_pylist()
+        self._apply(change, list(zip(stimes, self.rows_of(change.table), strict=True)))
+        if change.kind is not Kind.UNDO:
+            self._seen = max(self._seen, change.upto)
+        if change.boundary < self.boundary:
+            self.fault = f"boundary {change.boundary} after {self.boundary}"
+        if change.boundary <= self.boundary:
+            return None
+        final = Final(self.boundary, change.boundary, self._final(change.boundary))
+        self.boundary = change.boundary
+        return final
+
+    def forget(self) -> None:
+        """What is not final is lost with a client that crashes."""
+        self._stable.clear()
+        self._tentative.clear()
+        self.undos = self.rec_dones = 0
+
+    def _apply(self, change: Change, rows: list[tuple[int, Row]]) -> None:
+        by_difference = self.how is Corrections.REVISIONS
+        match change.kind:
+            case Kind.INSERTION:
+                self._stable += rows
+                if by_difference and change.upto <= self._seen:
+                    self.revised += len(rows)
+            case Kind.TENTATIVE:
+                self._tentative += rows
+                self.given += len(rows)
+            case Kind.UNDO:
+                self.undos += 1
+                if not by_difference and self.undos != self.rec_dones + 1:
+                    self.fault = "UNDO twice"
+                self._take_back(lambda stime: change.after < stime <= change.upto)
+            case Kind.REC_DONE:
+                self.rec_dones += 1
+                if self.undos != self.rec_dones:
+                    self.fault = "REC_DONE without UNDO"
+                self._take_back(lambda _: True)
+            case Kind.DELETION:
+                self.revised += len(rows)
+                self._delete(rows)
+            case Kind.REPLACEMENT:
+                self.fault = "a REPLACEMENT, though there is no key"
+
+    def _delete(self, rows: list[tuple[int, Row]]) -> None:
+        for row in rows:
+            if row in self._tentative:
+                self._tentative.remove(row)
+            else:
+                self.fault = f"a DELETION of what is not there: {row}"
+
+    def _take_back(self, which: Callable[[int], bool]) -> None:
+        kept = [row for row in self._tentative if not which(row[0])]
+        self.undone += len(self._tentative) - len(kept)
+        self._tentative = kept
+
+    def _final(self, upto: int) -> tuple[Row, ...]:
+        """What is final up to there. By UNDO, no tentative tuple ever comes to be."""
+        found = [row for row in self._stable if row[0] <= upto]
+        self._stable = [row for row in self._stable if row[0] > upto]
+        if self.how is Corrections.REVISIONS:
+            found += [row for row in self._tentative if row[0] <= upto]
+            self._tentative = [row for row in self._tentative if row[0] > upto]
+        return tuple(row for _, row in found)
