@@ -185,7 +185,7 @@ class FlowCalls:
         return await self._engine.producers.connect(stream, oldest=oldest)
 
     async def _entry(self, stream: str) -> StreamEntry:
-        kept = self._engine.store.serving(stream) or self._engine.store.get(stream)
+        kept = self._engine.rendition(stream) or self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
         keeper = self._engine.homes.get(stream)

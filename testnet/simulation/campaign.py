@@ -17,6 +17,7 @@ class Summary(msgspec.Struct, frozen=True):
     """What a campaign came to.
 
     Attributes:
+        tentative: tuples that subscribers were given before they were final.
         failed: the seeds that failed, the first one first.
     """
 
@@ -28,6 +29,7 @@ class Summary(msgspec.Struct, frozen=True):
     rows: int
     epochs: int
     faults: int
+    tentative: int = 0
     failed: tuple[Result, ...] = ()
 
     @property
@@ -76,6 +78,7 @@ class Campaign:
             sum(result.rows for result in done),
             sum(result.epochs for result in done),
             sum(result.faults for result in done),
+            sum(result.tentative for result in done),
             tuple(result for result in done if not result.good),
         )
 

@@ -46,6 +46,13 @@ class Received(Event, frozen=True):
     rows: tuple[Row, ...]
 
 
+class Tentative(Event, frozen=True):
+    """A subscriber was given that many tuples that may change."""
+
+    subscriber: str
+    rows: int
+
+
 class Invited(Event, frozen=True):
     """A member admitted a participant."""
 

@@ -42,7 +42,8 @@ def render_summary(summary: Summary) -> RenderableType:
     per_seed = summary.cpu_s / max(1, summary.seeds)
     figures = Text(
         f"{summary.green} of {summary.seeds} seeds green: {summary.virtual_s:,.0f} s of virtual "
-        f"time, {summary.faults:,} faults, {summary.rows:,} rows, {summary.epochs:,} epochs; "
+        f"time, {summary.faults:,} faults, {summary.rows:,} rows, {summary.epochs:,} epochs, "
+        f"{summary.tentative:,} tentative tuples; "
         f"{per_seed:.2f} CPU-s a seed"
     )
     return Group(*(_failure(result) for result in summary.failed), figures)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from testnet.simulation.checkers import violations
 from testnet.simulation.federation import Federation, Settings
-from testnet.simulation.history import Acknowledged, History, Overdue, Paid, Received
+from testnet.simulation.history import Acknowledged, History, Overdue, Paid, Received, Tentative
 from testnet.simulation.links import LinkModel
 from testnet.simulation.manifest import Manifest
 from testnet.simulation.run import run_simulation
@@ -34,6 +34,7 @@ class Result(Struct, frozen=True):
         digest: of everything that happened: the same seed gives the same.
         virtual_s, cpu_s: how long it was in there, and what it took here, seconds.
         rows: acknowledged. epochs: that subscribers got. faults: that were made.
+        tentative: tuples that subscribers were given and that might have changed.
         receipts: that were signed by both sides of a contract.
         trace: one line an event.
     """
@@ -46,6 +47,7 @@ class Result(Struct, frozen=True):
     rows: int = 0
     epochs: int = 0
     faults: int = 0
+    tentative: int = 0
     receipts: int = 0
     trace: tuple[str, ...] = ()
 
@@ -89,6 +91,7 @@ def simulate(manifest: Manifest, seed: int) -> Result:
         rows=sum(acknowledged.values()),
         epochs=sum(1 for _ in history.of(Received)),
         faults=len(manifest.faults),
+        tentative=sum(each.rows for each in history.of(Tentative)),
         receipts=_receipts(history),
         trace=outcome.trace,
     )

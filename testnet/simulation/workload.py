@@ -10,11 +10,11 @@ from typing import Final
 import trio
 
 from engine.schema import BEGINNING, END
-from engine.tentative.corrections import Corrections
+from engine.tentative.corrections import Corrections, Kind
 from overlay.concurrency import one_error
 from overlay.errors import BusyError, MedusaError, UnavailableError
 from testnet.folding import Fold
-from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received
+from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received, Tentative
 from testnet.simulation.manifest import PosterTable, SubscriberTable
 from testnet.simulation.rows import Posted, rows_of, table_of
 from testnet.simulation.testbed import Testbed
@@ -186,6 +186,9 @@ class Reader:
         ):
             while self.boundary < END:
                 change = await anext(changes)
+                if change.kind is Kind.TENTATIVE:
+                    given = Tentative(self._bed.now(), self.table.name, change.table.num_rows)
+                    self._history.add(given)
                 final = fold.heed(change)
                 if final is not None:
                     at, name, stream = self._bed.now(), self.table.name, self.table.stream

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import trio
 
 from engine.availability import Availability, Mode, Recovery
 from engine.homes.keeper import Keeper
@@ -19,11 +21,14 @@ from engine.moves.messages import Confirm, Confirmed, Standing
 from engine.moves.mover import Mover
 from engine.plan import Task
 from engine.producers import Producers
-from engine.query import Aggregate, AggregateFunction, Function
+from engine.query import Aggregate, AggregateFunction, Function, Union
 from engine.replicas.tenure import Tenure
 from engine.streams.acceptance import Acceptance, Entry
 from engine.streams.journal import Bytes, Journal
+from engine.streams.recent import Epoch
 from engine.streams.source import Source
+from engine.tentative.corrections import Change, Corrections, Kind
+from engine.tentative.fork import Fork
 from engine.windows import Interval, needs
 from overlay.events import wall_clock
 from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
@@ -43,7 +48,9 @@ from testnet.simulation.manifest import (
 WORKLOAD_S = 6.0
 
 STREAM = "medusa://mit.edu/s"
+FAR = "medusa://utah.edu/s"
 SUMS = "medusa://mit.edu/sums"
+MERGED = "medusa://mit.edu/merged"
 
 ALONE = Availability()
 
@@ -163,6 +170,36 @@ def partner_that_cheats(seed: int) -> Manifest:
     )
 
 
+def merged_at(
+    seed: int, at: str, availability: Availability, *faults: Fault, **more: Any
+) -> Manifest:
+    """Two streams, at mit.edu/0 and at utah.edu, merged at a peer of mit.edu; read at mit.edu/1."""
+    merge = Union("merge", (STREAM, FAR), MERGED)
+    posters = tuple(
+        PosterTable(f"p{number}", stream, (place,), posts=60, every_s=0.08)
+        for number, (stream, place) in enumerate(((STREAM, "mit.edu/0"), (FAR, "utah.edu/0")))
+    )
+    return town(
+        seed,
+        *faults,
+        streams=(StreamTable(STREAM, "mit.edu/0"), StreamTable(FAR, "utah.edu/0")),
+        queries=(QueryTable(at, "medusa://mit.edu/q", (merge,), (), availability),),
+        posters=posters,
+        subscribers=(
+            SubscriberTable("u", MERGED, ("mit.edu/1",), 60.0, Corrections.UNDO),
+            SubscriberTable("r", MERGED, ("mit.edu/1",), 60.0, Corrections.REVISIONS),
+        ),
+        **more,
+    )
+
+
+def input_cut_off(seed: int) -> Manifest:
+    """For longer than the bound."""
+    return merged_at(
+        seed, "mit.edu/1", Availability(bound_s=1.0), Partition(1.0, 4.5, ("utah.edu/0",))
+    )
+
+
 # -- what is turned off ----------------------------------------------------------------------------
 
 
@@ -265,6 +302,29 @@ def boundaries_may_go_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Acceptance, "boundary_after", boundary_after)
 
 
+def nobody_forks(patch: pytest.MonkeyPatch) -> None:
+    async def run(_: Fork) -> None:
+        await trio.sleep_forever()
+
+    patch.setattr(Fork, "run", run)
+
+
+def tentative_tuples_taken_for_stable(patch: pytest.MonkeyPatch) -> None:
+    """By who is told of corrections."""
+
+    def tentative(undoing: Any, epoch: Epoch) -> list[Change]:
+        return [Change(Kind.INSERTION, epoch.after, epoch.upto, epoch.table, epoch.upto)]
+
+    patch.setattr("engine.tentative.corrections._Undoing.tentative", tentative)
+
+
+def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
+    def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
+        return before.slice(0, 0), now
+
+    patch.setattr("engine.tentative.corrections.difference", difference)
+
+
 @dataclass(frozen=True)
 class Bug:
     """
@@ -297,4 +357,7 @@ BUGS = (
     Bug(released_before_the_standby_has_it, standby_is_far, Check.STANDBYS, quick=True),
     Bug(signatures_of_receipts_unchecked, partner_that_cheats, Check.MONEY),
     Bug(boundaries_may_go_back, slow_lines, Check.STREAMS),
+    Bug(nobody_forks, input_cut_off, Check.BOUND, quick=True),
+    Bug(tentative_tuples_taken_for_stable, input_cut_off, Check.STREAMS),
+    Bug(differences_without_deletions, input_cut_off, Check.STREAMS, quick=True),
 )

@@ -91,7 +91,7 @@ async def test_a_seed_that_failed_is_said_at_once() -> None:
 
 
 def test_a_failure_is_shown_with_its_evidence_and_how_to_replay_it() -> None:
-    text = shown(render_summary(Summary(4700, 12, 11, 20.0, 300.0, 1000, 900, 40, (BAD,))))
+    text = shown(render_summary(Summary(4700, 12, 11, 20.0, 300.0, 1000, 900, 40, 7, (BAD,))))
     assert "lost acknowledged rows" in text
     assert "row 7" in text
     assert "medusa-testnet simulate --seed 4711 --trace" in text

@@ -1,0 +1,104 @@
+"""Partitions of simulated federations: what consumers notice, and what they do not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+
+from engine.availability import Availability, Mode, Recovery
+from engine.query import Filter
+from engine.versions.monitor import VersionMonitor
+from testnet.simulation import simulate as simulation
+from testnet.simulation.faults import Crash, Fault, Partition
+from testnet.simulation.history import History, Received
+from testnet.simulation.manifest import (
+    Manifest,
+    PosterTable,
+    QueryTable,
+    Settings,
+    StreamTable,
+    SubscriberTable,
+)
+from testnet.simulation.simulate import Result, simulate
+
+SOURCE, SOME, FEW = (
+    "medusa://utah.edu/s",
+    "medusa://mit.edu/some",
+    "medusa://utah.edu/few",
+)
+CUT_S = (4.0, 5.0)
+PRIMARY = "mit.edu/0"
+
+
+def replicated(*faults: Fault) -> Manifest:
+    """The poster's demonstration: A and C at utah.edu, B and its replica R at mit.edu."""
+    standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=2.0)
+    some = Filter("some", SOURCE, (SOME,), ("value >= 0",))
+    few = Filter("few", SOME, (FEW,), ("value >= 0",))
+    return Manifest(
+        participants={"mit.edu": 2, "utah.edu": 2},
+        workload_s=14.0,
+        settings=Settings(epoch_s=0.1),
+        streams=(StreamTable(SOURCE, "utah.edu/0"),),
+        queries=(
+            QueryTable(PRIMARY, "medusa://mit.edu/b", (some,), (), standby),
+            QueryTable("utah.edu/1", "medusa://utah.edu/c", (few,)),
+        ),
+        posters=(PosterTable("p", SOURCE, ("utah.edu/0",), posts=120, every_s=0.1),),
+        subscribers=(SubscriberTable("r", FEW, ("utah.edu/1",), 60.0),),
+        faults=faults,
+    )
+
+
+def run(manifest: Manifest, patch: pytest.MonkeyPatch) -> tuple[Result, History]:
+    history = History()
+    patch.setattr(simulation, "History", lambda: history)
+    return simulate(manifest, 1), history
+
+
+def longest_pause_s(history: History) -> float:
+    """Of what the subscriber was given, around the cut."""
+    times = [
+        each.at
+        for each in history.of(Received)
+        if each.subscriber == "r" and each.rows and each.at < sum(CUT_S)
+    ]
+    return max(later - earlier for earlier, later in pairwise(times))
+
+
+def test_a_replica_hides_that_its_primary_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_s, for_s = CUT_S
+    result, history = run(replicated(Partition(at_s, for_s, (PRIMARY,))), monkeypatch)
+    assert result.violations == ()
+    assert longest_pause_s(history) < 1.0
+
+    async def tend(_: VersionMonitor) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(VersionMonitor, "tend", tend)
+    without, history = run(replicated(Partition(at_s, for_s, (PRIMARY,))), monkeypatch)
+    assert without.violations == ()
+    assert longest_pause_s(history) > 1.0, "a failure detector takes longer than a keep-alive"
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param((Partition(2.0, 6.0, (PRIMARY,), False),), id="one way"),
+        pytest.param((Partition(2.0, 6.0, (PRIMARY, "utah.edu/1")),), id="with the consumer"),
+        pytest.param(
+            (Partition(2.0, 6.0, (PRIMARY,)), Crash(4.0, 3.0, "mit.edu/1")), id="replica dies"
+        ),
+        pytest.param(
+            (Partition(2.0, 3.0, (PRIMARY,)), Partition(6.0, 3.0, ("mit.edu/1",))), id="in turn"
+        ),
+    ],
+)
+def test_nothing_is_lost_or_repeated_however_the_versions_are_cut_off(
+    faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = run(replicated(*faults), monkeypatch)
+    assert result.violations == ()
+    assert result.rows == 120
