@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import trio
+
 from dht.directory import Directory
 from dht.records import Record, Subject, newer, verify_record
 from dht.store import RecordStore
 from dht.surroundings import Surroundings
 from overlay.errors import MedusaError, NotFoundError, UnavailableError, WithdrawnError
+from overlay.names import ObjectName
 
 
 class Finder:
@@ -30,7 +33,7 @@ class Finder:
             values = await self._directory.get(key)
         except UnavailableError:
             records = self.remembered(subject)
-            if not records:
+            if not records and not await self._is_ours_to_deny(subject):
                 raise
         else:
             self._remember(key, values)
@@ -41,6 +44,46 @@ class Finder:
             if slot not in best or newer(record, best[slot]):
                 best[slot] = record
         return sorted(best.values(), key=lambda r: r.version, reverse=True)
+
+    async def _is_ours_to_deny(self, subject: Subject) -> bool:
+        """Whether there can be nothing of that subject, whatever the nodes that should hold it
+        would say: it is under our own participant's name, and none of its peers has published it.
+        So each side of a split goes on defining what it has all owners of.
+
+        Raises:
+            UnavailableError: other peers of ours cannot be asked: they may have.
+        """
+        around = self._around
+        if ObjectName.parse(subject.name).participant != around.participant:
+            return False
+        silent: list[str] = []
+        found = False
+
+        async def ask(peer: bytes) -> None:
+            nonlocal found
+            try:
+                names = (await around.fetch_names(peer)).names
+            except MedusaError:
+                silent.append(peer.hex()[:8])
+            else:
+                found = found or subject.name in names.get(subject.kind, ())
+
+        async with trio.open_nursery() as nursery:
+            for peer in around.contacts.known():
+                if self._is_of_ours(peer):
+                    nursery.start_soon(ask, peer)
+        if silent:
+            raise UnavailableError(
+                f"{subject}: peers of {around.participant} that may know of it cannot be asked "
+                f"now: {', '.join(sorted(silent))}"
+            )
+        return not found
+
+    def _is_of_ours(self, peer: bytes) -> bool:
+        try:
+            return self._around.publisher_of(peer).participant == self._around.participant
+        except MedusaError:  # expired or revoked: nobody's now
+            return False
 
     async def newest(self, subject: Subject) -> Record:
         """

@@ -8,10 +8,13 @@ import pytest
 import trio
 
 from engine.availability import Availability, Mode, Recovery
+from engine.definitions import StreamDefinition
 from engine.query import Filter
 from engine.versions.monitor import VersionMonitor
+from overlay.errors import UnavailableError
 from testnet.simulation import simulate as simulation
 from testnet.simulation.faults import Crash, Fault, Partition
+from testnet.simulation.federation import Federation
 from testnet.simulation.history import History, Received
 from testnet.simulation.manifest import (
     Manifest,
@@ -21,7 +24,10 @@ from testnet.simulation.manifest import (
     StreamTable,
     SubscriberTable,
 )
+from testnet.simulation.rows import Posted, schema_of, table_of
+from testnet.simulation.run import run_simulation
 from testnet.simulation.simulate import Result, simulate
+from testnet.simulation.world import World
 
 SOURCE, SOME, FEW = (
     "medusa://utah.edu/s",
@@ -102,3 +108,57 @@ def test_nothing_is_lost_or_repeated_however_the_versions_are_cut_off(
     result, _ = run(replicated(*faults), monkeypatch)
     assert result.violations == ()
     assert result.rows == 120
+
+
+async def define(world: World, peer: str, path: str) -> str:
+    name = f"medusa://{peer.partition('/')[0]}/{path}"
+    async with world.client(peer, patience_s=5.0) as client:
+        await client.create_schema(schema_of(name))
+        await client.create_stream(StreamDefinition(name, schema_of(name).name, writers=("*",)))
+        row = Posted(int(world.now() * 1e6), peer, 1, 1, 1)
+        await client.post_event(name, table_of([row]), end=True)
+        await client.flush()
+    return name
+
+
+def test_each_side_defines_what_it_has_all_owners_of_and_both_are_found_afterwards() -> None:
+    found: dict[tuple[str, str], int] = {}
+
+    async def main(world: World) -> None:
+        await world.start_all()
+        await trio.sleep(2)
+        alone, others = "rice.edu/0", ("mit.edu/0", "utah.edu/0")
+        for other in others:
+            world.network.links.cut(world.peers[alone].host, world.peers[other].host)
+        await trio.sleep(8)  # each side believes the other dead
+        names = [await define(world, alone, "a"), await define(world, "utah.edu/0", "b")]
+        world.network.links.heal_all()
+        await trio.sleep(30)
+        for peer in world.peers:
+            async with world.client(peer, patience_s=5.0) as client:
+                for name in names:
+                    epoch = await client.receive_events(name)
+                    found[peer, name] = 0 if epoch is None else epoch.table.num_rows
+
+    settings = {"dht": {"attempt_s": 0.25}}
+    participants = {"mit.edu": 1, "utah.edu": 1, "rice.edu": 1}
+    outcome = run_simulation(main, 1, Federation(participants, settings))
+    assert outcome.error is None
+    assert list(found.values()) == [1] * 6
+
+
+def test_a_name_is_not_defined_while_another_of_its_owners_cannot_be_asked() -> None:
+    """A peer that nobody answers cannot know what its sibling on the other side has defined."""
+
+    async def main(world: World) -> None:
+        await world.start_all()
+        await trio.sleep(2)
+        for other in ("mit.edu/1", "utah.edu/0"):
+            world.network.links.cut(world.peers["mit.edu/0"].host, world.peers[other].host)
+        await trio.sleep(8)
+        with pytest.raises(UnavailableError, match=r"peers of mit\.edu that may know of it"):
+            await define(world, "mit.edu/0", "a")
+
+    participants = {"mit.edu": 2, "utah.edu": 1}
+    outcome = run_simulation(main, 1, Federation(participants, {"dht": {"attempt_s": 0.25}}))
+    assert outcome.error is None
