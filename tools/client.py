@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 import trio
@@ -21,6 +21,9 @@ from overlay.errors import ClosedError, MedusaError
 from tools.async_client import (
     PATIENCE_S,
     AsyncMedusaClient,
+    Change,
+    CorrectedSubscription,
+    Corrections,
     Endpoint,
     Epoch,
     Subscription,
@@ -29,10 +32,14 @@ from tools.async_client import (
     open_medusa,
 )
 from tools.link import Dial
+from tools.subscription import Following
 
 __all__ = [
     "AsyncMedusaClient",
+    "BlockingFollowing",
     "BlockingSubscription",
+    "Change",
+    "Corrections",
     "Endpoint",
     "Epoch",
     "MedusaClient",
@@ -41,6 +48,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class MedusaClient:
@@ -173,6 +181,20 @@ class MedusaClient:
 
         return BlockingSubscription(self._run(begin), self._run)
 
+    def follow(
+        self,
+        stream: str,
+        corrections: Corrections,
+        after: int = BEGINNING,
+        subscriber: str = "",
+    ) -> BlockingFollowing[Change]:
+        """See `AsyncMedusaClient.follow`."""
+
+        async def begin() -> CorrectedSubscription:
+            return self._client.follow(stream, corrections, after, subscriber)
+
+        return BlockingFollowing(self._run(begin), self._run)
+
     def _run(self, call: Callable[..., Awaitable[T]], *arguments: object) -> T:
         if self._closed:
             raise ClosedError("this client was closed")
@@ -204,35 +226,24 @@ class MedusaClient:
             await self._stop.wait()
 
 
-class BlockingSubscription:
-    """Iterate over it for epochs, or take tuples with `receive_events`."""
+class BlockingFollowing(Generic[Item]):
+    """Iterate over it for what comes: epochs, or changes."""
 
-    def __init__(
-        self, subscription: Subscription, run: Callable[..., Epoch | pa.Table | None]
-    ) -> None:
-        self._subscription = subscription
+    def __init__(self, following: Following[Item], run: Callable[..., Any]) -> None:
+        self._following = following
         self._run = run
 
     @property
     def boundary(self) -> int:
-        """Of the last epoch given out, microseconds."""
-        return self._subscription.boundary
+        """Everything up to it was given out for good, microseconds."""
+        return self._following.boundary
 
-    @property
-    def ended(self) -> bool:
-        """Whether every tuple there will ever be was given out."""
-        return self._subscription.ended
+    def __iter__(self) -> Iterator[Item]:
+        while (item := self._run(self._next)) is not None:
+            yield item
 
-    def __iter__(self) -> Iterator[Epoch]:
-        while (epoch := self._run(self._next)) is not None:
-            yield epoch
-
-    async def _next(self) -> Epoch | None:
-        return await anext(self._subscription, None)
-
-    def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
-        """The tuples that have arrived: at most `rows`, none if none comes within `timeout_s`."""
-        return self._run(self._subscription.receive_events, rows, timeout_s)
+    async def _next(self) -> Item | None:
+        return await anext(self._following, None)
 
     def __enter__(self) -> Self:
         return self
@@ -249,6 +260,23 @@ class BlockingSubscription:
         """Unsubscribe."""
 
         async def close() -> None:
-            self._subscription.close()
+            self._following.close()
 
         self._run(close)
+
+
+class BlockingSubscription(BlockingFollowing[Epoch]):
+    """Iterate over it for epochs, or take tuples with `receive_events`."""
+
+    def __init__(self, subscription: Subscription, run: Callable[..., Any]) -> None:
+        super().__init__(subscription, run)
+        self._subscription = subscription
+
+    @property
+    def ended(self) -> bool:
+        """Whether every tuple there will ever be was given out."""
+        return self._subscription.ended
+
+    def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
+        """The tuples that have arrived: at most `rows`, none if none comes within `timeout_s`."""
+        return self._run(self._subscription.receive_events, rows, timeout_s)

@@ -10,7 +10,7 @@ from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, rows
 
 from engine.schema import BEGINNING, END
 from overlay.errors import ClosedError, NotFoundError
-from tools.client import MedusaClient
+from tools.client import Corrections, MedusaClient
 
 
 def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:
@@ -31,6 +31,20 @@ def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:
         with client.subscribe(DERIVED, after=9) as subscription:
             assert subscription.receive_events(100, 5.0).num_rows == 5
             assert subscription.boundary == END
+
+
+def test_changes_come_to_a_thread_as_well(tmp_path: Path) -> None:
+    with fake_peer_in_thread(tmp_path) as peer, MedusaClient(tmp_path) as client:
+        peer.epochs = [
+            (BEGINNING, 9, [derived(0, 5)]),
+            (9, 20, [derived(10, 5)]),
+            (9, END, [derived(10, 6)]),
+        ]
+        peer.tentative = {1}
+        with client.follow(DERIVED, Corrections.REVISIONS) as changes:
+            got = [(change.kind.value, change.table.num_rows) for change in changes]
+            assert changes.boundary == END
+        assert got == [("INSERTION", 5), ("TENTATIVE", 5), ("INSERTION", 1), ("INSERTION", 0)]
 
 
 def test_it_fails_at_once_and_leaves_no_thread(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ class FakePeer:
         refuse: errors to raise at the next post_event calls.
         market: what market_status answers; None: there is no such call.
         epochs: what `DERIVED` serves: (after, upto, parts).
+        tentative: of those, by their number, which are; they are for who asks for them.
         created: requests of create_query_xml.
         crash_after: counts of Tuples messages after which the peer crashes.
     """
@@ -107,6 +108,7 @@ class FakePeer:
     crash_at: list[int] = field(default_factory=list)
     refuse: list[MedusaError] = field(default_factory=list)
     epochs: list[tuple[int, int, list[pa.Table]]] = field(default_factory=list)
+    tentative: set[int] = field(default_factory=set)
     crash_after: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     subscribed: list[int] = field(default_factory=list)
@@ -227,13 +229,16 @@ class FakePeer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._acknowledgements, duplex)
             sent = 0
-            for after, upto, parts in self.epochs:
-                if upto <= request.after:
+            for place, (after, upto, parts) in enumerate(self.epochs):
+                tentative = place in self.tentative
+                seen = request.tentative if tentative else request.after
+                if seen is None or upto <= seen:
                     continue
                 for number, part in enumerate(parts, 1):
                     body = encode(part) if part.num_rows else b""
                     last = upto if number == len(parts) else None
-                    await duplex.send(Tuples(after, last, part.num_rows), body)
+                    message = Tuples(after, last, part.num_rows, tentative)
+                    await duplex.send(message, body)
                     sent += 1
                     if self.crash_after and sent == self.crash_after[0]:
                         self.crash_after.pop(0)

@@ -1,0 +1,101 @@
+"""What `medusa subscribe` writes where it is told of corrections."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tools_fake_peer import DERIVED, derived, open_fake_peer
+
+from engine.schema import BEGINNING, END
+from tools.async_client import Corrections, open_medusa
+from tools.print_stream import Options, copy_changes, marked_schema
+from tools.subscription import CorrectedSubscription
+
+EPOCHS = [
+    (BEGINNING, 9, [derived(0, 2)]),
+    (9, 12, [derived(10, 2)]),
+    (9, 12, [derived(11, 1)]),
+    (12, END, [derived(20, 1)]),
+]
+"""The second one is tentative: a row too much."""
+
+
+@asynccontextmanager
+async def following(folder: Path, how: Corrections) -> AsyncIterator[CorrectedSubscription]:
+    async with open_fake_peer(folder) as peer:
+        peer.epochs, peer.tentative = EPOCHS, {1}
+        async with open_medusa(folder) as client, client.follow(DERIVED, how) as changes:
+            yield changes
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        (
+            Corrections.UNDO,
+            [
+                ("INSERTION", 0),
+                ("INSERTION", 1),
+                ("TENTATIVE", 10),
+                ("TENTATIVE", 11),
+                ("UNDO", 9),
+                ("INSERTION", 11),
+                ("REC_DONE", 12),
+                ("INSERTION", 20),
+            ],
+        ),
+        (
+            Corrections.REVISIONS,
+            [
+                ("INSERTION", 0),
+                ("INSERTION", 1),
+                ("TENTATIVE", 10),
+                ("TENTATIVE", 11),
+                ("DELETION", 10),
+                ("INSERTION", 20),
+            ],
+        ),
+    ],
+)
+async def test_each_row_says_what_it_is(
+    tmp_path: Path, how: Corrections, wanted: list[tuple[str, int]]
+) -> None:
+    file = io.BytesIO()
+    async with following(tmp_path, how) as changes:
+        await copy_changes(changes, file, Options("json", BEGINNING, END, "", 5.0))
+    rows = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(row["change"], row["stime"]) for row in rows] == wanted
+    assert all(row["ts"] is None for row in rows if row["change"] in {"UNDO", "REC_DONE"})
+
+
+async def test_csv_and_arrow_carry_the_same(tmp_path: Path) -> None:
+    for kind in ("csv", "arrow"):
+        file = io.BytesIO()
+        async with following(tmp_path / kind, Corrections.UNDO) as changes:
+            await copy_changes(changes, file, Options(kind, BEGINNING, END, "", 5.0))
+        if kind == "csv":
+            header, *lines = file.getvalue().decode().splitlines()
+            assert header.startswith('"change","stime",')
+            assert lines[4].startswith("UNDO,9,")
+        else:
+            table = pa.ipc.open_stream(pa.py_buffer(file.getvalue())).read_all()
+            assert table.column("change").to_pylist()[4:7] == ["UNDO", "INSERTION", "REC_DONE"]
+
+
+async def test_until_ends_it_at_a_boundary_that_is_final(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    async with following(tmp_path, Corrections.UNDO) as changes:
+        await copy_changes(changes, file, Options("json", BEGINNING, 11, "", 5.0))
+    rows = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [row["stime"] for row in rows if row["change"] == "INSERTION"] == [0, 1, 11]
+
+
+def test_a_field_of_that_name_is_left_alone() -> None:
+    schema = pa.schema([("stime", pa.int64()), ("change", pa.int32())])
+    assert marked_schema(schema).names == ["change_", "stime", "change"]
