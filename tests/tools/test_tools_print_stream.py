@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import AsyncIterator
@@ -80,9 +81,9 @@ async def test_csv_and_arrow_carry_the_same(tmp_path: Path) -> None:
         async with following(tmp_path / kind, Corrections.UNDO) as changes:
             await copy_changes(changes, file, Options(kind, BEGINNING, END, "", 5.0))
         if kind == "csv":
-            header, *lines = file.getvalue().decode().splitlines()
-            assert header.startswith('"change","stime",')
-            assert lines[4].startswith("UNDO,9,")
+            header, *lines = csv.reader(file.getvalue().decode().splitlines())
+            assert header[:2] == ["change", "stime"]
+            assert lines[4][:2] == ["UNDO", "9"]
         else:
             table = pa.ipc.open_stream(pa.py_buffer(file.getvalue())).read_all()
             assert table.column("change").to_pylist()[4:7] == ["UNDO", "INSERTION", "REC_DONE"]
