@@ -39,6 +39,9 @@ WIDE: Final = 108
 
 _HEADER_LINES: Final = 3
 
+UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "being corrected"}
+"""States of a stream that a person should see, in words."""
+
 
 def render(
     snapshot: Snapshot,
@@ -123,7 +126,10 @@ def _streams_table(
     if wide:
         figures(table, "size", "subs")
     for peer, stream in streams[:rows]:
-        cells: list[RenderableType] = [Text(short(stream.name))]
+        name = Text(short(stream.name))
+        if stream.state in UNSETTLED:
+            name.append(f"  {UNSETTLED[stream.state]}", "yellow")
+        cells: list[RenderableType] = [name]
         cells += [Text(peer.participant)] if wide else []
         cells += [stream.role, number(stream.rate), _boundary(stream.boundary)]
         cells += [_lag(stream), number(stream.rows)]
@@ -172,11 +178,15 @@ def _events_table(events: Sequence[tuple[PeerStatus, EventRecord]], rows: int) -
 
 
 def _streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
-    """Sources, then what is derived, then copies; busy ones first."""
+    """What is not settled, then sources, what is derived, and copies; busy ones first."""
     roles = {"source": 0, "derived": 1, "mirror": 2}
-    streams = [(peer, stream) for peer in snapshot.peers for stream in peer.streams]
-    streams.sort(key=lambda both: (roles.get(both[1].role, 3), -both[1].rate, both[1].name))
-    return streams
+
+    def order(both: tuple[PeerStatus, StreamStatus]) -> tuple[bool, int, float, str]:
+        stream = both[1]
+        settled = stream.state not in UNSETTLED
+        return settled, roles.get(stream.role, 3), -stream.rate, stream.name
+
+    return sorted(((peer, s) for peer in snapshot.peers for s in peer.streams), key=order)
 
 
 def _tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:

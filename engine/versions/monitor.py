@@ -63,16 +63,16 @@ class VersionMonitor:
                 for kept in self._store.all()
                 if kept.role is Role.MIRROR and kept.entry.stream.query
             }
-            for stream in self._choices.keys() - followed:
+            for stream in [each for each in self._choices if each not in followed]:
                 del self._choices[stream]
             self._ask_all(followed)
             for stream in self._choices:
                 self._choose(stream)
             await trio.sleep_until(began + self._keep_alive_s)
 
-    def _ask_all(self, read: set[str]) -> None:
+    def _ask_all(self, followed: set[str]) -> None:
         questions: dict[bytes, list[str]] = {}
-        for stream in read:
+        for stream in sorted(followed):  # a simulated run must not depend on hashes
             self._learn(stream)
             peers = self._producers.versions(stream)
             if len(peers) < 2 and stream not in self._choices:

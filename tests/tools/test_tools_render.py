@@ -7,6 +7,7 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
@@ -98,6 +99,20 @@ def test_rooms_never_exceed_the_height(height: int, wanted: list[int]) -> None:
 def test_the_shortest_needs_are_met_first() -> None:
     assert share(20, [50, 1, 3]) == [10, 1, 3]
     assert share(7, [9, 9, 9]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [("up_failure", "tentative"), ("stabilization", "being corrected")]
+)
+def test_a_stream_that_is_not_settled_says_so_and_comes_first(state: str, words: str) -> None:
+    snapshot = _snapshot(1, 5, 0, 0)
+    peer = snapshot.peers[0]
+    shaky = StreamStatus("medusa://mit.edu/x", "mirror", 0.0, NOON, 9, 1, 0, 1, 0, state=state)
+    streams = (*peer.streams, shaky)
+    lines = _lines(render(replace(snapshot, peers=(replace(peer, streams=streams),)), 80), 80)
+    (line,) = [line for line in lines if "mit.edu/x" in line]
+    assert words in line
+    assert lines.index(line) < min(n for n, each in enumerate(lines) if "mit.edu/s" in each)
 
 
 def test_what_needs_a_person_comes_first() -> None:
