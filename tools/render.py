@@ -39,7 +39,7 @@ WIDE: Final = 108
 
 _HEADER_LINES: Final = 3
 
-UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "being corrected"}
+UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "correcting"}
 """States of a stream that a person should see, in words."""
 
 

@@ -102,7 +102,7 @@ def test_the_shortest_needs_are_met_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "words"), [("up_failure", "tentative"), ("stabilization", "being corrected")]
+    ("state", "words"), [("up_failure", "tentative"), ("stabilization", "correcting")]
 )
 def test_a_stream_that_is_not_settled_says_so_and_comes_first(state: str, words: str) -> None:
     snapshot = _snapshot(1, 5, 0, 0)
