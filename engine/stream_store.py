@@ -19,6 +19,7 @@ from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_ent
 from engine.leases import Lease
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer
+from engine.room import Room
 from engine.streams.home import Home, open_home, open_sources
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
@@ -75,7 +76,7 @@ class StreamStore:
         self._streams: dict[str, KeptStream] = {}
         self._broken: dict[str, str] = {}
         self._opening = trio.Lock()
-        self._room = trio.Event()
+        self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -304,7 +305,7 @@ class StreamStore:
         """
         home = kept.home
         assert home is not None, "only a home takes posts"
-        self._check_room(kept)
+        self._room.check(kept.name)
         while True:
             if kept.key in self._broken:
                 raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
@@ -329,18 +330,9 @@ class StreamStore:
                 kept.hurry.set()
             return posted
 
-    def _check_room(self, kept: KeptStream) -> None:
-        if self.total_bytes > self._config.disk_bytes:
-            raise StorageFullError(
-                f"{kept.name}: the streams of this peer hold {self.total_bytes} bytes, "
-                f"{self._config.disk_bytes} are allowed (engine.disk_bytes): "
-                "let subscribers catch up, declare less history, or allow more"
-            )
-
     async def wait_for_room(self) -> None:
         """Return once the streams of this peer take less than they may."""
-        while self.total_bytes > self._config.disk_bytes:
-            await self._room.wait()
+        await self._room.wait()
 
     async def _advance(self, kept: KeptStream, home: Home) -> None:
         """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
@@ -386,9 +378,7 @@ class StreamStore:
                 kept.measure(trio.current_time())
                 kept.log.retain(now)
                 kept.suffix.tidy()
-            if self.total_bytes <= self._config.disk_bytes:
-                self._room.set()
-                self._room = trio.Event()
+            self._room.look()
             await self._subscriptions.tend(now)
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()

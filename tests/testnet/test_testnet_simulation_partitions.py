@@ -9,13 +9,14 @@ import trio
 
 from engine.availability import Availability, Mode, Recovery
 from engine.definitions import StreamDefinition
-from engine.query import Filter
+from engine.query import Filter, Union
+from engine.tentative.corrections import Corrections
 from engine.versions.monitor import VersionMonitor
 from overlay.errors import UnavailableError
 from testnet.simulation import simulate as simulation
 from testnet.simulation.faults import Crash, Fault, Partition
 from testnet.simulation.federation import Federation
-from testnet.simulation.history import History, Received
+from testnet.simulation.history import History, Quiescent, Received, Tentative
 from testnet.simulation.manifest import (
     Manifest,
     PosterTable,
@@ -108,6 +109,46 @@ def test_nothing_is_lost_or_repeated_however_the_versions_are_cut_off(
     result, _ = run(replicated(*faults), monkeypatch)
     assert result.violations == ()
     assert result.rows == 120
+
+
+def torn(*faults: Fault, **more: object) -> Manifest:
+    """A query over a stream of each side, whose secondary is on the other side than its primary;
+    readers on both."""
+    standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=1.0)
+    streams = ("medusa://utah.edu/s0", "medusa://utah.edu/s1")
+    merge = Union("merge", streams, SOME)
+    homes = ("utah.edu/0", "utah.edu/1")
+    return Manifest(
+        participants={"mit.edu": 2, "utah.edu": 2},
+        workload_s=14.0,
+        settings=Settings(epoch_s=0.1),
+        streams=tuple(map(StreamTable, streams, homes)),
+        queries=(QueryTable(PRIMARY, "medusa://mit.edu/q", (merge,), (), standby),),
+        posters=tuple(
+            PosterTable(f"p{n}", stream, (home,), posts=100, every_s=0.1)
+            for n, (stream, home) in enumerate(zip(streams, homes, strict=True))
+        ),
+        subscribers=tuple(
+            SubscriberTable(f"{how} at {at}", SOME, (at,), 60.0, how)
+            for at in ("mit.edu/0", "mit.edu/1")
+            for how in Corrections
+        ),
+        faults=faults,
+    )
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_both_sides_go_on_and_one_version_survives(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = Partition(3.0, 5.0, (PRIMARY, "utah.edu/0"), symmetric)
+    result, history = run(torn(cut), monkeypatch)
+    assert result.violations == ()  # exact for all four, one primary, within the bound
+    given = {each.subscriber for each in history.of(Tentative) if each.rows}
+    assert len(given) == 4, "on both sides, in either way"
+    last = max((each for each in history.of(Quiescent)), key=lambda each: each.at)
+    owners = [view.peer for view in last.peers if view.primaries]
+    assert len(owners) == 1
 
 
 async def define(world: World, peer: str, path: str) -> str:
