@@ -117,6 +117,13 @@ class Catalog:
         self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
         self.keep_told = self._publishing.keep_told
 
+    def on_yielded(self, heed: Callable[[str, ObjectName], None]) -> None:
+        """Have `heed` told, by kind and name, of what this peer has published, and no more does,
+        since another peer of ours turned out to publish something newer."""
+        self._publishing.yielded = lambda subject: heed(
+            subject.kind, ObjectName.parse(subject.name)
+        )
+
     # -- publishing ---------------------------------------------------------------------------
 
     async def publish(self, kind: Kind[T], name: ObjectName, value: T) -> int:

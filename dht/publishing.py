@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -19,12 +20,23 @@ from overlay.errors import ConflictError, MedusaError, UnavailableError
 MAX_INLINE_BYTES: Final = 512
 """Bytes of a body inside its record: with the longest name the record still is under 1 KiB."""
 
+TELL_AGAIN_S: Final = 5.0
+"""Seconds within which everything is told again where peers come back, and at least between two
+such times."""
+
+TOLD_PER_S: Final = 20
+"""Publications told again in a second: less than half of what others take from one peer."""
+
 PURGE_S: Final = 60.0
 """Seconds between purges of what expired long ago."""
 
 
 class Publishing:
-    """One peer's publications."""
+    """One peer's publications.
+
+    Attributes:
+        yielded: told of what another peer of ours turned out to publish now.
+    """
 
     def __init__(
         self,
@@ -46,6 +58,10 @@ class Publishing:
         for publication in store.publications():
             self._schedule.add(publication.subject, trio.current_time())
         self._sooner = trio.Event()
+        self._told_again_at = float("-inf")
+        store.superseded = self._renew_soon
+        around.on_return(self._tell_again)
+        self.yielded: Callable[[Subject], None] = lambda _: None
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:
         """The subject is this body from now on, or (None) is withdrawn; on disk on return.
@@ -155,6 +171,22 @@ class Publishing:
         except MedusaError as error:
             self._around.events.note("warning", f"{subject}: not renewed: {error}")
 
+    def _tell_again(self) -> None:
+        """Somebody is back who may have been on the other side of a split: those there have not
+        heard of what was published here meanwhile, or have published the same."""
+        now = trio.current_time()
+        if now < self._told_again_at + TELL_AGAIN_S:
+            return  # of one split all come back at about the same time
+        self._told_again_at = now
+        for number, publication in enumerate(self._store.publications()):
+            wait_s = TELL_AGAIN_S * self._around.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
+            self._schedule.add(publication.subject, now + wait_s)
+        self._sooner.set()
+
+    def _renew_soon(self, subject: Subject) -> None:
+        self._schedule.add(subject, trio.current_time())
+        self._sooner.set()
+
     async def _yield_to_newer(self, publication: Publication) -> None:
         """Somebody says there is a newer version: if that is so, this one is told no more."""
         subject = publication.subject
@@ -163,6 +195,7 @@ class Publishing:
             return
         self.leave(subject)
         self._around.events.note("info", f"{subject}: another peer of ours publishes it now")
+        self.yielded(subject)
 
     def leave(self, subject: Subject) -> None:
         """Tell it no more, without withdrawing it: another peer of ours does from now on."""

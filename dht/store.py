@@ -52,7 +52,14 @@ class Publication:
 
 
 class RecordStore:
-    """Implements `dht.directory.Replicas`. clock: seconds since the epoch."""
+    """Implements `dht.directory.Replicas`.
+
+    Args:
+        clock: seconds since the epoch.
+
+    Attributes:
+        superseded: told of what this peer publishes and another one by a newer record.
+    """
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class RecordStore:
         self._federation = federation
         self._publisher_of = publisher_of
         self._clock = clock
+        self.superseded: Callable[[Subject], None] = lambda _: None
         rows = database.rows("SELECT participant, count(*) FROM records GROUP BY participant")
         self._per_participant: Counter[str] = Counter(
             {str(participant): cast("int", count) for participant, count in rows}
@@ -89,6 +97,9 @@ class RecordStore:
         if self._is_news(record, rivals):
             verify_record(value, self._federation, self._publisher_of, self._clock())
             self._replace(rivals + self._surplus(record, held), record, value)
+            own = None if record.many else self.publication(record.subject)
+            if own is not None and own.version < record.version:
+                self.superseded(record.subject)
 
     def _is_news(self, record: Record, rivals: list[Record]) -> bool:
         for rival in rivals:

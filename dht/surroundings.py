@@ -61,6 +61,7 @@ class Surroundings:
         publisher_of: who a peer id belongs to, if it is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         clock: seconds since the epoch.
+        on_return: has somebody told whenever a peer is back that was taken for dead.
         rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
     """
 
@@ -76,6 +77,7 @@ class Surroundings:
     events: Events
     clock: Callable[[], float] = wall_clock
     rng: Random = field(default_factory=SystemRandom)
+    on_return: Callable[[Callable[[], None]], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,18 @@ def surroundings_of(
         connection = await overlay.connect(peer_id)
         return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
 
+    def on_return(heed: Callable[[], None]) -> None:
+        dead: set[bytes] = set()
+
+        def changed(peer_id: bytes, health: Health) -> None:
+            if health is Health.DEAD:
+                dead.add(peer_id)
+            elif health is Health.ALIVE and peer_id in dead:
+                dead.discard(peer_id)
+                heed()
+
+        overlay.gossip.changed.append(changed)
+
     own = overlay.identity
     return Surroundings(
         federation=overlay.membership.federation,
@@ -145,4 +159,5 @@ def surroundings_of(
         events=overlay.events,
         clock=clock,
         rng=rng or SystemRandom(),
+        on_return=on_return,
     )

@@ -16,6 +16,7 @@ from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
 from engine.homes.homes import Homes
 from engine.kept import KeptStream, Role, late_entry
+from engine.kinds import STREAM
 from engine.leases import Leases
 from engine.mirrors import Mirrors
 from engine.moves.assignments import Assignments
@@ -29,6 +30,7 @@ from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
 from engine.versions.monitor import VersionMonitor
 from overlay.errors import ConflictError
+from overlay.names import ObjectName
 from overlay.node import Overlay
 
 
@@ -129,6 +131,25 @@ class Engine:
             producers=self.producers,
             nursery=nursery,
             quiet_s=config.home_silence_s,
+        )
+
+        catalog.on_yielded(self._give_way)
+
+    def _give_way(self, kind: str, name: ObjectName) -> None:
+        kept = self.store.get(str(name))
+        if kind == STREAM.label and kept is not None and kept.role is Role.SOURCE:
+            self._nursery.start_soon(self._set_aside, kept)
+
+    async def _set_aside(self, kept: KeptStream) -> None:
+        """Another peer of ours has defined the stream as well, while we were apart, and later: one
+        of us must be its home."""
+        await self.producers.withdraw_producer(kept.name)
+        folder = await self.store.set_aside(kept)
+        await self.producers.withdraw(late_entry(kept.entry).stream.name)
+        self.overlay.events.note(
+            "error",
+            f"{kept.name} was defined at another peer of ours as well while we were apart, and "
+            f"that one counts; what was posted here is in {folder}: post it again from there",
         )
 
     async def resume(self) -> None:

@@ -45,6 +45,9 @@ HOME: Final = "home"
 """The variant under which an elector keeps a source stream with replicas, and its late tuples: what
 of it is settled. A query here reads it as any other peer does, by a mirror, whoever is home."""
 
+ASIDE: Final = "aside"
+"""The variant under which the files of a stream are kept that turned out to be another peer's."""
+
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
 
@@ -265,9 +268,23 @@ class StreamStore:
 
     async def drop(self, key: str) -> None:
         """Close a log and delete what is in it. key: as of `get`."""
+        if await self._let_go(key):
+            await trio.to_thread.run_sync(_remove, self.folder_of(key))
+
+    async def set_aside(self, kept: KeptStream) -> Path:
+        """Close a source, and keep what is in it for a person: another peer has the stream. Gives
+        the folder."""
+        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(wall_clock())}"))
+        with trio.CancelScope(shield=True):
+            await self._let_go(kept.key)
+            await trio.to_thread.run_sync(_put_aside, self.folder_of(kept.key), folder)
+        return folder
+
+    async def _let_go(self, key: str) -> bool:
+        """Close a log, and know nothing of it any more; whether there was one."""
         kept = self._streams.pop(key, None)
         if kept is None:
-            return
+            return False
         kept.scope.cancel()
         self._broken.pop(key, None)
         if kept.home is not None:
@@ -279,7 +296,7 @@ class StreamStore:
             self._subscriptions.forget(late.name)
         if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
             self._subscriptions.forget(kept.name)
-        await trio.to_thread.run_sync(_remove, self.folder_of(key))
+        return True
 
     def folder_of(self, key: str) -> Path:
         """Where the files of a log are."""
@@ -402,3 +419,8 @@ class StreamStore:
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put_aside(folder: Path, aside: Path) -> None:
+    folder.rename(aside)
+    (aside / "stream.json").rename(aside / "stream.aside.json")  # a restart opens no such folder

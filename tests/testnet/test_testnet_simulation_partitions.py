@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import trio
@@ -203,3 +204,46 @@ def test_a_name_is_not_defined_while_another_of_its_owners_cannot_be_asked() -> 
     participants = {"mit.edu": 2, "utah.edu": 1}
     outcome = run_simulation(main, 1, Federation(participants, {"dht": {"attempt_s": 0.25}}))
     assert outcome.error is None
+
+
+def test_of_a_name_that_both_sides_defined_one_counts_and_nothing_is_lost() -> None:
+    """Two peers of one participant, each with somebody to ask who knows of no such name."""
+    sides = (("mit.edu/0", "utah.edu/0"), ("mit.edu/1", "rice.edu/0"))
+    homes: list[str] = []
+    events: list[str] = []
+    rows: set[int] = set()
+    kept_aside: list[str] = []
+
+    async def main(world: World) -> None:
+        await world.start_all()
+        await trio.sleep(2)
+        hosts = {name: peer.host for name, peer in world.peers.items()}
+        for one in sides[0]:
+            for other in sides[1]:
+                world.network.links.cut(hosts[one], hosts[other])
+        await trio.sleep(8)
+        for first, _ in sides:
+            name = await define(world, first, "both")
+        world.network.links.heal_all()
+        await trio.sleep(60)
+        for peer in world.peers.values():
+            assert peer.peer is not None
+            engine = peer.peer.engine
+            kept = engine.store.serving(name)
+            homes.extend([peer.id] * (kept is not None))
+            events.extend(event.text for event in engine.overlay.events.recent())
+            folders = (peer.home.folder / "data" / "streams").glob("*aside*")
+            kept_aside.extend(str(folder) for folder in folders)
+        for peer in world.peers:
+            async with world.client(peer, patience_s=5.0) as client:
+                epoch = await client.receive_events(name)
+                rows.add(0 if epoch is None else epoch.table.num_rows)
+
+    participants = {"mit.edu": 2, "utah.edu": 1, "rice.edu": 1}
+    outcome = run_simulation(main, 1, Federation(participants, {"dht": {"attempt_s": 0.25}}))
+    assert outcome.error is None
+    assert len(homes) == 1
+    assert rows == {1}
+    (told,) = [text for text in events if "was defined at another peer of ours as well" in text]
+    assert kept_aside
+    assert Path(kept_aside[0]).name in told
