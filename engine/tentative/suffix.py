@@ -8,8 +8,8 @@ Nothing of it outlives this process, since the log will come to have all of it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ from engine.schema import BEGINNING, STIME
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
-from overlay.errors import ClosedError, InternalError
+from overlay.errors import ClosedError
 
 SUFFIX_BYTES: Final = 2**30
 """Of one stream, on disk. What is older is let go of: it was sent when it was made, and comes as
@@ -45,6 +45,25 @@ class State(StrEnum):
     """It corrects what it has put out."""
 
 
+class _Run:
+    """One suffix, from when it began until the log had all of it. Its files stay as long as
+    somebody reads them."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self.log = log
+        self.readers = 0
+        self.over = False
+
+    def end(self) -> None:
+        self.over = True
+        self.log.close()
+        self.sweep()
+
+    def sweep(self) -> None:
+        if self.over and not self.readers:
+            shutil.rmtree(self.log.folder, ignore_errors=True)
+
+
 class Suffix:
     """
     Args:
@@ -59,7 +78,8 @@ class Suffix:
         self._stable = stable
         self._limit_bytes = limit_bytes
         self._folder = stable.folder.with_name(f"{stable.folder.name}.tentative")
-        self._log: StreamLog | None = None
+        self._runs = 0
+        self._run: _Run | None = None
         self._stood_at = BEGINNING
         self.began_at = BEGINNING
         self._adding = trio.Lock()
@@ -69,7 +89,7 @@ class Suffix:
     @property
     def boundary(self) -> int:
         """So far it reaches, microseconds; BEGINNING where there is none."""
-        reached = BEGINNING if self._log is None else self._log.boundary
+        reached = BEGINNING if self._run is None else self._run.log.boundary
         return reached if reached > self._stable.boundary else BEGINNING
 
     @property
@@ -87,7 +107,9 @@ class Suffix:
     @property
     def first_stime(self) -> int | None:
         """The least stime in it; None without rows."""
-        return None if self.boundary == BEGINNING or self._log is None else self._log.first_stime
+        return (
+            None if self.boundary == BEGINNING or self._run is None else self._run.log.first_stime
+        )
 
     async def add(self, after: int, upto: int, table: pa.Table | None, *, failing: bool) -> None:
         """What follows `after`, up to `upto`; whatever of it is there already is left out.
@@ -103,12 +125,11 @@ class Suffix:
                 self.clear()
             if upto <= self.visible:
                 return
-            if self._log is None:
-                self._log = await trio.to_thread.run_sync(
-                    self._open, max(after, self._stable.boundary)
-                )
+            if self._run is None:
+                begin = max(after, self._stable.boundary)
+                self._run = _Run(await trio.to_thread.run_sync(self._open, begin))
                 self._stood_at = self.began_at = self._stable.boundary
-            log = self._log
+            log = self._run.log
             rows = None if table is None else between(table, log.boundary, upto)
             await log.commit(upto, rows)
             if failing:
@@ -118,9 +139,9 @@ class Suffix:
             self._moved = trio.Event()
 
     def _open(self, after: int) -> StreamLog:
-        log = StreamLog.open(
-            self._folder, self._stable.schema, history_us=0, recent_bytes=RECENT_BYTES
-        )
+        self._runs += 1
+        folder = self._folder / str(self._runs)
+        log = StreamLog.open(folder, self._stable.schema, history_us=0, recent_bytes=RECENT_BYTES)
         log.begin(after)
         return log
 
@@ -142,37 +163,45 @@ class Suffix:
     async def next(self, after: int) -> Epoch | None:
         """What follows `after` in it; None where there is nothing, or no more. What it has let go
         of is left out."""
-        log = self._log
-        if log is None or self.boundary <= after:
+        run = self._run
+        if run is None or self.boundary <= after:
             return None
-        try:
-            return await log.next(max(after, log.start))
-        except (ClosedError, InternalError):  # the log came to have it, and it was removed
-            if self._log is log:
-                raise
-            return None
+        with self._reading(run):
+            try:
+                return await run.log.next(max(after, run.log.start))
+            except ClosedError:  # the log came to have it
+                return None
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
         """Its files with rows in (after, upto], and none with rows up to `after`: those are in the
         log, which others read together with them."""
-        log = self._log
-        if log is None or log.boundary <= after:
+        run = self._run
+        if run is None or run.log.boundary <= after:
             yield []
             return
-        async with AsyncExitStack() as stack:
-            paths = stack.enter_context(log.files(max(after, log.start), upto))
-            if log.start < after and paths:
+        with ExitStack() as stack:
+            stack.enter_context(self._reading(run))
+            paths = stack.enter_context(run.log.files(max(after, run.log.start), upto))
+            if run.log.start < after and paths:
                 folder = Path(stack.enter_context(TemporaryDirectory()))
                 paths = await trio.to_thread.run_sync(_cut, paths, after, folder)
             yield paths
 
+    @contextmanager
+    def _reading(self, run: _Run) -> Iterator[None]:
+        run.readers += 1
+        try:
+            yield
+        finally:
+            run.readers -= 1
+            run.sweep()
+
     def clear(self) -> None:
         """Let go of all of it."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._run is not None:
+            self._run.end()
+            self._run = None
 
     def tidy(self) -> None:
         """Remove what the log has replaced."""

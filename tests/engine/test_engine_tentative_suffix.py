@@ -39,7 +39,7 @@ async def test_it_is_there_as_long_as_it_reaches_further_than_the_log(tmp_path: 
     assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 25, State.STABLE)
     assert await suffix.next(15) is None
     suffix.tidy()
-    assert not (tmp_path / "log.tentative").exists()
+    assert not list((tmp_path / "log.tentative").glob("*"))
 
 
 async def test_what_the_log_has_already_is_not_added(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_it_keeps_within_its_bytes_and_gives_what_is_left(tmp_path: Path) 
     assert epoch is not None
     assert epoch.after > 0
     assert epoch.upto == 30
-    assert len(list((tmp_path / "log.tentative").glob("*.parquet"))) < 30
+    assert len(list((tmp_path / "log.tentative").glob("*/*.parquet"))) < 30
 
 
 async def test_what_a_crash_left_of_it_is_removed(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_what_a_crash_left_of_it_is_removed(tmp_path: Path) -> None:
     log.close()
     _, again = opened(tmp_path)
     assert again.boundary == BEGINNING
-    assert not (tmp_path / "log.tentative").exists()
+    assert not list((tmp_path / "log.tentative").glob("*"))
 
 
 def kept_stream(folder: Path) -> KeptStream:
@@ -180,3 +180,18 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
     assert all(after < upto for after, upto in tentative)
     assert [a for a, _ in tentative[1:]] >= [u for _, u in tentative[:-1]]
     kept.log.close()
+
+
+async def test_who_reads_it_keeps_its_files_though_the_log_has_them_by_now(tmp_path: Path) -> None:
+    log, suffix = opened(tmp_path)
+    await log.commit(10, None)
+    await suffix.add(10, 20, logged([(15, 2)]), failing=True)
+    async with suffix.files(10, 20) as paths:
+        await log.commit(30, None)
+        suffix.tidy()
+        await suffix.add(30, 40, logged([(35, 3)]), failing=True)
+        assert [pq.read_table(path).num_rows for path in paths] == [1]
+    assert not any(path.exists() for path in paths)
+    epoch = await suffix.next(30)
+    assert epoch is not None
+    assert pairs(epoch.table) == [(35, 3)]
