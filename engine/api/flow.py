@@ -222,6 +222,8 @@ class FlowCalls:
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
         stream = entry.stream
         owner = ObjectName.parse(stream.name).participant
+        if stream.view is not None:
+            raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
             raise StoppedError(
                 f"{stream.name} is produced by {stream.query}: post to the streams that it reads"
