@@ -17,7 +17,7 @@ from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
-from engine.views.locating import recent
+from engine.views.locating import before_last, recent
 from engine.views.view import Last, Recent, View
 from overlay.errors import MedusaError
 from overlay.events import Events
@@ -68,11 +68,14 @@ def set_up(kept: KeptStream) -> None:
 def trim(kept: KeptStream) -> None:
     """Keep what a view shows now: whole files, so that nothing is read for it."""
     view, log = view_of(kept), kept.log
-    if view.is_fixed:
-        log.hold(HOLD, BEGINNING)
-    elif isinstance(view.shows, Last):
-        log.hold(HOLD, log.tail(view.shows.rows, whole_files=True))
-    # else the stream's declared history does it
+    needed = BEGINNING
+    if not view.is_fixed:
+        match view.shows:
+            case Last(rows=rows):
+                needed = log.tail(rows, whole_files=True)
+            case Recent() as shows:  # should the stream end now, that is what it shows
+                needed = before_last(log, shows)
+    log.hold(HOLD, needed)
 
 
 class Feeding:

@@ -19,7 +19,7 @@ from engine.schema import END
 from engine.stream_store import StreamStore
 from engine.views.feeding import Feeding, set_up, view_of
 from engine.views.locating import Locator
-from engine.views.view import Recent, View, check_order, check_view
+from engine.views.view import View, check_order, check_view
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -173,12 +173,10 @@ class Views:
 
     def _entry_of(self, view: View, source: StreamEntry) -> StreamEntry:
         """Who may read the stream may read the view: it is the same tuples."""
-        shows = view.shows
-        span_us = shows.span_us if isinstance(shows, Recent) and not view.is_fixed else 0
         definition = StreamDefinition(
             name=view.name,
             schema=source.stream.schema,
-            history_us=span_us,
+            history_us=0,
             readers=source.stream.readers,
             home=self._identity.peer_id.hex(),
             query=source.stream.query,

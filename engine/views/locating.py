@@ -102,5 +102,12 @@ def located(stream: str, log: StreamLog, shows: Shows, *, fixed: bool) -> Locate
 def recent(log: StreamLog, shows: Recent) -> int:
     """The boundary where the last seconds of a log begin; of one that has ended, behind its last
     tuple."""
-    present = log.boundary if log.boundary != END else log.last_stime
-    return BEGINNING if present is None else max(BEGINNING, present - shows.span_us)
+    if log.boundary == END:
+        return before_last(log, shows)
+    return max(BEGINNING, log.boundary - shows.span_us)
+
+
+def before_last(log: StreamLog, shows: Recent) -> int:
+    """The boundary so many seconds before the last tuple."""
+    last = log.last_stime
+    return BEGINNING if last is None else max(BEGINNING, last - shows.span_us)
