@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import trio
+
 from engine.kept import KeptStream, Role
 from engine.mirrors import HELD_S
 from engine.producers import Producers
@@ -19,6 +21,9 @@ from overlay.events import wall_clock
 
 HOLDERS: Final = 64
 """Holds of one participant on one stream by such questions: more take the place of the oldest."""
+
+FIRST_S: Final = 2.0
+"""How long the first epoch of a stream that has none yet is waited for, seconds."""
 
 LOCATE_S: Final = 10.0
 """Patience with who keeps the stream, seconds."""
@@ -53,6 +58,9 @@ class Locator:
     ) -> Located:
         """`locate` in a stream that this peer serves. holder: the participant that asks."""
         check_shows(shows)
+        if fixed and not isinstance(shows, Range):  # what was posted just now is about to be there
+            with trio.move_on_after(FIRST_S):
+                await kept.log.wait_beyond(BEGINNING)
         found = located(kept.name, kept.log, shows, fixed=fixed)
         self._asked += 1
         consumer = f"located {holder} {self._asked % HOLDERS}"
