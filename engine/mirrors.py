@@ -71,7 +71,7 @@ class Mirrors:
         self._changing = trio.Lock()
 
     def followed(self) -> tuple[KeptStream, ...]:
-        """The mirrors that our own queries read."""
+        """The mirrors that our own queries and views read."""
         return tuple(
             kept
             for kept in self._store.all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,9 @@ REPLICA: Final = "replica"
 HOME: Final = "home"
 """The variant under which an elector keeps a source stream with replicas, and its late tuples: what
 of it is settled. A query here reads it as any other peer does, by a mirror, whoever is home."""
+
+GONE: Final = "~"
+"""What the name of a folder begins with whose stream was dropped: no stream's does."""
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
@@ -141,6 +144,8 @@ class StreamStore:
 
     async def load(self) -> None:
         """Open every stream of the last run."""
+        for path in self._folder.glob(f"{GONE}*"):
+            await trio.to_thread.run_sync(_remove, path)
         for path in sorted(self._folder.glob("*/stream.json")):
             try:
                 stored = msgspec.json.decode(path.read_bytes(), type=KeptEntry)
@@ -278,7 +283,11 @@ class StreamStore:
             self._subscriptions.forget(late.name)
         if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
             self._subscriptions.forget(kept.name)
-        await trio.to_thread.run_sync(_remove, self.folder_of(key))
+        folder = self.folder_of(key)
+        gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
+        with suppress(FileNotFoundError):
+            folder.rename(gone)  # or a crash might leave a part of it
+        await trio.to_thread.run_sync(_remove, gone)
 
     def folder_of(self, key: str) -> Path:
         """Where the files of a log are."""

@@ -13,8 +13,7 @@ import pyarrow as pa
 import trio
 
 from engine.availability_request import AvailabilityRequest
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.kinds import QUERY, STREAM
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.messages import (
     Created,
     CreateQuery,
@@ -145,7 +144,8 @@ class AsyncMedusaClient:
         Raises:
             NotRetainedError: the history of an input does not reach back so far.
         """
-        copy = copy_of(entry_of(await self.lookup_object(query), QUERY), new, after, until)
+        entry = entry_of(await self.lookup_object(query), "query", QueryEntry)
+        copy = copy_of(entry, new, after, until)
         names = await self.create_query(copy)
         await self.start_query(new)
         return names
@@ -228,7 +228,7 @@ class AsyncMedusaClient:
         patience = Patience(self._patience_s)
         while True:
             try:
-                return entry_of(await self.lookup_object(name), STREAM)
+                return entry_of(await self.lookup_object(name), "stream", StreamEntry)
             except UnavailableError as error:
                 await patience.bear(error)
 

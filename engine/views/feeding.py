@@ -5,6 +5,7 @@ The copy's boundary is all the state there is: a restart goes on from it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import trio
@@ -55,11 +56,11 @@ def set_up(kept: KeptStream) -> None:
     view, log = view_of(kept), kept.log
     if log.boundary == BEGINNING and view.after > BEGINNING:
         log.begin(view.after)
-    match view.shows:
-        case Last(rows=rows) if not view.is_fixed:
-            log.shown_from = lambda: log.tail(rows)
-        case Recent() as shows if not view.is_fixed:
-            log.shown_from = lambda: recent(log, shows)
+    shows = view.shows
+    if not view.is_fixed and isinstance(shows, Last):
+        log.shown_from = partial(log.tail, shows.rows)
+    elif not view.is_fixed and isinstance(shows, Recent):
+        log.shown_from = partial(recent, log, shows)
     if log.boundary >= view.until and log.boundary < END:
         log.append(END, None)  # it was made between two tuples
     trim(kept)
@@ -69,12 +70,10 @@ def trim(kept: KeptStream) -> None:
     """Keep what a view shows now: whole files, so that nothing is read for it."""
     view, log = view_of(kept), kept.log
     needed = BEGINNING
-    if not view.is_fixed:
-        match view.shows:
-            case Last(rows=rows):
-                needed = log.tail(rows, whole_files=True)
-            case Recent() as shows:  # should the stream end now, that is what it shows
-                needed = before_last(log, shows)
+    if not view.is_fixed and isinstance(view.shows, Last):
+        needed = log.tail(view.shows.rows, whole_files=True)
+    elif not view.is_fixed and isinstance(view.shows, Recent):
+        needed = before_last(log, view.shows)  # should the stream end now, that is what it shows
     log.hold(HOLD, needed)
 
 
@@ -82,6 +81,7 @@ class Feeding:
     """One view's.
 
     Attributes:
+        stream: the one that it shows.
         scope, at_rest: stop it, and say that it has stopped.
     """
 
@@ -90,6 +90,7 @@ class Feeding:
     ) -> None:
         self.kept = kept
         self._view = view_of(kept)
+        self.stream = self._view.stream
         self._store = store
         self._mirrors = mirrors
         self._events = events
@@ -133,7 +134,7 @@ class Feeding:
         await self._leave()
 
     async def _leave(self) -> None:
-        await self._mirrors.leave(self._view.stream, self._user)
+        await self._mirrors.leave(self.stream, self._user)
 
     async def _copy(self, source: KeptStream) -> None:
         log = self.kept.log

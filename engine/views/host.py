@@ -97,6 +97,8 @@ class Views:
             found = await self._locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
             view = msgspec.structs.replace(asked, after=found.after, until=found.until)
             await self._mirrors.make_way(view.name)
+            if (kept := self._store.get(view.name)) is not None:
+                raise ConflictError(f"{view.name} is kept here as a {kept.role} stream already")
             entry = self._entry_of(view, source)
             try:
                 await self._open(await self._store.keep(entry, Role.VIEW))
@@ -111,17 +113,25 @@ class Views:
         """Leave nothing of a view.
 
         Raises:
-            NotFoundError: this peer does not keep it. ConflictError: a query here reads it.
+            NotFoundError: this peer does not keep it. ConflictError: it is read here.
         """
         async with self._changing:
             kept = self._store.get(name)
             if kept is None or kept.role is not Role.VIEW:
                 raise NotFoundError(f"{name} is no view that this peer keeps")
-            readers = ", ".join(sorted(e.query.name for e in self._queries.consumers(name)))
-            if readers:
+            if readers := ", ".join(sorted(self._readers(name))):
                 raise ConflictError(f"{name} is read by {readers}: delete that first")
             with trio.CancelScope(shield=True):  # half a view is no view
                 await self._remove(view_of(kept))
+
+    def _readers(self, name: str) -> list[str]:
+        """The queries, and the views that are still filled, that read a view here."""
+        views = [
+            feeding.kept.name
+            for feeding in self._feeding.values()
+            if feeding.stream == name and feeding.kept.log.boundary < END
+        ]
+        return [entry.query.name for entry in self._queries.consumers(name)] + views
 
     async def resume(self) -> None:
         """Go on with the views of the last run. One that cannot stands still."""

@@ -72,12 +72,12 @@ class View(Struct, frozen=True):
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether both ask for the same, whenever they were made."""
+        """Whether both ask for the same, whenever they were made, and in whatever words."""
         return self._asked == other._asked
 
     @property
     def _asked(self) -> tuple[object, ...]:
-        return (self.name, self.stream, self.shows, self.is_fixed, self.order_on)
+        return (self.name, self.stream, self.shows, self.is_fixed)
 
 
 def check_view(view: View) -> None:
