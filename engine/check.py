@@ -12,6 +12,7 @@ from engine.classes import check_availability
 from engine.expressions import Expression, FieldRef
 from engine.operators import aggregate_type, nullable
 from engine.parse_expression import parse_expression, parse_predicate
+from engine.past import check_past
 from engine.query import (
     WINDOW_START,
     Aggregate,
@@ -83,6 +84,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     """
     boxes = ordered_boxes(query)
     check_availability(query, query.availability)
+    check_past(query)
     for name in sorted(streams_written(query) & known.keys()):
         raise InvalidInputError(f"query {query.name}: stream {name} is produced elsewhere already")
     schemas: dict[str, Schema] = {}

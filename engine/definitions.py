@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from engine.query import Query, QueryStatus
 from engine.schema import Schema
+from engine.views.view import View, check_view
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName, check_participant
 
@@ -51,6 +52,8 @@ class StreamDefinition(Struct, frozen=True):
         query: the query that produces it, or "" for a source stream.
         k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
             or its home gone; 0: its home alone keeps it.
+        view: what part of another stream it shows, where it is a view of one; its tuples have the
+            form, and `query` is the producer, of that one.
     """
 
     name: str
@@ -63,6 +66,7 @@ class StreamDefinition(Struct, frozen=True):
     home: str = ""
     query: str = ""
     k_safety: int = 0
+    view: View | None = None
 
 
 def check_stream(stream: StreamDefinition) -> None:
@@ -79,6 +83,8 @@ def check_stream(stream: StreamDefinition) -> None:
         raise InvalidInputError(f"{stream.name}: k_safety is 0 to {MAX_K_SAFETY}")
     if stream.k_safety and stream.query:
         raise InvalidInputError(f"{stream.name}: only a source stream has k_safety")
+    if stream.view is not None:
+        check_view(stream.view)
     for members in (stream.readers, stream.writers):
         if len(members) > MAX_MEMBERS:
             raise InvalidInputError(f"{stream.name}: more than {MAX_MEMBERS} readers or writers")

@@ -29,6 +29,8 @@ from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
 from engine.versions.monitor import VersionMonitor
+from engine.views.host import Views
+from engine.views.locating import Locator
 from overlay.errors import ConflictError
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -44,6 +46,7 @@ class Engine:
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         assignments: the tasks that it runs for other peers.
+        locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
         executor: its Spark, or what stands in for it.
         started_at: on trio's clock, seconds.
@@ -124,6 +127,18 @@ class Engine:
             config=config,
             nursery=nursery,
         )
+        self.locator = Locator(self.store, self.producers, overlay.identity.participant)
+        self.views = Views(
+            identity=overlay.identity,
+            store=self.store,
+            catalog=catalog,
+            producers=self.producers,
+            mirrors=self.mirrors,
+            queries=self.queries,
+            locator=self.locator,
+            events=overlay.events,
+            nursery=nursery,
+        )
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
@@ -157,6 +172,7 @@ class Engine:
         until they are dropped: what is paid for may still have to be counted."""
         await self.store.load()
         await self.homes.resume()
+        await self.views.resume()  # before queries read them
         await self.queries.resume()
         await self.standbys.resume()
         await self.assignments.resume()
@@ -196,7 +212,8 @@ class Engine:
         made = next((stored for stored in queries if kept.name in stored.entry.outputs), None)
         if made is None:
             return kept.version
-        return sum(each.version for each in self.store.all() if each.name in made.inputs)
+        read = sum(each.version for each in self.store.all() if each.name in made.inputs)
+        return made.entry.query.version + read
 
     async def host_source(self, entry: StreamEntry) -> None:
         """Become the home of a source stream and tell the catalog.

@@ -32,6 +32,8 @@ class Role(StrEnum):
     """The output of a query whose secondary this peer is: nobody reads it yet."""
     REPLICA = "replica"
     """A source stream, or its late tuples, whose home is elsewhere at the moment."""
+    VIEW = "view"
+    """What a view shows, copied."""
 
     @property
     def is_served(self) -> bool:

@@ -11,15 +11,17 @@ from typing import Final, TypeVar
 from dht.catalog import Catalog, Kind, Published
 from engine.definitions import Producer, QueryEntry, StreamEntry, check_stream
 from engine.schema import Schema, check_schema
+from engine.views.view import View, check_view
 from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
 
 SCHEMA: Final = Kind("schema", Schema)
 STREAM: Final = Kind("stream", StreamEntry)
 QUERY: Final = Kind("query", QueryEntry)
+VIEW: Final = Kind("view", View)
 PRODUCER: Final = Kind("producer", Producer, many=True)
 
-Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry)
+Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry, View)
 
 
 async def lookup(
@@ -50,7 +52,7 @@ async def find(
         return None
 
 
-def _check(value: Schema | StreamEntry | QueryEntry, name: str) -> None:
+def _check(value: Schema | StreamEntry | QueryEntry | View, name: str) -> None:
     match value:
         case Schema():
             found = value.name
@@ -61,5 +63,8 @@ def _check(value: Schema | StreamEntry | QueryEntry, name: str) -> None:
             check_schema(value.schema)
         case QueryEntry():
             found = value.query.name
+        case View():
+            found = value.name
+            check_view(value)
     if found != name:
         raise InvalidInputError(f"it speaks of {found[:256]!a}")

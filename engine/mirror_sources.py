@@ -63,7 +63,7 @@ class FeedHere:
 
     def __init__(self, kept: KeptStream, request: Subscribe) -> None:
         # as `engine.api.flow` serves it: the beginning is the oldest that is kept
-        after = max(request.after, kept.log.start)
+        after = kept.log.oldest if request.after == BEGINNING else request.after
         self._kept = kept
         self._moved_away = kept.moved_away
         self._consumer = f"here {request.subscriber}"

@@ -16,12 +16,25 @@ from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from overlay.errors import ConflictError, MedusaError
-from overlay.events import Events
+from overlay.events import Events, wall_clock
 
 INPUT: Final = "in"
 """The variant of the mirrors that tasks read which this peer runs for others: one a stream and
 owner, since an owner may give us the past of it. One that begins too late for a task leaves it a
 mirror of its own."""
+
+
+PAST: Final = "past"
+"""The variant of the mirrors that begin earlier than what is here, each for one of our queries or
+views."""
+
+HELD_S: Final = 30.0
+"""How long what somebody is about to read of a stream's past is kept, seconds."""
+
+
+def past_of(user: str) -> str:
+    """As whom a log is held for one that reads its past."""
+    return f"past {user}"
 
 
 class Mirrors:
@@ -58,7 +71,7 @@ class Mirrors:
         self._changing = trio.Lock()
 
     def followed(self) -> tuple[KeptStream, ...]:
-        """The mirrors that our own queries read."""
+        """The mirrors that our own queries and views read."""
         return tuple(
             kept
             for kept in self._store.all()
@@ -99,6 +112,24 @@ class Mirrors:
             if self._start_of(kept, after) > after:
                 kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{short_digest(user)}")
             self._use(kept, user, source, after)
+            return kept
+
+    async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
+        """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
+        view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
+        as `past_of(user)` for `HELD_S`: by then the user holds it."""
+        async with self._changing:
+            kept = self._store.get(entry.stream.name)
+            if kept is None:
+                kept = await self._store.keep(entry, Role.MIRROR)
+            if kept.role is not Role.MIRROR and kept.log.start <= after:
+                self._direct.setdefault(kept.key, set()).add(user)
+            else:
+                if kept.role is not Role.MIRROR or self._start_of(kept, after) > after:
+                    variant = f"{PAST}-{short_digest(user)}"
+                    kept = await self._store.keep(entry, Role.MIRROR, variant)
+                self._use(kept, user, self.reading, after)
+            kept.log.hold(past_of(user), max(after, kept.log.start), wall_clock() + HELD_S)
             return kept
 
     def need(self, stream: str, user: str, boundary: int) -> None:
@@ -198,12 +229,15 @@ class Mirrors:
             if kept is not None and kept.name == name and user in direct:
                 direct.discard(user)
                 kept.log.release(f"replica {user}")
+                kept.log.release(past_of(user))
             if kept is None or not direct:
                 del self._direct[key]
         for key in self._keys_read(name, user):
             users = self._users[key]
             users.discard(user)
             self._running[key].forget(user)
+            if (kept := self._store.get(key)) is not None:
+                kept.log.release(past_of(user))
             needs = self._needs.get(key, {})
             if needs.pop(user, END) < END and users:
                 self._running[key].mirror.need(min(needs.values(), default=END))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.check import TypedBox, ordered_boxes, type_box
 from engine.expressions import FieldRef
 from engine.query import Aggregate, Box, Filter, Query, Union, inputs_of
-from engine.schema import Schema
+from engine.schema import BEGINNING, END, Schema
 from engine.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
 
 __all__ = ["AggregateStep", "FilterStep", "MapStep", "Step", "Task", "TypedAggregate", "plan"]
@@ -29,6 +29,7 @@ class Task:
             same fields, but one may allow nulls or longer strings where another does not.
         steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
+        after, until: the query's, boundaries: what it reads of the inputs lies between them.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Task:
     input_schemas: tuple[Schema, ...]
     output_schema: Schema
     source_inputs: frozenset[str]
+    after: int = BEGINNING
+    until: int = END
 
     @property
     def window(self) -> AggregateStep | None:
@@ -133,6 +136,8 @@ class _Network:
             input_schemas=tuple(self._schemas[name] for name in inputs),
             output_schema=self._schemas[output],
             source_inputs=sources & frozenset(inputs),
+            after=self._query.after,
+            until=self._query.until,
         )
 
     def _carries(self, box: Box, stateful: set[str]) -> bool:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from engine.availability import Availability
+from engine.schema import BEGINNING, END
 
 
 class Filter(Struct, frozen=True, tag="filter"):
@@ -94,12 +95,18 @@ class Query(Struct, frozen=True):
     Attributes:
         outputs: streams that others shall be able to read besides those that no box reads.
         availability: what becomes of it when its peer dies.
+        after, until: boundaries, microseconds: of its inputs it reads what lies between them, and
+            ends there; BEGINNING: all that is kept; END: it goes on with them.
+        version: 0; of a copy, one more than of what it is a copy of.
     """
 
     name: str
     boxes: tuple[Box, ...]
     outputs: tuple[str, ...] = ()
     availability: Availability = Availability()
+    after: int = BEGINNING
+    until: int = END
+    version: int = 0
 
 
 class QueryStatus(StrEnum):

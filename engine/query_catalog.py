@@ -130,7 +130,7 @@ class QueryCatalog:
     async def withdraw_all_but(self, known: set[str]) -> None:
         """Of what the last run has published, what is of no query that is known."""
         for stream in self._catalog.own(STREAM):
-            query = stream.value.stream.query
+            query = "" if stream.value.stream.view else stream.value.stream.query
             if query and query not in known:
                 await self._producers.withdraw(str(stream.name))
         for published in self._catalog.own(QUERY):

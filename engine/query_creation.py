@@ -79,6 +79,10 @@ class Creation:
 
     def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:
         name = entry.stream.name
+        if entry.stream.view is not None:
+            raise ConflictError(
+                f"{name} is a view of {entry.stream.view.stream}: take another name"
+            )
         if entry.stream.query == query:
             return  # of a creation that a crash cut short
         if entry.stream.query:

@@ -84,6 +84,13 @@ class QueryLogs:
     ) -> dict[str, KeptStream]:
         """The logs of what a query reads from elsewhere: whole ones where it was created; where it
         came by as a replica, from the boundary that its outputs (`logs`) are at."""
+        query = stored.entry.query
+        if not stored.variant and query.after > BEGINNING:
+            at = needed(tasks, {task.output: logs[task.output].log.boundary for task in tasks})
+            return {
+                name: await self._mirrors.follow_past(entry, query.name, max(at[name], query.after))
+                for name, entry in stored.inputs.items()
+            }
         if not stored.variant:
             return {
                 name: await self._mirrors.follow(entry, stored.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,9 @@ of it is settled. A query here reads it as any other peer does, by a mirror, who
 
 ASIDE: Final = "aside"
 """The variant under which the files of a stream are kept that turned out to be another peer's."""
+
+GONE: Final = "~"
+"""What the name of a folder begins with whose stream was dropped: no stream's does."""
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
@@ -145,6 +148,8 @@ class StreamStore:
 
     async def load(self) -> None:
         """Open every stream of the last run."""
+        for path in self._folder.glob(f"{GONE}*"):
+            await trio.to_thread.run_sync(_remove, path)
         for path in sorted(self._folder.glob("*/stream.json")):
             try:
                 stored = msgspec.json.decode(path.read_bytes(), type=KeptEntry)
@@ -268,8 +273,13 @@ class StreamStore:
 
     async def drop(self, key: str) -> None:
         """Close a log and delete what is in it. key: as of `get`."""
-        if await self._let_go(key):
-            await trio.to_thread.run_sync(_remove, self.folder_of(key))
+        if not await self._let_go(key):
+            return
+        folder = self.folder_of(key)
+        gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
+        with suppress(FileNotFoundError):
+            folder.rename(gone)  # or a crash might leave a part of it
+        await trio.to_thread.run_sync(_remove, gone)
 
     async def set_aside(self, kept: KeptStream) -> Path:
         """Close a source, and keep what is in it for a person: another peer has the stream. Gives

@@ -34,13 +34,16 @@ where at the same pace the wait of the worst moment would stay.
 """
 
 
-def count_all(log: StreamLog, after: int, upto: int) -> int:
-    """Tuples of a log with after < stime <= upto.
+def count_all(task: Task, log: StreamLog, after: int, upto: int) -> int:
+    """Tuples of one of its inputs with after < stime <= upto that the task reads.
 
     Raises:
         NotRetainedError: it does not have all of them, any more or yet: who is paid by them must
             not take that for none.
     """
+    after, upto = max(after, task.after), min(upto, task.until)
+    if after >= upto:
+        return 0
     if log.boundary < upto:
         raise NotRetainedError(f"the stream is here up to {log.boundary}, not up to {upto}")
     return log.count(log.start if after == BEGINNING else after, upto)
@@ -132,9 +135,10 @@ class TaskRunner:
                 await self._job(boundary, END, interval)
 
     async def wait_for_inputs(self, boundary: int) -> None:
-        """Returns once all inputs are that far. Raises: ClosedError: one was closed."""
+        """Returns once all inputs are that far, or where the task ends. Raises: ClosedError: one
+        was closed."""
         for log in self._inputs.values():
-            await log.wait_beyond(boundary - 1)
+            await log.wait_beyond(min(boundary, self.task.until) - 1)
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
@@ -142,7 +146,7 @@ class TaskRunner:
         # An output that has ended needs nothing; one that has not begun may need everything.
         needed = boundary if boundary in {BEGINNING, END} else boundary - horizon_us(self.task)
         for log in self._inputs.values():
-            log.hold(self._consumer, max(needed, BEGINNING))
+            log.hold(self._consumer, max(needed, self.task.after))
 
     def release(self) -> None:
         """Need nothing of the inputs any more."""
@@ -155,8 +159,8 @@ class TaskRunner:
 
     @property
     def input_boundary(self) -> int:
-        """How far all inputs are, microseconds."""
-        return min(log.boundary for log in self._inputs.values())
+        """How far all inputs are, microseconds, as far as it reads them."""
+        return min(self.task.until, *(log.boundary for log in self._inputs.values()))
 
     @property
     def input_bytes(self) -> int:
@@ -201,7 +205,7 @@ class TaskRunner:
         Raises:
             NotRetainedError: they are not all here, any more or yet.
         """
-        return sum(count_all(log, after, upto) for log in self._inputs.values())
+        return sum(count_all(self.task, log, after, upto) for log in self._inputs.values())
 
     def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
         """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
@@ -229,14 +233,19 @@ class TaskRunner:
         return f"task {self.task.name}"
 
     async def _wait_for_input(self) -> None:
-        """Until every input has a boundary beyond the output's (the papers' SUnion)."""
+        """Until every input has a boundary beyond the output's (the papers' SUnion), or has come to
+        where the task ends."""
         for log in self._inputs.values():
-            await log.wait_beyond(self._output.boundary)
+            await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
 
     async def _run_epoch(self) -> None:
         if self._output.boundary == BEGINNING:
             self._begin()
         after = self._output.boundary
+        if after >= self.task.until:  # windows that are open could not be whole
+            await self._output.commit(END, None)
+            self.hold()
+            return
         upto = self._choose_boundary(after)
         if upto <= after:
             return
@@ -252,16 +261,18 @@ class TaskRunner:
         self.hold()
 
     def _begin(self) -> None:
-        """Where an input is no longer kept from its beginning, the output has no beginning either:
-        it starts with the first window that can be whole."""
-        origin = max(log.start for log in self._inputs.values())
+        """Where an input is no longer kept from its beginning, or not read from there, the output
+        has no beginning either: it starts with the first window that can be whole."""
+        origin = max(self.task.after, *(log.oldest for log in self._inputs.values()))
         if origin > BEGINNING:
             self._output.begin(origin + horizon_us(self.task))
 
     def _choose_boundary(self, after: int) -> int:
-        """The smallest boundary of the inputs, or less if that were too many rows at once."""
+        """The smallest boundary of the inputs, or less if that were too many rows at once, or more
+        than the task reads."""
         share = max(1, self._config.epoch_rows // len(self._inputs))
-        return min(log.reach(after, share) for log in self._inputs.values())
+        reach = min(log.reach(after, share) for log in self._inputs.values())
+        return min(reach, self.task.until)
 
     def _interval(self, after: int, upto: int) -> Interval | None:
         known = (log.first_stime for log in self._inputs.values())

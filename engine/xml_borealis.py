@@ -27,14 +27,16 @@ from engine.check import check_query
 from engine.definitions import StreamDefinition, check_stream
 from engine.query import Box, Query, streams_written
 from engine.schema import Schema
+from engine.views.view import View
 from engine.xml_boxes import read_box
 from engine.xml_medusa import Qualify, made_query, read_schema
 from engine.xml_tree import Node
+from engine.xml_views import TAG, read_view
 
 
 def read_borealis(
     root: Node, qualify: Qualify
-) -> tuple[list[Schema], list[StreamDefinition], list[Query]]:
+) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
     """
     Raises:
         InvalidInputError: names line and reason.
@@ -51,16 +53,20 @@ def read_borealis(
         (node, _read_query(node, qualify, frozenset(outputs))) for node in _tagged(root, "query")
     ]
     streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
+    views = [read_view(node, qualify) for node in _tagged(root, TAG)]
     for child in root.children:
-        if child.tag not in {"schema", "input", "output", "query"}:
-            raise child.error("only <input>, <output>, <schema> and <query> are supported here")
+        if child.tag not in {"schema", "input", "output", "query", TAG}:
+            raise child.error(
+                f"only <input>, <output>, <schema>, <query> and <{TAG}> are supported here"
+            )
     known = {stream.name: schemas[stream.schema] for stream in streams}
     for node, query in queries:
+        known.update({v.name: known[v.stream] for v in views if v.stream in known})
         with node.about():
             known.update(check_query(query, known))
     for name, node in outputs.items():
         _check_output(node, known.get(name), schemas.get(_schema(node, qualify)))
-    return list(schemas.values()), streams, [query for _, query in queries]
+    return list(schemas.values()), streams, [query for _, query in queries], views
 
 
 def _tagged(root: Node, tag: str) -> Iterable[Node]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr  # writes, does not parse
 
+from engine import xml_views
 from engine.check import ordered_boxes
 from engine.definitions import StreamDefinition
-from engine.query import Query, inputs_of, outputs_of
+from engine.query import Query, inputs_of, outputs_of, streams_written
 from engine.schema import Schema
+from engine.views.view import View
 from engine.xml_availability import attributes_of
 from engine.xml_borealis import read_borealis
 from engine.xml_boxes import parameters_of, type_of
 from engine.xml_medusa import Qualify, read_query, read_schema, read_stream
 from engine.xml_tree import Node, parse_xml
+from engine.xml_views import past_attributes, read_view
 from overlay.errors import InvalidInputError
 from overlay.names import SCHEME, ObjectName
 
@@ -25,6 +28,16 @@ class Document:
     schemas: tuple[Schema, ...] = ()
     streams: tuple[StreamDefinition, ...] = ()
     queries: tuple[Query, ...] = ()
+    views: tuple[View, ...] = ()
+
+    def views_by_streams(self) -> tuple[list[View], list[View]]:
+        """Those whose streams are there before the queries, which may read them; and those of what
+        the queries make."""
+        made = frozenset(stream for query in self.queries for stream in streams_written(query))
+        return (
+            [view for view in self.views if view.stream not in made],
+            [view for view in self.views if view.stream in made],
+        )
 
 
 def read_document(text: str, base: str | None = None) -> Document:
@@ -40,18 +53,19 @@ def read_document(text: str, base: str | None = None) -> Document:
     root = parse_xml(text)
     qualify = _qualifier(base)
     if root.tag == "borealis":
-        schemas, streams, queries = read_borealis(root, qualify)
+        schemas, streams, queries, views = read_borealis(root, qualify)
     else:
-        schemas, streams, queries = _read_medusa(root, qualify)
+        schemas, streams, queries, views = _read_medusa(root, qualify)
     _refuse_repeated(
         root,
         [
             *(schema.name for schema in schemas),
             *(stream.name for stream in streams),
             *(query.name for query in queries),
+            *(view.name for view in views),
         ],
     )
-    return Document(tuple(schemas), tuple(streams), tuple(queries))
+    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
 
 
 def write_query(query: Query) -> str:
@@ -62,6 +76,7 @@ def write_query(query: Query) -> str:
     """
     ordered_boxes(query)
     attributes = [("name", query.name), *attributes_of(query.availability)]
+    attributes += past_attributes(query)
     told = " ".join(f"{name}={quoteattr(value)}" for name, value in attributes)
     lines = [f"<query {told}>"]
     for box in query.boxes:
@@ -86,10 +101,11 @@ def write_query(query: Query) -> str:
 
 def _read_medusa(
     root: Node, qualify: Qualify
-) -> tuple[list[Schema], list[StreamDefinition], list[Query]]:
+) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
     schemas: list[Schema] = []
     streams: list[StreamDefinition] = []
     queries: list[Query] = []
+    views: list[View] = []
     nodes = [root]
     if root.tag == "medusa":
         root.checked(())
@@ -102,12 +118,14 @@ def _read_medusa(
                 streams.append(read_stream(node, qualify))
             case "query":
                 queries.append(read_query(node, qualify))
+            case xml_views.TAG:
+                views.append(read_view(node, qualify))
             case _:
                 raise node.error(
-                    "expected <schema>, <stream>, <query>, several of them in <medusa>, or "
-                    "<borealis>"
+                    "expected <schema>, <stream>, <query>, <connection_point_view>, several of "
+                    "them in <medusa>, or <borealis>"
                 )
-    return schemas, streams, queries
+    return schemas, streams, queries, views
 
 
 def _qualifier(base: str | None) -> Qualify:

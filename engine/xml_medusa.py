@@ -34,6 +34,7 @@ from engine.schema import Field, FieldType, Schema, check_schema
 from engine.xml_availability import ATTRIBUTES, read_request
 from engine.xml_boxes import read_box, seconds_to_us
 from engine.xml_tree import Node
+from engine.xml_views import PAST, over_the_past
 
 Qualify = Callable[[str], str]
 """An object name, checked, from a name in the document.
@@ -99,11 +100,11 @@ def read_query(node: Node, qualify: Qualify) -> Query:
 
 def made_query(node: Node, qualify: Qualify, boxes: list[Box], outputs: list[str]) -> Query:
     """The query of a `<query>` element, its network and what it asks for checked."""
-    given = node.checked(("name",), ATTRIBUTES)
+    given = node.checked(("name",), (*ATTRIBUTES, *PAST))
     with node.about():
         query = Query(qualify(given["name"]), tuple(boxes), tuple(outputs))
         ordered_boxes(query)
-        return applied(query, read_request(given))
+        return over_the_past(applied(query, read_request(given)), given)
 
 
 def _read_field(node: Node) -> Field:

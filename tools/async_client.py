@@ -13,7 +13,7 @@ import pyarrow as pa
 import trio
 
 from engine.availability_request import AvailabilityRequest
-from engine.definitions import StreamDefinition, StreamEntry
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.messages import (
     Created,
     CreateQuery,
@@ -32,16 +32,15 @@ from engine.messages import (
     Tuples,
 )
 from engine.moves.messages import MoveRecord, MoveTask
+from engine.past import copy_of
 from engine.query import Query, QueryStatus
-from engine.schema import BEGINNING, Schema
+from engine.schema import BEGINNING, END, Schema
 from engine.streams.feed import Assembler
-from overlay.errors import (
-    DecodeError,
-    InvalidInputError,
-    NotFoundError,
-    UnavailableError,
-)
+from engine.views.messages import CreateView, DeleteView
+from engine.views.view import View
+from overlay.errors import NotFoundError, UnavailableError
 from tools.dialling import Endpoint, dial_to
+from tools.entries import entry_of
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
@@ -131,6 +130,38 @@ class AsyncMedusaClient:
     async def delete_query(self, query: str) -> None:
         await self.set_query_status(query, QueryStatus.DELETED)
 
+    async def copy_query(
+        self, query: str, new: str, after: int = BEGINNING, until: int = END
+    ) -> tuple[str, ...]:
+        """Run a copy of a query over its inputs' history, beside the original; gives the names that
+        were defined: the copy's, and those of its streams.
+
+        Args:
+            new: the copy's name; its streams are called after it.
+            after, until: boundaries, microseconds: what it reads lies between them. With END it
+                goes on with its inputs.
+
+        Raises:
+            NotRetainedError: the history of an input does not reach back so far.
+        """
+        entry = entry_of(await self.lookup_object(query), "query", QueryEntry)
+        copy = copy_of(entry, new, after, until)
+        names = await self.create_query(copy)
+        await self.start_query(new)
+        return names
+
+    async def create_view(self, view: View) -> View:
+        """Give a part of a stream's history a name of its own, under which it can be subscribed to
+        and read by queries; gives it with its interval.
+
+        Raises:
+            NotRetainedError: some of it is not kept any more.
+        """
+        return await self._define("create_view", CreateView(view), View)
+
+    async def delete_view(self, name: str) -> None:
+        await self._define("delete_view", DeleteView(name), Done)
+
     async def move_task(self, stream: str, to: str = "") -> MoveRecord:
         """Let another peer of our participant compute a stream that a query of this peer makes, or
         this peer again; the load market, where it is on, may move it on.
@@ -197,7 +228,7 @@ class AsyncMedusaClient:
         patience = Patience(self._patience_s)
         while True:
             try:
-                return _stream_entry(await self.lookup_object(name))
+                return entry_of(await self.lookup_object(name), "stream", StreamEntry)
             except UnavailableError as error:
                 await patience.bear(error)
 
@@ -358,17 +389,3 @@ async def open_client_over(
 def arrow_schema(entry: StreamEntry) -> pa.Schema:
     """What a subscriber of the stream gets: source streams have their arrival numbers as well."""
     return entry.schema.derived if entry.stream.query else entry.schema.source
-
-
-def _stream_entry(description: ObjectDescription) -> StreamEntry:
-    try:
-        text = description.entries["stream"]
-    except KeyError:
-        kinds = ", ".join(sorted(description.entries)) or "nothing"
-        if not description.entries:
-            raise NotFoundError(f"no stream {description.name}") from None
-        raise InvalidInputError(f"{description.name} is no stream but: {kinds}") from None
-    try:
-        return msgspec.json.decode(text, type=StreamEntry)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"{description.name}: the peer's description: {error}") from None

@@ -16,9 +16,11 @@ from engine.definitions import QueryEntry
 from engine.messages import Objects
 from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
+from engine.views.view import View
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words
+from tools.travel_words import past_in_words, view_in_words
 
 T = TypeVar("T")
 
@@ -75,9 +77,11 @@ def lookup(home: str | None, name: str) -> dict[str, object]:
 
 def told_of(kind: str, entry: object) -> list[str]:
     """What is worth saying in words of an entry in the catalog."""
-    if kind != "query":
-        return []
     try:
+        if kind == "view":
+            return [view_in_words(msgspec.convert(entry, View))]
+        if kind != "query":
+            return []
         query = msgspec.convert(entry, QueryEntry).query
         weakest = weakest_box(query)
     except (msgspec.ValidationError, ValueError):  # what was published is not ours to believe
@@ -85,6 +89,7 @@ def told_of(kind: str, entry: object) -> list[str]:
     return [
         f"availability: {in_words(query.availability)}",
         f"class: {class_of(weakest)} (box {weakest.name!a})",
+        *past_in_words(query),
     ]
 
 

@@ -16,7 +16,8 @@ from engine.definitions import StreamDefinition
 from engine.messages import ObjectDescription, Objects, Snapshot
 from engine.moves.messages import MoveRecord
 from engine.query import Query, QueryStatus
-from engine.schema import BEGINNING, Schema
+from engine.schema import BEGINNING, END, Schema
+from engine.views.view import View
 from overlay.errors import ClosedError, MedusaError
 from tools.async_client import (
     PATIENCE_S,
@@ -138,6 +139,19 @@ class MedusaClient:
 
     def delete_query(self, query: str) -> None:
         self._run(self._client.delete_query, query)
+
+    def copy_query(
+        self, query: str, new: str, after: int = BEGINNING, until: int = END
+    ) -> tuple[str, ...]:
+        """See `AsyncMedusaClient.copy_query`."""
+        return self._run(self._client.copy_query, query, new, after, until)
+
+    def create_view(self, view: View) -> View:
+        """See `AsyncMedusaClient.create_view`."""
+        return self._run(self._client.create_view, view)
+
+    def delete_view(self, name: str) -> None:
+        self._run(self._client.delete_view, name)
 
     def move_task(self, stream: str, to: str = "") -> MoveRecord:
         return self._run(self._client.move_task, stream, to)

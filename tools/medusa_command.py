@@ -9,6 +9,7 @@ import click
 from tools import command_line
 from tools.availability_options import availability_options, requested
 from tools.command_line import also_option, home_option, json_option, say, warn
+from tools.travel_command import copy_query, view
 
 if TYPE_CHECKING:
     from engine.availability_request import AvailabilityRequest
@@ -37,7 +38,7 @@ def stream() -> None:
 
 @medusa.group()
 def query() -> None:
-    """Define, start, stop and delete queries."""
+    """Define, start, stop, copy and delete queries."""
 
 
 def _create(
@@ -308,7 +309,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     also: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write the tuples of STREAM to standard output, epoch by epoch."""
+    """Write the tuples of STREAM, which may be a view, to standard output, epoch by epoch."""
     from tools import print_stream
     from tools.times import parse_time
 
@@ -342,6 +343,10 @@ def monitor(once: bool, interval: float, home: str | None, as_json: bool) -> Non
         screen.print_once(home)
     else:
         screen.watch(home, interval)
+
+
+medusa.add_command(view)
+query.add_command(copy_query)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import trio
 
 from engine.schema import END, STIME
 from engine.tentative.corrections import Change, Corrections, Kind
+from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa
 from tools.row_output import open_writer
 from tools.rows import Format
@@ -37,7 +38,13 @@ class Options:
 
 
 def print_stream(home: str | None, stream: str, options: Options) -> None:
-    """Write the stream until it ends or passes `until`."""
+    """Write the stream until it ends or passes `until`.
+
+    Raises:
+        InvalidInputError: `until` is not later than `after`: there is nothing between them.
+    """
+    if options.until <= options.after:
+        raise InvalidInputError(f"{stream}: --until must be later than --from")
 
     async def main() -> None:
         opening = open_medusa(home, patience_s=options.patience_s, also=options.also)
@@ -55,15 +62,18 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
 
 
 async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:
-    """The epochs of a subscription to a file, flushed one by one."""
-    writer = open_writer(file, Format(options.kind), await subscription.schema())
-    async for epoch in subscription:
+    """The epochs of a subscription to a file, flushed one by one; nothing if it is refused."""
+    schema = await subscription.schema()
+    epoch = await anext(subscription, None)
+    writer = open_writer(file, Format(options.kind), schema)
+    while epoch is not None:
         table = upto(epoch.table, options.until) if epoch.upto > options.until else epoch.table
         if table.num_rows:
             # In a thread: whoever reads the pipe may be slow, and the link is to be kept alive.
             await trio.to_thread.run_sync(writer.write, table, abandon_on_cancel=True)
         if epoch.upto >= options.until and options.until < END:
             break
+        epoch = await anext(subscription, None)
     writer.finish()
 
 

@@ -6,11 +6,13 @@ participant takes the call, and hands it on when another one of them keeps the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 import trio
 
+from engine.api.views import ViewCalls
 from engine.classes import applied, check_secondary
 from engine.definitions import (
     QueryEntry,
@@ -32,6 +34,8 @@ from engine.messages import (
 )
 from engine.query import Query, QueryStatus
 from engine.schema import check_schema
+from engine.views.messages import CreateView
+from engine.views.view import View
 from engine.xml_documents import Document, read_document
 from overlay.errors import (
     ConflictError,
@@ -56,9 +60,11 @@ class DefinitionCalls:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._defining = trio.Lock()
+        self._views = ViewCalls(engine, self._own_name)
 
     def register(self) -> None:
         self._engine.homes.register()
+        self._views.register()
         service = self._engine.overlay.service
         service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
         service.unary("create_stream", CreateStream, self.create_stream, clients=True)
@@ -85,6 +91,8 @@ class DefinitionCalls:
         check_not_late(stream.name)
         if stream.query:
             raise InvalidInputError(f"{name}: what a query produces is created with the query")
+        if stream.view is not None:
+            raise InvalidInputError(f"{name}: a view is created as a view")
         here = self._engine.overlay.identity.peer_id
         home = parse_peer_id(stream.home) if stream.home else here
         if home == here:
@@ -114,6 +122,7 @@ class DefinitionCalls:
                 raise ConflictError(f"{name} exists and differs; delete it first or rename")
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
+        await self._engine.locator.check_past(request.query)
         entry = await self._engine.queries.create(request.query)
         return Created((str(name), *entry.outputs))
 
@@ -131,10 +140,13 @@ class DefinitionCalls:
             names += (await self.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
             names += (await self.create_stream(caller, CreateStream(stream), body)).names
+        read, made = map(_created, document.views_by_streams())
+        names += [(await self._views.create_view(caller, each, body)).name for each in read]
         for query in queries:
             names += (await self.create_query(caller, CreateQuery(query), body)).names
+        names += [(await self._views.create_view(caller, each, body)).name for each in made]
         if not names:
-            raise InvalidInputError("the document defines no schema, stream or query")
+            raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names))
 
     async def set_query_status(self, caller: Caller, request: SetQueryStatus, _: bytes) -> Done:
@@ -180,6 +192,10 @@ class DefinitionCalls:
     ) -> T:
         connection = await self._engine.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+
+def _created(views: Sequence[View]) -> list[CreateView]:
+    return [CreateView(view) for view in views]
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:

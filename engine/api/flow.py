@@ -22,6 +22,7 @@ from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscri
 from engine.schema import BEGINNING, END
 from engine.stream_store import HOME
 from engine.streams.feed import first_part
+from engine.streams.retention import too_old
 from engine.subscriptions import Reader
 from engine.tentative.serving import serve_to
 from overlay.concurrency import until_one_ends
@@ -115,6 +116,8 @@ class FlowCalls:
         moved_away = kept.moved_away  # it may be, while a lease is written down
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after)
+        if after < kept.log.start:
+            raise too_old(kept.name, kept.log.start, after)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = self._engine.subscriptions.hold(
@@ -150,6 +153,8 @@ class FlowCalls:
         if _begins_later(kept, request.after):
             raise UnavailableError(f"{kept.name}: who has its past cannot be reached now")
         after = _literal(kept, request.after)
+        if after < kept.log.start:
+            raise too_old(kept.name, kept.log.start, after)
         with _over_for_now(request.stream):
             with trio.move_on_after(timeout_s):
                 while kept.log.boundary <= after < END:
@@ -217,6 +222,8 @@ class FlowCalls:
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
         stream = entry.stream
         owner = ObjectName.parse(stream.name).participant
+        if stream.view is not None:
+            raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
             raise StoppedError(
                 f"{stream.name} is produced by {stream.query}: post to the streams that it reads"
@@ -236,7 +243,7 @@ def _literal(kept: KeptStream, after: int) -> int:
     """The beginning means the oldest that is kept, where that is the stream's; any other boundary
     is taken literally. Of a log that is still empty that is not known yet."""
     if after == BEGINNING and kept.role not in COMPUTED_BESIDE:
-        return kept.log.start
+        return kept.log.oldest
     return after
 
 

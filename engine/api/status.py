@@ -14,7 +14,7 @@ from engine.api.replica_status import replica_status
 from engine.availability import Availability, Mode
 from engine.engine import Engine
 from engine.kept import Role
-from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, find
+from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, find
 from engine.messages import (
     EventRecord,
     ListObjects,
@@ -63,9 +63,10 @@ class StatusCalls:
     ) -> ObjectDescription:
         name = ObjectName.parse(request.name)
         catalog = self._engine.catalog
+        stream = await find(catalog, STREAM, name)
         found = {
             SCHEMA.label: await find(catalog, SCHEMA, name),
-            STREAM.label: await find(catalog, STREAM, name),
+            STREAM.label: stream,
             QUERY.label: await find(catalog, QUERY, name),
         }
         entries = {
@@ -77,6 +78,8 @@ class StatusCalls:
             producers = await catalog.lookup_all(PRODUCER, name)
             peers = [each.value.worker or each.publisher.hex() for each in producers]
             entries[PRODUCER.label] = msgspec.json.encode(peers).decode()
+        if stream is not None and stream.value.stream.view is not None:
+            entries[VIEW.label] = msgspec.json.encode(stream.value.stream.view).decode()
         if not entries:
             raise NotFoundError(f"nothing is known under {name}")
         return ObjectDescription(str(name), entries)

@@ -81,7 +81,7 @@ class AssignedTask:
         Raises:
             NotRetainedError: they are not all here, any more or yet.
         """
-        return sum(count_all(kept.log, after, upto) for kept in self.inputs)
+        return sum(count_all(self.task, kept.log, after, upto) for kept in self.inputs)
 
     def hold_for_bill(self, boundary: int | None) -> None:
         """Keep the input tuples after this boundary, to be counted; None: no more."""

@@ -280,6 +280,34 @@ def count_rows(file: EpochFile, after: int, upto: int) -> int:
     return count
 
 
+def tail_of(files: Sequence[EpochFile], rows: int, *, whole_files: bool = False) -> int | None:
+    """The latest boundary that at least so many rows follow; None where there are fewer.
+
+    Reads the stimes of one row group.
+
+    Args:
+        whole_files: none within a file is looked for, and nothing is read.
+
+    Raises:
+        InternalError: a file is damaged.
+    """
+    for file in reversed(files):
+        if file.rows >= rows:
+            return file.after if whole_files else _tail_within(file, rows)
+        rows -= file.rows
+    return None
+
+
+def _tail_within(file: EpochFile, rows: int) -> int:
+    with _reading(file) as parquet:
+        group = parquet.num_row_groups - 1
+        while parquet.metadata.row_group(group).num_rows < rows:
+            rows -= parquet.metadata.row_group(group).num_rows
+            group -= 1
+        stime = parquet.read_row_group(group, columns=[STIME], use_threads=False).column(STIME)
+        return int(stime[-rows].as_py()) - 1
+
+
 @contextmanager
 def _reading(file: EpochFile) -> Iterator[pq.ParquetFile]:
     """Raises: InternalError: the file is damaged."""

@@ -43,7 +43,7 @@ async def serve(
     """
     if after == BEGINNING:
         await log.wait_beyond(BEGINNING)
-        after = log.start
+        after = log.oldest
     while after < END:
         epoch = await log.next(after, limit_rows)
         for message, body in await messages_of(epoch):

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ from engine.streams.epochs import (
     reach_of,
     read_from,
     scan,
+    tail_of,
 )
 from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
@@ -66,6 +67,7 @@ class StreamLog:
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
         retention: who needs what.
+        shown_from: tells the boundary before which nothing is shown, though it may be kept.
         lost: what a loss of power took, for people.
     """
 
@@ -92,6 +94,7 @@ class StreamLog:
         self._closed = False
         self.retention = retention
         self.lost: tuple[str, ...] = ()
+        self.shown_from: Callable[[], int] = lambda: BEGINNING
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
         self.moved_at = time.monotonic()
@@ -138,6 +141,11 @@ class StreamLog:
         return self._files[0].after if self._files else self.boundary
 
     @property
+    def oldest(self) -> int:
+        """What who asks for the beginning is given begins here. Blocking and cheap, as `tail`."""
+        return max(self.start, self.shown_from())
+
+    @property
     def rows(self) -> int:
         return sum(file.rows for file in self._files)
 
@@ -171,6 +179,12 @@ class StreamLog:
         """
         self._check_retained(after)
         return sum(count_rows(file, after, upto) for file in self._files)
+
+    def tail(self, rows: int, *, whole_files: bool = False) -> int:
+        """The latest boundary that at least so many rows follow, and `start` where there are fewer:
+        never a part of the rows of one stime. Blocking, and cheap. whole_files: see `tail_of`."""
+        found = tail_of(self._files, rows, whole_files=whole_files)
+        return self.start if found is None else found
 
     def begin(self, boundary: int) -> None:
         """Let a new log start here: what was before is not known. Blocking.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
 from engine.schema import BEGINNING, END
+from overlay.errors import NotRetainedError
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(slots=True)
@@ -55,3 +59,19 @@ class Retention:
         if present is None:
             return BEGINNING
         return min([present - self._history_us, *(hold.boundary for hold in self._holds.values())])
+
+
+def too_old(stream: str, oldest: int, asked: int) -> NotRetainedError:
+    """What is said to who asks for more of a stream than is kept. Boundaries, microseconds."""
+    return NotRetainedError(
+        f"{stream} is kept from boundary {oldest} on{_date(oldest)}; {asked}{_date(asked)} is "
+        f"older: begin at {oldest}, or at the beginning"
+    )
+
+
+def _date(boundary: int) -> str:
+    try:
+        moment = _EPOCH + datetime.timedelta(microseconds=boundary)
+    except OverflowError:
+        return ""
+    return f" ({moment.isoformat().removesuffix('+00:00')}Z)"

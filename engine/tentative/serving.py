@@ -39,7 +39,7 @@ async def serve_all(
     log, suffix = kept.log, kept.suffix
     if after == BEGINNING:
         await log.wait_beyond(BEGINNING)
-        after = log.start
+        after = log.oldest
     while after < END:
         seen = max(seen, after)
         # who has not come as far as where it began still reads history

@@ -1,0 +1,1 @@
+"""Views: parts of a stream's history under names of their own."""

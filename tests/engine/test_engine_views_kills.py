@@ -1,0 +1,150 @@
+"""A real peer, killed with -9 wherever a view is made, filled or deleted: afterwards it is there as
+a whole, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+from crashing_peer import STEPS, Order, When, arm, is_armed
+from engine_peers import Row, pairs_of, rows, schema_of
+
+from engine.definitions import StreamDefinition
+from engine.schema import END
+from engine.views.view import Last, View
+from overlay.errors import NotFoundError
+from testnet import peers
+from testnet.peers import CONFIG, Peer, open_federation
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+PARTICIPANT = "mit.edu"
+STREAM = f"medusa://{PARTICIPANT}/s"
+DEADLINE_S = 60.0
+
+MAKING: list[tuple[str, When, int]] = [
+    ("views.host:Views._open", "before", 1),
+    ("streams.log:StreamLog.begin", "before", 1),
+    ("mirrors:Mirrors.follow_past", "before", 1),
+    ("views.host:Views._publish", "before", 1),
+    ("producers:Producers.name_producer", "after", 1),
+    ("views.host:Views._publish", "after", 1),
+    ("streams.log:StreamLog.commit", "before", 1),
+    ("streams.log:StreamLog.commit", "after", 1),
+]
+DELETING: list[tuple[str, When, int]] = [
+    ("views.host:Views._remove", "before", 1),
+    ("mirrors:Mirrors.part_with", "before", 1),
+    ("stream_store:StreamStore.drop", "after", 1),
+    ("producers:Producers.withdraw", "after", 1),
+    ("views.host:Views._remove", "after", 1),
+]
+SOME = {
+    ("streams.log:StreamLog.begin", "before", 1),
+    ("views.host:Views._publish", "before", 1),
+    ("streams.log:StreamLog.commit", "after", 1),
+    ("stream_store:StreamStore.drop", "after", 1),
+}
+"""Those that every run of the suite tries."""
+
+
+@pytest.fixture(autouse=True)
+def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `medusa-peer` is one that may be armed."""
+    program = Path(__file__).with_name("crashing_peer.py")
+    script = tmp_path / "medusa-peer"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
+    steps = sorted({f"engine.{name}" for name, _, _ in (*MAKING, *DELETING)})
+    monkeypatch.setenv(STEPS, ",".join(steps))
+
+
+async def shown(client: AsyncMedusaClient, view: str) -> list[Row]:
+    found: list[Row] = []
+    with trio.fail_after(DEADLINE_S):
+        async for epoch in client.subscribe(view):
+            found += pairs_of(epoch.table)
+    return found
+
+
+class Victim:
+    """A peer that is killed where a test wants it to, and started again."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def arm(self, step: tuple[str, When, int]) -> None:
+        name, when, call = step
+        arm(self._peer.home.folder, Order(f"engine.{name}", when, call))
+
+    async def revive(self) -> None:
+        """Once it has died of the order."""
+        assert self._peer.process is not None
+        with trio.fail_after(DEADLINE_S):
+            await self._peer.process.wait()
+        assert not is_armed(self._peer.home.folder)
+        await self._peer.start()
+        await self._peer.ready()
+
+
+async def kill_at(
+    making: list[tuple[str, When, int]], deleting: list[tuple[str, When, int]]
+) -> None:
+    async with open_federation() as federation:
+        federation.config = CONFIG + "[engine]\nepoch_s = 0.05\n"
+        peer = await federation.found(PARTICIPANT)
+        victim = Victim(peer)
+        async with open_medusa(peer.home.folder) as client:
+            schema = schema_of(PARTICIPANT)
+            await client.create_schema(schema)
+            await client.create_stream(StreamDefinition(STREAM, schema.name))
+            posted = [(number, number) for number in range(1, 21)]
+            await client.post_event(STREAM, rows(posted), boundary=20)
+            await client.flush()
+            for number, step in enumerate(making):
+                view = View(f"medusa://{PARTICIPANT}/v{number}", STREAM, Last(7), frozen=True)
+                victim.arm(step)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.create_view, view)  # asks again until it is there
+                    await victim.revive()
+                assert await shown(client, view.name) == posted[-7:], step
+            for number, step in enumerate(deleting):
+                name = f"medusa://{PARTICIPANT}/d{number}"
+                await client.create_view(View(name, STREAM, Last(7), frozen=True))
+                victim.arm(step)
+
+                async def delete(name: str = name) -> None:
+                    with suppress(NotFoundError):  # asked again, of who has none any more
+                        await client.delete_view(name)
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(delete)
+                    await victim.revive()
+                listed = (await client.list_objects()).names
+                assert name not in listed.get("view", ()), step
+                assert name not in listed["stream"], step
+                again = await client.create_view(View(name, STREAM, Last(3), frozen=True))
+                assert (again.after, again.until) == (17, 20)
+                assert await shown(client, name) == posted[-3:]
+            await client.post_event(STREAM, None, end=True)
+            assert await shown(client, STREAM) == posted
+            snapshot = await client.status()
+            views = [s for s in snapshot.peers[0].streams if s.role == "view"]
+            assert len(views) == len(making) + len(deleting)
+            assert {view.boundary for view in views} == {END}
+
+
+@pytest.mark.process
+async def test_killed_where_it_is_decided() -> None:
+    await kill_at(
+        [step for step in MAKING if step in SOME], [step for step in DELETING if step in SOME]
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.process
+async def test_killed_at_every_step() -> None:
+    await kill_at(MAKING, DELETING)

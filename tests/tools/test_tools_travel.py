@@ -1,0 +1,277 @@
+"""`medusa view` and `medusa query copy` as a person runs them, and what the manual says of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import Place, open_town, until
+
+from engine.views.view import Last, Range, Recent, View
+from overlay.errors import InvalidInputError
+from tools import command_line, travel
+from tools.async_client import AsyncMedusaClient
+from tools.client import MedusaClient
+from tools.medusa_command import medusa
+from tools.travel_words import view_in_words
+
+MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
+THREE = 1_521_903_600
+"""2018-03-24T15:00:00Z, seconds since 1970."""
+MINUTE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+class Prompt:
+    """`medusa` at a prompt, in a thread: it has an event loop of its own."""
+
+    def __init__(self, home: Path, captured: pytest.CaptureFixture[str]) -> None:
+        self._home = home
+        self._captured = captured
+
+    async def __call__(self, *arguments: str) -> str:
+        """Its output; it must succeed."""
+        code, out, err = await self.outcome(*arguments)
+        assert (code, err) == (0, ""), (arguments, err)
+        return out
+
+    async def refused(self, *arguments: str) -> str:
+        """What it says on the one line of its error."""
+        code, out, err = await self.outcome(*arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1), (arguments, out, err)
+        return err.removeprefix("medusa: ").rstrip("\n")
+
+    async def outcome(self, *arguments: str) -> tuple[int, str, str]:
+        given = [*arguments, "--home", str(self._home)]
+        self._captured.readouterr()
+
+        def run() -> int:
+            with pytest.raises(SystemExit) as left:
+                command_line.run(medusa, given)
+            assert isinstance(left.value.code, int)
+            return left.value.code
+
+        with trio.fail_after(30):
+            code = await trio.to_thread.run_sync(run)
+        captured = self._captured.readouterr()
+        return code, captured.out, captured.err
+
+
+def examples(language: str, heading: str) -> Iterator[str]:
+    """The blocks of the manual in that language, in the part under that heading."""
+    level = heading.split(" ", 1)[0]
+    text = MANUAL.read_text().split(f"\n{heading}\n", 1)[1]
+    part = re.split(rf"\n#{{2,{len(level)}}} ", text, maxsplit=1)[0]
+    yield from re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
+
+
+def commands(heading: str) -> list[tuple[list[str], str]]:
+    """The commands of the manual, word by word, and what is said beside each."""
+    found = []
+    for block in examples("sh", heading):
+        for line in block.splitlines():
+            command, _, beside = line.partition("#")
+            words = command.split()
+            assert words[0] == "medusa"
+            found.append((words[1:], beside.strip()))
+    return found
+
+
+async def world(client: AsyncMedusaClient, place: Place) -> None:
+    """The manual's stream and query, with a tuple each ten seconds from 14:00 to 16:00."""
+    document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
+    document = document.replace("conns > 100", "conns > 1")
+    names = await client.create_query_xml(document)
+    assert "medusa://mit.edu/busy_sources" in names
+    await client.start_query("medusa://mit.edu/busy_sources")
+    begin = THREE - 60 * MINUTE_S
+    numbers = range(120 * 6)
+    table = pa.table(
+        {
+            "ts": pa.array([float(begin + 10 * n) for n in numbers]),
+            "src_ip": pa.array([f"10.0.0.{n % 4}" for n in numbers]),
+            "dst_port": pa.array([n % 7 for n in numbers], pa.int32()),
+        }
+    )
+    for first in range(0, len(numbers), 100):
+        await client.post_event("medusa://mit.edu/conns", table.slice(first, 100))
+    last = (THREE + 60 * MINUTE_S) * 1_000_000
+    await client.post_event("medusa://mit.edu/conns", None, boundary=last)
+    await client.flush()
+    for path in ("conns", "busy"):
+        await until(lambda p=path: place.kept(p).log.boundary >= last - 60_000_000)
+
+
+def stimes(out: str) -> list[float]:
+    """Of the tuples in a command's output, seconds after 15:00:00."""
+    return [int(row["stime"]) / 1e6 - THREE for row in csv.DictReader(out.splitlines())]
+
+
+async def test_the_manual_works_as_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        prompt = Prompt(mit.home.folder, capfd)
+        async with mit.client() as client:
+            await world(client, mit)
+            ran: dict[str, str] = {}
+            for words, beside in commands("## Time travel"):
+                more = ["--until", "2018-03-24T16:00:00Z"] if "goes on" in beside else []
+                ran[" ".join(words)] = await prompt(*words, *more)
+            assert len(ran) == 13
+            half = [10.0 * n for n in range(1, 181)]
+            read = "subscribe medusa://mit.edu/conns --from 2018-03-24T15:00:00Z"
+            assert stimes(ran[f"{read} --until 2018-03-24T15:30:00Z"]) == half
+            assert stimes(ran[read]) == [10.0 * n for n in range(1, 360)]
+            assert len(stimes(ran["subscribe medusa://mit.edu/latest"])) == 100
+            assert stimes(ran["subscribe medusa://mit.edu/evidence"]) == half
+            assert (
+                "a part of medusa://mit.edu/conns: from 2018-03-24 15:00:00 to 2018-03-24 15"
+                in (ran["lookup medusa://mit.edu/evidence"])
+            )
+            original = stimes(await prompt("subscribe", mit.name("busy"), *until_four))
+            copied = stimes(ran["subscribe medusa://mit.edu/again/busy"])
+            # the window [15:00, 15:01) has a tuple of 15:00:00 itself, which is not after it
+            assert copied == [t for t in original if 60 < t <= 1800]
+            assert copied
+            for document in examples("xml", "## Time travel"):
+                file = tmp_path / "views.xml"
+                file.write_text(document)
+                made = (await prompt("stream", "create", str(file))).split()
+                assert [name.rsplit("/", 1)[1] for name in made] == [
+                    *("latest", "minutes", "now", "half_an_hour")
+                ]
+            assert stimes(await prompt("subscribe", mit.name("half_an_hour"))) == half
+            listed = await prompt("list")
+            for path in ("latest", "minutes", "now", "half_an_hour"):
+                assert f"view      medusa://mit.edu/{path}\n" in listed
+            assert "evidence" not in listed
+            assert "again/busy" not in listed
+
+
+until_four = ("--until", "2018-03-24T16:00:00Z")
+
+
+async def test_what_is_said_and_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        prompt = Prompt(mit.home.folder, capfd)
+        async with mit.client() as client:
+            await world(client, mit)
+            conns, log = mit.name("conns"), mit.kept("conns").log
+            view = ("view", "create", mit.name("v"), "--of", conns)
+            assert (await prompt(*view, "--last", "3", "--frozen")) == (
+                f"{mit.name('v')}: the last 3 tuples of {conns}: from 2018-03-24 15:59:29 to "
+                "2018-03-24 16:00:00, and nothing else\n"
+            )
+            made = json.loads(await prompt(*view, "--last", "3", "--frozen", "--json"))
+            assert made["shows"] == {"type": "last", "rows": 3}
+            assert stimes(await prompt("subscribe", mit.name("v"))) == [3570.0, 3580.0, 3590.0]
+            assert "exists and differs; delete it first" in await prompt.refused(
+                *view, "--last", "4"
+            )
+            copied = json.loads(
+                await prompt(
+                    "query",
+                    "copy",
+                    mit.name("busy_sources"),
+                    mit.name("c"),
+                    "--from",
+                    "beginning",
+                    "--json",
+                )
+            )
+            assert mit.name("c/busy") in copied["created"]
+            told = await prompt("lookup", mit.name("c"))
+            assert "computed over its inputs from the beginning on; version 1\n" in told
+            assert (await prompt("view", "delete", mit.name("v"))) == f"{mit.name('v')}: deleted\n"
+            assert "v: withdrawn" in await prompt.refused("view", "delete", mit.name("v"))
+            log.retention._history_us = 0  # as if the stream had not said to keep so much
+            await prompt("query", "stop", mit.name("busy_sources"))
+            await prompt("query", "delete", mit.name("c"))
+            await until(lambda: log.start > 0)
+            oldest = log.start
+            for command in (
+                ("subscribe", conns, "--from", "2018-03-24T14:00:00Z"),
+                (*view, "--range", "2018-03-24T14:00:00Z..2018-03-24T15:00:00Z"),
+                (
+                    "query",
+                    "copy",
+                    mit.name("busy_sources"),
+                    mit.name("c"),
+                    "--from",
+                    "2018-03-24T14:00:00Z",
+                ),
+            ):
+                said = await prompt.refused(*command)
+                assert said.startswith(f"{conns} is kept from boundary {oldest} on (2018-03-24T1")
+                assert "; 1521900000000000 (2018-03-24T14:00:00Z) is older: " in said
+                assert said.endswith(f"begin at {oldest}, or at the beginning")
+            assert stimes(await prompt("subscribe", conns, "--from", str(oldest), *until_four))
+            assert await prompt("subscribe", conns, *until_four)
+            for command, text in (
+                (("subscribe", conns, "--from", "20", "--until", "20"), "later than --from"),
+                ((*view, "--range", "1..end"), "must end"),
+                ((*view, "--range", "1"), "expected T0..T1"),
+                ((*view, "--range", "noon..1"), "time 'noon': expected a date"),
+                ((*view, "--last-seconds", "nan"), "not a time"),
+                ((*view, "--last", "0"), "1 to 100000000 are allowed"),
+                (("view", "delete", mit.name("none")), "none"),
+                (("query", "copy", conns, mit.name("c"), "--from", "1"), "is no query but: "),
+            ):
+                assert text in await prompt.refused(*command)
+            for wrong in ((), ("--last", "1", "--last-seconds", "1"), ("--last", "some")):
+                assert (await prompt.outcome(*view, *wrong))[0] == 2
+            assert (await prompt.outcome("query", "copy", "a", "b"))[0] == 2
+
+
+async def test_the_blocking_client_travels_as_well(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            await world(client, mit)
+
+            def use() -> None:
+                with MedusaClient(mit.home.folder) as blocking:
+                    asked = View(mit.name("v"), mit.name("conns"), Last(2), frozen=True)
+                    made = blocking.create_view(asked)
+                    assert made.after < made.until
+                    with blocking.subscribe(asked.name) as reader:
+                        assert sum(epoch.table.num_rows for epoch in reader) == 2
+                    blocking.delete_view(asked.name)
+                    names = blocking.copy_query(
+                        mit.name("busy_sources"), mit.name("c"), THREE * 10**6, THREE * 10**6 + 1
+                    )
+                    with blocking.subscribe(names[-1]) as reader:
+                        assert not any(epoch.table.num_rows for epoch in reader)
+
+            await trio.to_thread.run_sync(use)
+
+
+def test_times_and_words() -> None:
+    assert travel.parse_range("beginning..2018-03-24T15:00:00Z") == Range(-(2**63), THREE * 10**6)
+    assert travel.parse_range("-5..10") == Range(-5, 10)
+    assert travel.shown(None, 1.5, None) == Recent(1_500_000)
+    for text in ("", "..", "1..", "..2", "1.2", "1..2..3"):
+        with pytest.raises(InvalidInputError):
+            travel.parse_range(text)
+    name, stream = "medusa://mit.edu/v", "medusa://mit.edu/s"
+    assert view_in_words(View(name, stream, Last(1000), after=THREE * 10**6)) == (
+        f"the last 1,000 tuples of {stream}, moving with it; copied from 2018-03-24 15:00:00 on"
+    )
+    assert view_in_words(View(name, stream, Recent(90_000_000), True, until=THREE * 10**6)) == (
+        f"the last 90 s of {stream}: from the beginning to 2018-03-24 15:00:00, and nothing else"
+    )
