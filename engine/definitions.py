@@ -14,6 +14,9 @@ from overlay.names import ObjectName, check_participant
 LATE = "late"
 """The last segment of the name under which a source's late tuples are a stream."""
 
+REVISIONS = "revisions"
+"""The last segment of the name under which the revisions of a stream are one."""
+
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
@@ -51,6 +54,7 @@ class StreamDefinition(Struct, frozen=True):
         query: the query that produces it, or "" for a source stream.
         k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
             or its home gone; 0: its home alone keeps it.
+        revised: of what a query produces: something that it is made from may be revised.
     """
 
     name: str
@@ -63,6 +67,7 @@ class StreamDefinition(Struct, frozen=True):
     home: str = ""
     query: str = ""
     k_safety: int = 0
+    revised: bool = False
 
 
 def check_stream(stream: StreamDefinition) -> None:
@@ -90,12 +95,13 @@ def check_stream(stream: StreamDefinition) -> None:
 def check_not_late(name: str) -> None:
     """
     Raises:
-        InvalidInputError: `name` belongs to the late tuples of another stream, or is too long to
-            have such a stream itself.
+        InvalidInputError: `name` belongs to the late tuples, or to the revisions, of another
+            stream, or is too long to have such streams itself.
     """
-    ObjectName.parse(name).child(LATE)
-    if name.endswith(f"/{LATE}"):
-        raise InvalidInputError(f"{name}: names in /{LATE} are kept for tuples that come late")
+    for kept_for, what in ((LATE, "tuples that come late"), (REVISIONS, "revisions")):
+        ObjectName.parse(name).child(kept_for)
+        if name.endswith(f"/{kept_for}"):
+            raise InvalidInputError(f"{name}: names in /{kept_for} are kept for {what}")
 
 
 def may_read(stream: StreamDefinition, participant: str, owner: str) -> bool:
@@ -111,6 +117,13 @@ class StreamEntry(Struct, frozen=True):
 
     stream: StreamDefinition
     schema: Schema
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether there is a stream of its revisions. None with replicas takes any yet."""
+        if self.stream.query:
+            return self.stream.revised
+        return bool(self.schema.key) and not self.stream.k_safety
 
 
 class QueryEntry(Struct, frozen=True):

@@ -223,6 +223,29 @@ class AsyncMedusaClient:
         poster = await self.poster(stream)
         await poster.post(table, boundary=boundary, end=end)
 
+    async def post_revisions(
+        self, stream: str, table: pa.Table, *, boundary: int | None = None, end: bool = False
+    ) -> list[int]:
+        """Delete or replace tuples posted earlier: of each key the newest. Returns when it is
+        stored.
+
+        Args:
+            table: `revision_kind`, DELETION or REPLACEMENT; the fields of the schema's key; and for
+                replacements the other fields.
+            boundary, end: as of `post_event`.
+
+        Returns:
+            the numbers of the rows, from 0, that found no tuple with their key: there was none, or
+            it is behind the stream's history. They changed nothing.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit; or the schema declares
+                no key.
+            MedusaError: posting to this stream has failed for good.
+        """
+        poster = await self.poster(stream)
+        return await poster.revise(table, boundary=boundary, end=end)
+
     async def flush(self) -> None:
         """Wait until everything posted is stored where it survives a crash.
 
