@@ -29,6 +29,8 @@ class Task:
             same fields, but one may allow nulls or longer strings where another does not.
         steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
+        of: the task whose output's revisions it makes, by `engine.revisions`; None of most.
+        history_us: of such a one: how far behind its boundary its inputs may be revised.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Task:
     input_schemas: tuple[Schema, ...]
     output_schema: Schema
     source_inputs: frozenset[str]
+    of: Task | None = None
+    history_us: int = 0
 
     @property
     def window(self) -> AggregateStep | None:

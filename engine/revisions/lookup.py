@@ -67,8 +67,8 @@ class LogLookup:
             yield ends.min, of_keys(between(rows, low - 1, high), wanted)
 
 
-def read_logged(files: Sequence[Path], schema: pa.Schema, upto: int) -> list[pa.Table]:
-    """All rows of a log's files with stime <= upto.
+def read_rows(files: Sequence[Path], schema: pa.Schema, after: int, upto: int) -> list[pa.Table]:
+    """The rows of a log's files with after < stime <= upto.
 
     Raises:
         InternalError: a file is damaged.
@@ -76,9 +76,14 @@ def read_logged(files: Sequence[Path], schema: pa.Schema, upto: int) -> list[pa.
     found = []
     for path in files:
         try:
-            rows = pq.read_table(path, use_threads=False)
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    ends = file.metadata.row_group(group).column(0).statistics
+                    if ends.max <= after or ends.min > upto:
+                        continue
+                    rows = file.read_row_group(group, use_threads=False)
+                    rows = pa.Table.from_arrays(rows.columns, schema=schema)
+                    found.append(between(rows, after, upto))
         except (pa.ArrowException, OSError) as error:
             raise InternalError(f"{path} is damaged: restore it ({error})") from error
-        rows = pa.Table.from_arrays(rows.columns, schema=schema)
-        found.append(between(rows, BEGINNING, upto))
     return found

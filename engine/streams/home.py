@@ -15,7 +15,7 @@ import trio
 
 from engine.messages import Posted
 from engine.revisions.columns import revisions_schema
-from engine.revisions.lookup import LogLookup, read_logged
+from engine.revisions.lookup import LogLookup, read_rows
 from engine.revisions.source import RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
@@ -156,7 +156,9 @@ class Home:
                         sequence,
                         body,
                         LogLookup(tuples, source.schema),
-                        partial(read_logged, revisions, revisions_log.schema, source.revised),
+                        partial(
+                            read_rows, revisions, revisions_log.schema, BEGINNING, source.revised
+                        ),
                         history_us=history_us,
                         boundary=boundary,
                         end=end,
