@@ -41,17 +41,12 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tools.corrected_subscription import Change, CorrectedSubscription, Corrections
 from tools.dialling import Endpoint, dial_to
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
-from tools.subscription import (
-    Change,
-    CorrectedSubscription,
-    Corrections,
-    Epoch,
-    Subscription,
-)
+from tools.subscription import Epoch, Subscription
 
 __all__ = [
     "AsyncMedusaClient",
@@ -302,7 +297,7 @@ class AsyncMedusaClient:
         subscriber: str = "",
     ) -> CorrectedSubscription:
         """As `subscribe`, and within the bound of the stream's query also where some of its input
-        is missing: tentative tuples, which are corrected later.
+        is missing: tentative tuples, which are corrected later. And what is revised of stable ones.
 
         Args:
             corrections: by an UNDO and all stable tuples, or by the difference alone.
@@ -315,6 +310,7 @@ class AsyncMedusaClient:
             subscriber=subscriber,
             patience_s=self._patience_s,
             corrections=corrections,
+            entry_of=self.stream_entry,
         )
         self._nursery.start_soon(subscription.run)
         return subscription

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
+import trio
 from engine_interpreted import interpret
-from engine_peers import Place, open_town, pairs_of, rows, schema_of, until
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    make_stream,
+    open_town,
+    pairs_of,
+    rows,
+    schema_of,
+    until,
+)
 
 from engine.definitions import StreamDefinition
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import END, REVISED_STIME, REVISION_KIND
-from tools.async_client import AsyncMedusaClient
+from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
+from engine.tentative.corrections import Kind
+from overlay.errors import InvalidInputError
+from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +165,138 @@ async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
                 (199, "DELETION", 199, 1, 14),
                 (199, "INSERTION", 199, 1, 15),
             ]
+
+
+class Told:
+    """A stream as a client knows it that heeds every change."""
+
+    def __init__(self) -> None:
+        self.tuples: Counter[tuple[object, ...]] = Counter()
+        self.kinds: list[Kind] = []
+        self.boundary = BEGINNING
+
+    def heed(self, change: Change) -> None:
+        found = Counter(zip(*(c.to_pylist() for c in change.table.columns), strict=True))
+        self.boundary = change.boundary
+        if change.kind is not Kind.INSERTION or found:
+            self.kinds.append(change.kind)
+        match change.kind:
+            case Kind.INSERTION | Kind.TENTATIVE:
+                self.tuples += found
+            case Kind.DELETION:
+                assert found <= self.tuples
+                self.tuples -= found
+            case Kind.REPLACEMENT:
+                for row in found:
+                    (before,) = [each for each in self.tuples if each[:2] == row[:2]]
+                    del self.tuples[before]
+                self.tuples += found
+            case Kind.UNDO:
+                kept = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
+                self.tuples = Counter(kept)
+            case Kind.REC_DONE:
+                pass
+
+    @staticmethod
+    def _within(row: tuple[object, ...], change: Change) -> bool:
+        assert isinstance(row[0], int)
+        return change.after < row[0] <= change.upto
+
+    async def follow(self, subscription: CorrectedSubscription, upto: int) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while self.boundary < upto:
+                self.heed(await anext(subscription))
+
+
+def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[object, ...]:
+    begins = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=start)
+    return (start + size_us - 1, begins, n, total)
+
+
+@pytest.mark.parametrize("corrections", list(Corrections))
+async def test_a_client_far_away_is_told_of_them(tmp_path: Path, corrections: Corrections) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await keyed_stream(client, mit)
+            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+            await other.create_query(query)
+            await other.start_query(query.name)
+            told, plain = Told(), Told()
+            subscription = client.follow(utah.name("sums"), corrections)
+            source = client.follow(stream, corrections)
+            await client.post_event(
+                stream, rows([(10, 1), (20, 2), (110, 4), (210, 8)]), boundary=250
+            )
+            await told.follow(subscription, 250)
+            assert told.tuples == Counter([window_of(0, 2, 3), window_of(100, 1, 4)])
+            await client.post_revisions(stream, replacements([(10, 5)]))
+            await client.post_revisions(stream, deletions([110, 210]), boundary=260)
+            await told.follow(subscription, 260)
+            assert told.tuples == Counter([window_of(0, 2, 7)])
+            if corrections is Corrections.REVISIONS:
+                assert told.kinds == [Kind.INSERTION, Kind.DELETION, Kind.REPLACEMENT]
+            else:
+                assert told.kinds == [Kind.INSERTION, Kind.UNDO, Kind.INSERTION, Kind.REC_DONE]
+            await client.post_event(stream, rows([(270, 3)]), end=True)
+            await told.follow(subscription, END)
+            assert told.tuples == Counter([window_of(0, 2, 7), window_of(200, 1, 3)])
+            await plain.follow(source, END)
+            assert {row[0]: row[-1] for row in plain.tuples} == {10: 5, 20: 2, 270: 3}
+            with pytest.raises(StopAsyncIteration), trio.fail_after(DEADLINE_S):
+                await anext(subscription)
+
+
+async def test_over_restarts_of_the_home_and_of_the_query(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client(producer="me") as client, utah.client() as other:
+            stream = await keyed_stream(client, mit)
+            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+            await other.create_query(query)
+            await other.start_query(query.name)
+            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+            await town.restart(mit)
+            await client.post_event(stream, rows([(60, 3)]), boundary=100)
+            await client.flush()
+            await until(lambda: utah.kept("sums/revisions").log.boundary == 100)
+            await town.restart(utah)
+            assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
+            told = Told()
+            await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
+            assert told.tuples == Counter([window_of(0, 2, 10)])
+            changes = logged(utah, "sums/revisions")
+            assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
+        # the same posts again: nothing happens, and what was missed is said again
+        async with mit.client(producer="me") as client:
+            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+            poster = await client.poster(stream)
+            assert (poster.rows, poster.duplicates) == (0, 2)
+
+
+async def test_what_can_not_be_revised(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            plain = await make_stream(client, mit, "plain")
+            with pytest.raises(InvalidInputError, match="declares no key"):
+                await client.post_revisions(plain, deletions([1]))
+            stream = await keyed_stream(client, mit, history_us=100)
+            await client.post_event(stream, rows([(10, 1), (200, 2)]), boundary=200)
+            await client.flush()
+            assert await client.post_revisions(stream, deletions([10, 200])) == [0]
+            many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
+            wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
+            with pytest.raises(InvalidInputError, match="row 0: 'INSERTION' is neither"):
+                await client.post_revisions(stream, wrong)
+            with pytest.raises(InvalidInputError, match="field value is null in row 0"):
+                await client.post_revisions(
+                    stream, many.set_column(0, REVISION_KIND, pa.array(["REPLACEMENT"]))
+                )
+            await client.post_event(stream, None, end=True)
+            with pytest.raises(InvalidInputError, match="has ended"):
+                await client.post_revisions(stream, deletions([200]))
