@@ -205,16 +205,20 @@ class _Search:
         pairs = asked.select([*self._key, _ROW]).join(newest, self._key, join_type="inner")
         rows, at = pairs.column(_ROW), pairs.column(f"{_AT}_max")
         gone = with_sign(live.take(at), -1).append_column(_ROW, rows)
-        new = self.request.take(rows)
+        replaces = pc.equal(self.request.column(REVISION_KIND).take(rows), str(Kind.REPLACEMENT))
+        come = self._replacements(gone.filter(replaces))
+        late = come.filter(pc.less_equal(come.column(STIME), after)).column(_ROW)
+        parts = [part.select(self._numbered_shape.names) for part in (gone, come)]
+        both = pa.concat_tables([part.cast(self._numbered_shape) for part in parts])
+        return both.filter(pc.invert(pc.is_in(both.column(_ROW), late.combine_chunks())))
+
+    def _replacements(self, gone: pa.Table) -> pa.Table:
+        """What takes the place of these tuples."""
+        new = self.request.take(gone.column(_ROW))
         times = times_of(new, self._schema) if self._schema.time else gone.column(STIME)
         columns = {STIME: times, SEQ: gone.column(SEQ)}
         columns |= {each.name: new.column(each.name) for each in self._schema.fields}
-        come = with_sign(pa.table(columns), 1).append_column(_ROW, rows)
-        replaces = pc.equal(new.column(REVISION_KIND), str(Kind.REPLACEMENT))
-        possible = pc.or_(pc.invert(replaces), pc.greater(times, after))
-        gone, come = gone.filter(possible), come.filter(pc.and_(replaces, possible))
-        shape = self._numbered_shape
-        return pa.concat_tables([gone.select(shape.names).cast(shape), come.cast(shape)])
+        return with_sign(pa.table(columns), 1).append_column(_ROW, gone.column(_ROW))
 
 
 def _rounds(request: pa.Table, key: list[str]) -> list[pa.Table]:
