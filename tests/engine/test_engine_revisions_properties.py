@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +26,7 @@ from engine.config import EngineConfig
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.network import Network
 from engine.plan import Task
-from engine.query import Query
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
 from engine.revisions.columns import folded, request_schema, revisions_entry, revisions_name
 from engine.revisions.runner import runner_of
 from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
@@ -246,7 +247,7 @@ async def carried_out(
         plant = Plant(Path(folder), query, schedule.epoch_rows)
         await plant.open()
         try:
-            for act, moves in zip(done, schedule.moves, strict=False):
+            for act, moves in zip(done, cycle(schedule.moves), strict=False):
                 assert await plant.take(act) == models[act.stream].take(act)
                 for what in moves:
                     if what < 0:
@@ -262,7 +263,56 @@ async def carried_out(
 
 @settings(max_examples=60, deadline=None)
 @given(queries(), st.lists(acts, max_size=12), schedules, schedules)
-def test_any_revisions(query: Query, done: list[Act], first: Schedule, second: Schedule) -> None:
+def test_any_query(query: Query, done: list[Act], first: Schedule, second: Schedule) -> None:
+    check(query, done, first, second)
+
+
+SUM = AggregateFunction(Function.SUM, "b", "total")
+LAST = AggregateFunction(Function.LASTVAL, "a", "last")
+DENSE = Query(
+    "q",
+    (
+        Aggregate("sliding", "s0", "sliding", 30, 10, ("c",), (SUM, LAST)),
+        Filter("odd", "s0", ("odd", "even"), ("b % 2 = 1",), pass_on_false=True),
+        Aggregate("odd_sums", "odd", "odd_sums", 20, 20, (), (SUM,)),
+        Union("both", ("odd", "s1"), "both"),
+        Aggregate("of_both", "both", "of_both", 7, 7, (), (SUM, LAST)),
+        Map("total", "odd_sums", "totals", (("b", "total"),)),
+        Aggregate("again", "totals", "again", 40, 40, (), (SUM,)),
+    ),
+)
+
+
+@st.composite
+def dense_acts(draw: st.DrawFn) -> list[Act]:
+    """Tuples of few keys close together, a boundary that follows them, and revisions throughout."""
+    found: list[Act] = []
+    for now in range(0, 60, 10):
+        payload = st.fixed_dictionaries(
+            {
+                "a": st.integers(0, 9),
+                "b": st.integers(0, 5),
+                "c": st.sampled_from(["x", "y"]),
+                "d": st.just(0.5),
+                "t": st.integers(now - 5, now + 15),
+            }
+        )
+        stream = draw(st.sampled_from(["s0", "s0", "s1"]))
+        found.append(Act(stream, draw(st.lists(payload, max_size=4))))
+        if draw(st.booleans()):
+            revision = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payload)
+            found.append(Act("s0", [], draw(st.lists(revision, min_size=1, max_size=3))))
+        found += [Act(name, [], [], now + draw(st.integers(-9, 3))) for name in SCHEMAS]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(dense_acts(), schedules, schedules)
+def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> None:
+    check(DENSE, done, first, second)
+
+
+def check(query: Query, done: Sequence[Act], first: Schedule, second: Schedule) -> None:
     models = {name: Model() for name in SCHEMAS}
     logs, tasks = trio.run(carried_out, query, done, first, models)
     schemas = {name: msgspec.structs.replace(schema, key=()) for name, schema in SCHEMAS.items()}
