@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from engine.classes import check_availability
 from engine.expressions import Expression, FieldRef
 from engine.operators import aggregate_type, nullable
@@ -253,7 +255,15 @@ def _type_map(box: Map, schema: Schema) -> TypedBox:
     )
     made = Schema(box.output, tuple(_field(schema, *each) for each in outputs), time)
     check_schema(made)
+    made = msgspec.structs.replace(made, key=_mapped_key(schema, outputs))
     return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
+
+
+def _mapped_key(schema: Schema, outputs: Sequence[tuple[str, Expression]]) -> tuple[str, ...]:
+    """The key under its new names, if all of it passes unchanged."""
+    names = {each.name: name for name, each in reversed(outputs) if isinstance(each, FieldRef)}
+    key = tuple(names[field] for field in schema.key if field in names)
+    return key if len(key) == len(schema.key) else ()
 
 
 def _type_union(box: Union, schemas: Sequence[Schema]) -> TypedBox:
@@ -287,6 +297,7 @@ def _type_aggregate(box: Aggregate, schema: Schema) -> TypedBox:
     )
     made = Schema(box.output, fields)
     check_schema(made)
+    made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
     step = AggregateStep(box.size_us, box.advance_us, groups, functions)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
@@ -350,7 +361,7 @@ def _types(schema: Schema) -> dict[str, FieldType]:
 
 
 def _renamed(schema: Schema, name: str) -> Schema:
-    return Schema(name, schema.fields, schema.time)
+    return Schema(name, schema.fields, schema.time, schema.key)
 
 
 def _listed(fields: Sequence[tuple[str, FieldType]]) -> str:

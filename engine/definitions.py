@@ -15,6 +15,9 @@ from overlay.names import ObjectName, check_participant
 LATE = "late"
 """The last segment of the name under which a source's late tuples are a stream."""
 
+REVISIONS = "revisions"
+"""The last segment of the name under which the revisions of a stream are one."""
+
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
@@ -54,6 +57,7 @@ class StreamDefinition(Struct, frozen=True):
             or its home gone; 0: its home alone keeps it.
         view: what part of another stream it shows, where it is a view of one; its tuples have the
             form, and `query` is the producer, of that one.
+        revised: of what a query produces: something that it is made from may be revised.
     """
 
     name: str
@@ -67,6 +71,7 @@ class StreamDefinition(Struct, frozen=True):
     query: str = ""
     k_safety: int = 0
     view: View | None = None
+    revised: bool = False
 
 
 def check_stream(stream: StreamDefinition) -> None:
@@ -96,12 +101,13 @@ def check_stream(stream: StreamDefinition) -> None:
 def check_not_late(name: str) -> None:
     """
     Raises:
-        InvalidInputError: `name` belongs to the late tuples of another stream, or is too long to
-            have such a stream itself.
+        InvalidInputError: `name` belongs to the late tuples, or to the revisions, of another
+            stream, or is too long to have such streams itself.
     """
-    ObjectName.parse(name).child(LATE)
-    if name.endswith(f"/{LATE}"):
-        raise InvalidInputError(f"{name}: names in /{LATE} are kept for tuples that come late")
+    for kept_for, what in ((LATE, "tuples that come late"), (REVISIONS, "revisions")):
+        ObjectName.parse(name).child(kept_for)
+        if name.endswith(f"/{kept_for}"):
+            raise InvalidInputError(f"{name}: names in /{kept_for} are kept for {what}")
 
 
 def may_read(stream: StreamDefinition, participant: str, owner: str) -> bool:
@@ -117,6 +123,13 @@ class StreamEntry(Struct, frozen=True):
 
     stream: StreamDefinition
     schema: Schema
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether there is a stream of its revisions. None with replicas takes any yet."""
+        if self.stream.query:
+            return self.stream.revised
+        return bool(self.schema.key) and not self.stream.k_safety
 
 
 class QueryEntry(Struct, frozen=True):

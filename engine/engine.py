@@ -25,6 +25,7 @@ from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
+from engine.revisions.columns import revisions_entry
 from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
@@ -230,6 +231,8 @@ class Engine:
             raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
         await self.producers.announce(entry)
         await self.producers.announce(late_entry(entry))
+        if entry.is_revised:
+            await self.producers.announce(revisions_entry(entry))
 
 
 @asynccontextmanager

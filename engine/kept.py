@@ -24,6 +24,8 @@ class Role(StrEnum):
 
     SOURCE = "source"
     LATE = "late"
+    REVISIONS = "revisions"
+    """Those of a source stream whose home this peer is."""
     DERIVED = "derived"
     MIRROR = "mirror"
     ASSIGNED = "assigned"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from dht.catalog import Catalog, Kind, Published
-from engine.definitions import Producer, QueryEntry, StreamEntry, check_stream
-from engine.schema import Schema, check_schema
+from engine.definitions import REVISIONS, Producer, QueryEntry, StreamEntry, check_stream
+from engine.schema import REVISION, Schema, check_schema
 from engine.views.view import View, check_view
 from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
@@ -52,6 +52,14 @@ async def find(
         return None
 
 
+def _of_tuples(entry: StreamEntry) -> Schema:
+    """The schema of a stream; of revisions, that of the tuples which they are about."""
+    if not entry.stream.name.endswith(f"/{REVISIONS}"):
+        return entry.schema
+    fields = tuple(field for field in entry.schema.fields if field.name not in REVISION)
+    return Schema(entry.schema.name, fields)
+
+
 def _check(value: Schema | StreamEntry | QueryEntry | View, name: str) -> None:
     match value:
         case Schema():
@@ -60,7 +68,7 @@ def _check(value: Schema | StreamEntry | QueryEntry | View, name: str) -> None:
         case StreamEntry():
             found = value.stream.name
             check_stream(value.stream)
-            check_schema(value.schema)
+            check_schema(_of_tuples(value))
         case QueryEntry():
             found = value.query.name
         case View():

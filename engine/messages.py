@@ -72,11 +72,13 @@ class Post(Struct, frozen=True):
         sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
+        revisions: the body is revisions of earlier tuples (`engine.revisions.columns`).
     """
 
     sequence: int
     boundary: int | None = None
     end: bool = False
+    revisions: bool = False
 
 
 class Posted(Struct, frozen=True):
@@ -87,6 +89,8 @@ class Posted(Struct, frozen=True):
         late: tuples that came after their boundary and went to `<stream>/late`.
         boundary: the stream's boundary now, microseconds.
         duplicate: it had been stored before.
+        missed: of revisions: the numbers in their post, from 0, of those whose key no tuple has
+            that is there still. They changed nothing.
     """
 
     sequence: int
@@ -94,6 +98,7 @@ class Posted(Struct, frozen=True):
     late: int
     boundary: int
     duplicate: bool = False
+    missed: tuple[int, ...] = ()
 
 
 class Subscribe(Struct, frozen=True):

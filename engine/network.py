@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from engine.availability import Availability
 from engine.check import check_query
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.definitions import REVISIONS, QueryEntry, StreamDefinition, StreamEntry
 from engine.moves.placements import Placements
 from engine.plan import Task, plan
 from engine.query import Query
 from engine.replicas.tenure import Tenure
+from engine.revisions.tasks import revised_streams, with_revisions
 from engine.schema import Schema
 
 
@@ -50,9 +51,17 @@ class Network(Struct, frozen=True):
         found = self.inputs.get(stream)
         if found is not None:
             return found
+        revised = revised_streams(self.query, self.inputs)
         definition = StreamDefinition(
-            name=stream, schema=schema.name, query=self.query.name, home=home
+            name=stream,
+            schema=schema.name,
+            query=self.query.name,
+            home=home,
+            revised=stream in revised,
         )
+        span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
+        if span > definition.history_us:  # who reads it may have to read it again
+            definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
 
 
@@ -97,6 +106,7 @@ def planned(
     kept: frozenset[str],
     inputs: Mapping[str, StreamEntry],
 ) -> tuple[Task, ...]:
-    """`plan`, told which inputs are source streams."""
+    """`plan`, told which inputs are source streams; and the tasks of revisions."""
     sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
-    return plan(query, schemas, kept, sources)
+    tasks = plan(query, schemas, kept, sources)
+    return with_revisions(tasks, revised_streams(query, inputs))

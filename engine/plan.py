@@ -30,6 +30,8 @@ class Task:
         steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's, boundaries: what it reads of the inputs lies between them.
+        of: the task whose output's revisions it makes, by `engine.revisions`; None of most.
+        history_us: of such a one: how far behind its boundary its inputs may be revised.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Task:
     source_inputs: frozenset[str]
     after: int = BEGINNING
     until: int = END
+    of: Task | None = None
+    history_us: int = 0
 
     @property
     def window(self) -> AggregateStep | None:

@@ -9,6 +9,7 @@ from engine.definitions import QueryEntry, StreamEntry, check_not_late, may_read
 from engine.kinds import STREAM, find
 from engine.network import Network, StoredQuery, planned
 from engine.query import Query, QueryStatus, streams_read, streams_written
+from engine.revisions.columns import revisions_entry
 from engine.schema import BEGINNING, Schema
 from engine.stream_store import StreamStore
 from overlay.errors import ConflictError, NotAuthorisedError, NotFoundError
@@ -56,6 +57,9 @@ class Creation:
             if not may_read(found.value.stream, self._participant, found.name.participant):
                 raise NotAuthorisedError(f"{name} may not be read by {self._participant}")
             entries[name] = found.value
+            if found.value.is_revised:
+                beside = revisions_entry(found.value)
+                entries[beside.stream.name] = beside
         return entries
 
     async def declared(self, query: Query, schemas: Mapping[str, Schema]) -> frozenset[str]:

@@ -16,6 +16,7 @@ from engine.moves.placements import of
 from engine.network import StoredQuery
 from engine.plan import Task
 from engine.replicas.positions import needed
+from engine.revisions.runner import runner_of
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import REPLICA, StreamStore
@@ -165,7 +166,7 @@ class QueryLogs:
         executor: Executor,
     ) -> Fork | None:
         task = runner.task
-        if not bound_s:
+        if not bound_s or task.of is not None:  # revisions come when they come
             return None
         return Fork(
             runner,
@@ -178,7 +179,7 @@ class QueryLogs:
         )
 
     def _runner(self, task: Task, logs: Mapping[str, KeptStream], executor: Executor) -> TaskRunner:
-        return TaskRunner(
+        return runner_of(
             task,
             inputs={name: logs[name].log for name in task.inputs},
             output=logs[task.output].log,

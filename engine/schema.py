@@ -19,7 +19,13 @@ from overlay.errors import InvalidInputError
 
 STIME: Final = "stime"
 SEQ: Final = "seq"
-RESERVED: Final = frozenset({STIME, SEQ})
+REVISED_STIME: Final = "revised_stime"
+REVISED_SEQ: Final = "revised_seq"
+REVISION_KIND: Final = "revision_kind"
+SCENARIO: Final = "revision_scenario"
+REVISION: Final = frozenset({REVISED_STIME, REVISED_SEQ, REVISION_KIND, SCENARIO})
+"""Columns of revisions: see `engine.revisions`."""
+RESERVED: Final = frozenset({STIME, SEQ}) | REVISION
 
 BEGINNING: Final = -(2**63)
 """The boundary before every tuple, microseconds."""
@@ -28,6 +34,9 @@ END: Final = 2**63 - 1
 
 MAX_FIELDS: Final = 256
 """Fields in one schema; wider tuples belong in several streams."""
+
+MAX_KEY: Final = 16
+"""Fields in a key: each is looked up and compared."""
 
 MAX_STRING: Final = 2**20
 """Bytes: the largest declared size of a string; a bound must be one."""
@@ -85,11 +94,14 @@ class Schema(Struct, frozen=True):
         name: `medusa://participant/path`.
         time: the field that gives a source tuple its stime (timestamp; long of microseconds;
             single or double of seconds), or None: the time of arrival.
+        key: the fields that tell tuples apart. Those of a source stream that has one can be
+            revised: the newest tuple of a key deleted or replaced. A null is like no other.
     """
 
     name: str
     fields: tuple[Field, ...]
     time: str | None = None
+    key: tuple[str, ...] = ()
 
     def field(self, name: str) -> Field | None:
         return next((field for field in self.fields if field.name == name), None)
@@ -135,6 +147,7 @@ def check_schema(schema: Schema) -> None:
             raise InvalidInputError(f"field {name} occurs {times} times (case does not count)")
     if schema.time is not None:
         _check_time(schema, schema.time)
+    _check_key(schema)
 
 
 def _check_field(field: Field) -> None:
@@ -160,3 +173,13 @@ def _check_time(schema: Schema, time: str) -> None:
             f"time field {time} must be a timestamp, a long of microseconds, or a single or double "
             "of seconds, and not nullable"
         )
+
+
+def _check_key(schema: Schema) -> None:
+    if len(schema.key) > MAX_KEY:
+        raise InvalidInputError(f"a key of {len(schema.key)} fields; at most {MAX_KEY} are allowed")
+    for name in schema.key:
+        if schema.field(name) is None:
+            raise InvalidInputError(f"key field {name[:80]!a} is not among the fields")
+        if schema.key.count(name) > 1:
+            raise InvalidInputError(f"key field {name} occurs twice")

@@ -19,6 +19,7 @@ from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_ent
 from engine.leases import Lease
 from engine.messages import Post, Posted, StreamStatus
 from engine.pacing import Pacer
+from engine.revisions.columns import revisions_entry, revisions_name
 from engine.room import Room
 from engine.streams.home import Home, open_home, open_sources
 from engine.streams.log import StreamLog
@@ -120,6 +121,12 @@ class StreamStore:
             return None
         return self._streams.get(key_of(f"{kept.name}/{LATE}", kept.variant))
 
+    def revisions_of(self, kept: KeptStream) -> KeptStream | None:
+        """The revisions of a source that takes any."""
+        if kept.home is None or kept.home.revisions_log is None:
+            return None
+        return self._streams.get(key_of(revisions_name(kept.name), kept.variant))
+
     async def change_role(self, kept: KeptStream, role: Role) -> None:
         """The same log, kept for another reason from now on; on disk on return."""
         stored = msgspec.json.encode(KeptEntry(kept.entry, role, kept.variant))
@@ -213,6 +220,9 @@ class StreamStore:
         kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
         late_role = Role.LATE if role is Role.SOURCE else role
         self._adopt(KeptStream(late_entry(entry), late_role, home.late_log, variant=variant))
+        if home.revisions_log is not None:
+            of = revisions_entry(entry)
+            self._adopt(KeptStream(of, Role.REVISIONS, home.revisions_log, variant=variant))
         self._nursery.start_soon(self._advance, kept, home)
         return kept
 
@@ -300,10 +310,10 @@ class StreamStore:
         if kept.home is not None:
             await kept.at_rest.wait()
         await kept.closing.aclose()
-        late = self.late_of(kept)
-        if late is not None:
-            del self._streams[late.key]
-            self._subscriptions.forget(late.name)
+        for beside in (self.late_of(kept), self.revisions_of(kept)):
+            if beside is not None:
+                del self._streams[beside.key]
+                self._subscriptions.forget(beside.name)
         if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
             self._subscriptions.forget(kept.name)
         return True
@@ -338,7 +348,10 @@ class StreamStore:
                 raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
             moved = home.log.boundary
             try:
-                posted = await home.post(
+                take = home.post
+                if post.revisions:
+                    take = partial(home.revise, history_us=kept.entry.stream.history_us)
+                posted = await take(
                     producer,
                     post.sequence,
                     body,
@@ -423,7 +436,7 @@ class StreamStore:
         return tuple(
             kept.status(now)
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
-            if kept.role is not Role.LATE or kept.log.rows
+            if kept.role not in {Role.LATE, Role.REVISIONS} or kept.log.rows
         )
 
 

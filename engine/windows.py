@@ -58,6 +58,8 @@ def horizon_us(task: Task) -> int:
 
     With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
     """
+    if task.of is not None:
+        return 0 if task.of.window is None else task.history_us + task.of.window.size_us
     window = task.window
     return 0 if window is None else window.size_us - 1
 

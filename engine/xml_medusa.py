@@ -1,7 +1,7 @@
 """The dialect of Medusa's paper: documents whose root is a schema, a stream, a query, or several.
 
     <medusa>
-      <schema name="medusa://mit.edu/conn" time="ts">
+      <schema name="medusa://mit.edu/conn" time="ts" key="ts,src_ip">
         <field name="ts" type="double"/> <field name="src_ip" type="string" size="64"/>
         <field name="dst_port" type="int" nullable="1"/>
       </schema>
@@ -45,14 +45,15 @@ Raises:
 
 
 def read_schema(node: Node, qualify: Qualify) -> Schema:
-    attributes = node.checked(("name",), ("time",))
+    attributes = node.checked(("name",), ("time", "key"))
     fields = []
     for child in node.children:
         if child.tag != "field":
             raise child.error("a schema has only <field> elements")
         fields.append(_read_field(child))
     with node.about():
-        schema = Schema(qualify(attributes["name"]), tuple(fields), attributes.get("time"))
+        key = _members(attributes.get("key", ""))
+        schema = Schema(qualify(attributes["name"]), tuple(fields), attributes.get("time"), key)
         check_schema(schema)
     return schema
 

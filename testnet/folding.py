@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,7 +26,8 @@ class Final(NamedTuple, Generic[Row]):
 class Fold(Generic[Row]):
     """
     Args:
-        rows_of: the tuples of a table, to be compared.
+        rows_of: the tuples of a table, to be compared. key_of: what tells those of one stime apart;
+            None: the stream has no key.
 
     Attributes:
         boundary: everything up to it is final, and was given out; microseconds.
@@ -38,6 +39,7 @@ class Fold(Generic[Row]):
 
     how: Corrections
     rows_of: Callable[[pa.Table], Sequence[Row]]
+    key_of: Callable[[Row], Hashable] | None = None
     boundary: int = BEGINNING
     given: int = 0
     undone: int = 0
@@ -94,7 +96,20 @@ class Fold(Generic[Row]):
                 self.revised += len(rows)
                 self._delete(rows)
             case Kind.REPLACEMENT:
-                self.fault = "a REPLACEMENT, though there is no key"
+                self.revised += len(rows)
+                self._replace(rows)
+
+    def _replace(self, rows: list[tuple[int, Row]]) -> None:
+        key_of = self.key_of
+        if key_of is None:
+            self.fault = "a REPLACEMENT, though there is no key"
+            return
+        taken = {(stime, key_of(row)) for stime, row in rows}
+        kept = [each for each in self._tentative if (each[0], key_of(each[1])) not in taken]
+        if len(self._tentative) - len(kept) != len(rows):
+            self.fault = f"a REPLACEMENT of what is not there, once each: {rows}"
+        self._tentative = kept
+        self._stable += rows
 
     def _delete(self, rows: list[tuple[int, Row]]) -> None:
         for row in rows:

@@ -194,7 +194,7 @@ async def run_intrusion_split(options: Options, split: Split, board: Board) -> S
         configs={name: f"{CONFIG}\n{text}" for name, text in configs.items()},
     )
     told: dict[str, Fold[Row]] = {
-        name: Fold(Corrections.REVISIONS, _reader(name)) for name in COLUMNS
+        name: Fold(Corrections.REVISIONS, _reader(name), _window_and_group) for name in COLUMNS
     }
     async with open_links(netns=split.netns) as links:
         splitter = Splitter(split, links, told)
@@ -224,6 +224,11 @@ async def run_intrusion_split(options: Options, split: Split, board: Board) -> S
 
 def _reader(answer: str) -> Callable[[object], list[Row]]:
     return lambda table: rows_of(table, answer)
+
+
+def _window_and_group(row: Row) -> tuple[object, ...]:
+    """What tells the answers of a window apart."""
+    return row[:2]
 
 
 async def _accept(contract: str, peer: Peer) -> None:

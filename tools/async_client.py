@@ -39,18 +39,13 @@ from engine.streams.feed import Assembler
 from engine.views.messages import CreateView, DeleteView
 from engine.views.view import View
 from overlay.errors import NotFoundError, UnavailableError
+from tools.corrected_subscription import Change, CorrectedSubscription, Corrections
 from tools.dialling import Endpoint, dial_to
 from tools.entries import entry_of
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 from tools.posting import Poster
-from tools.subscription import (
-    Change,
-    CorrectedSubscription,
-    Corrections,
-    Epoch,
-    Subscription,
-)
+from tools.subscription import Epoch, Subscription
 
 __all__ = [
     "AsyncMedusaClient",
@@ -254,6 +249,29 @@ class AsyncMedusaClient:
         poster = await self.poster(stream)
         await poster.post(table, boundary=boundary, end=end)
 
+    async def post_revisions(
+        self, stream: str, table: pa.Table, *, boundary: int | None = None, end: bool = False
+    ) -> list[int]:
+        """Delete or replace tuples posted earlier: of each key the newest. Returns when it is
+        stored.
+
+        Args:
+            table: `revision_kind`, DELETION or REPLACEMENT; the fields of the schema's key; and for
+                replacements the other fields.
+            boundary, end: as of `post_event`.
+
+        Returns:
+            the numbers of the rows, from 0, that found no tuple with their key: there was none, or
+            it is behind the stream's history. They changed nothing.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit; or the schema declares
+                no key.
+            MedusaError: posting to this stream has failed for good.
+        """
+        poster = await self.poster(stream)
+        return await poster.revise(table, boundary=boundary, end=end)
+
     async def flush(self) -> None:
         """Wait until everything posted is stored where it survives a crash.
 
@@ -310,7 +328,7 @@ class AsyncMedusaClient:
         subscriber: str = "",
     ) -> CorrectedSubscription:
         """As `subscribe`, and within the bound of the stream's query also where some of its input
-        is missing: tentative tuples, which are corrected later.
+        is missing: tentative tuples, which are corrected later. And what is revised of stable ones.
 
         Args:
             corrections: by an UNDO and all stable tuples, or by the difference alone.
@@ -323,6 +341,7 @@ class AsyncMedusaClient:
             subscriber=subscriber,
             patience_s=self._patience_s,
             corrections=corrections,
+            entry_of=self.stream_entry,
         )
         self._nursery.start_soon(subscription.run)
         return subscription

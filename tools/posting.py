@@ -12,11 +12,13 @@ import pyarrow as pa
 import trio
 
 from engine.messages import Post, Posted, PostEvent
+from engine.revisions.columns import request_schema
+from engine.revisions.resolving import REVISIONS_AT_ONCE, check_request
 from engine.schema import BEGINNING, Schema
 from engine.streams.ipc import encode_parts
 from overlay.concurrency import until_one_ends
 from overlay.connection import BULK_WEIGHT
-from overlay.errors import BrokenError, DecodeError, MedusaError
+from overlay.errors import BrokenError, DecodeError, InvalidInputError, MedusaError
 from overlay.rpc import Duplex, EndOfCall
 from overlay.streams import Buffer
 from tools.columns import to_payload
@@ -54,13 +56,14 @@ class Outbox:
             return True
         return len(self._waiting) < WINDOW_POSTS and self._bytes + size <= WINDOW_BYTES
 
-    def put(self, body: Buffer, boundary: int | None, *, end: bool) -> None:
-        """Give a post the next number."""
+    def put(self, body: Buffer, boundary: int | None, *, end: bool, revisions: bool = False) -> int:
+        """Give a post the next number, and say it."""
         assert self.has_room(len(body))
         self._sequence += 1
-        envelope = Envelope(Post(self._sequence, boundary, end), body)
+        envelope = Envelope(Post(self._sequence, boundary, end, revisions), body)
         self._waiting.append(envelope)
         self._bytes += len(body)
+        return self._sequence
 
     def next_unsent(self) -> Envelope | None:
         """The next to send on this connection; it counts as sent."""
@@ -114,6 +117,7 @@ class Poster:
         self._failure: MedusaError | None = None
         self._changed = trio.Event()
         self._order = trio.Lock()
+        self._missed: dict[int, tuple[int, ...]] = {}
 
     async def post(
         self, table: pa.Table | None, *, boundary: int | None = None, end: bool = False
@@ -140,6 +144,46 @@ class Poster:
                 last = number == len(bodies)
                 await self._put(body, boundary if last else None, end=end and last)
 
+    async def revise(
+        self, table: pa.Table, *, boundary: int | None = None, end: bool = False
+    ) -> list[int]:
+        """Revise tuples posted earlier; returns when it is stored.
+
+        Args:
+            table: `revision_kind` (DELETION or REPLACEMENT), the schema's key, and for replacements
+                the other fields.
+            boundary, end: as of `post`.
+
+        Returns:
+            the numbers of the rows, from 0, whose key no tuple has that is there still.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit the schema.
+            MedusaError: posting has failed for good.
+        """
+        if not self.schema.key:
+            raise InvalidInputError(f"schema {self.schema.name} declares no key to revise by")
+        request = to_payload(table, request_schema(self.schema), 1, ignore_extra=False)
+        check_request(request, self.schema)
+        bodies = [
+            part
+            for start in range(0, request.num_rows, REVISIONS_AT_ONCE)
+            for part in encode_parts(request.slice(start, REVISIONS_AT_ONCE))
+        ]
+        if not bodies and (boundary is not None or end):
+            bodies = [(0, memoryview(b""))]
+        posted: list[tuple[int, int]] = []
+        async with self._order:
+            first = 0
+            for number, (rows, body) in enumerate(bodies, 1):
+                last = number == len(bodies)
+                promise = boundary if last else None
+                sequence = await self._put(body, promise, end=end and last, revisions=True)
+                posted.append((sequence, first))
+                first += rows
+        await self.flush()
+        return [first + row for sequence, first in posted for row in self._missed.pop(sequence, ())]
+
     async def flush(self) -> None:
         """Wait until everything handed over is stored.
 
@@ -164,11 +208,14 @@ class Poster:
             self._failure = error
             self._notify()
 
-    async def _put(self, body: Buffer, boundary: int | None, *, end: bool) -> None:
+    async def _put(
+        self, body: Buffer, boundary: int | None, *, end: bool, revisions: bool = False
+    ) -> int:
         await self._until(lambda: self._outbox.has_room(len(body)))
         self._raise_failure()
-        self._outbox.put(body, boundary, end=end)
+        sequence = self._outbox.put(body, boundary, end=end, revisions=revisions)
         self._notify()
+        return sequence
 
     async def _connect(self) -> None:
         connection = await self._link.connection()
@@ -202,6 +249,8 @@ class Poster:
             self.late += posted.late
             self.duplicates += posted.duplicate
             self.boundary = posted.boundary
+            if posted.missed:
+                self._missed[posted.sequence] = posted.missed
             self._notify()
 
     def _raise_failure(self) -> None:

@@ -14,9 +14,10 @@ from engine.schema import END, STIME
 from engine.tentative.corrections import Change, Corrections, Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa
+from tools.corrected_subscription import CorrectedSubscription
 from tools.row_output import open_writer
 from tools.rows import Format
-from tools.subscription import CorrectedSubscription, Subscription
+from tools.subscription import Subscription
 
 KIND: Final = "change"
 """The column that says what kind of change a row is part of; with underscores behind it where the

@@ -13,14 +13,13 @@ import trio
 from engine.messages import Acknowledge, Subscribe, Tuples
 from engine.schema import END
 from engine.streams.recent import Epoch
-from engine.tentative.corrections import Change, Corrections, corrector
 from engine.tentative.serving import Incoming
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, ClosedError, MedusaError
 from overlay.rpc import Duplex, EndOfCall
 from tools.link import Link, Patience
 
-__all__ = ["Change", "CorrectedSubscription", "Corrections", "Epoch", "Subscription"]
+__all__ = ["Epoch", "Following", "Subscription"]
 
 Item = TypeVar("Item")
 
@@ -135,6 +134,11 @@ class Following(ABC, Generic[Item]):
             finally:
                 self._begun.set()
 
+    async def run_on(self) -> None:
+        """`run`, and wait to be cancelled: who takes sees how it ended."""
+        await self.run()
+        await trio.sleep_forever()
+
     async def _follow(self) -> None:
         self._schema = await self._schema_of(self.stream)
         self._begun.set()
@@ -173,10 +177,13 @@ class Following(ABC, Generic[Item]):
             self._patience.progress()
             epoch = incoming.add(message, body)
             if epoch is not None:
-                for item in self._items(epoch, tentative=message.tentative):
-                    await self._give.send(item)
+                await self._give_out(epoch, tentative=message.tentative)
         await self._acknowledged_end.wait()
         await _take_leave(duplex)
+
+    async def _give_out(self, epoch: Epoch, *, tentative: bool) -> None:
+        for item in self._items(epoch, tentative=tentative):
+            await self._give.send(item)
 
     async def _acknowledge(self) -> None:
         """Tell the peer what was dealt with; if it cannot be told, the next connection says it."""
@@ -215,37 +222,6 @@ class Subscription(Following[Epoch]):
         left = self._left if self._left is not None else (await self.schema()).empty_table()
         self._left = left.slice(rows)
         return left.slice(0, rows)
-
-
-class CorrectedSubscription(Following[Change]):
-    """The changes of a stream: what is stable, what is tentative meanwhile, and how that is
-    corrected. What was acknowledged is final; a client that crashes forgets the rest.
-
-    Args:
-        corrections: how it is told of them.
-    """
-
-    tentative = True
-
-    def __init__(
-        self,
-        link: Link,
-        stream: str,
-        schema_of: Callable[[str], Awaitable[pa.Schema]],
-        *,
-        after: int,
-        subscriber: str,
-        patience_s: float,
-        corrections: Corrections,
-    ) -> None:
-        super().__init__(
-            link, stream, schema_of, after=after, subscriber=subscriber, patience_s=patience_s
-        )
-        self._corrector = corrector(corrections, after)
-
-    def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Change, int]]:
-        heed = self._corrector.tentative if tentative else self._corrector.stable
-        return [(change, change.boundary) for change in heed(epoch)]
 
 
 async def _take_leave(duplex: Duplex) -> None:

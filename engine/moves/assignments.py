@@ -37,9 +37,9 @@ from engine.moves.messages import (
 from engine.moves.owners import ask_owner
 from engine.plan import Task
 from engine.producers import Producers
+from engine.revisions.runner import runner_of
 from engine.schema import BEGINNING
 from engine.stream_store import OUTPUT, StreamStore
-from engine.task_runner import TaskRunner
 from engine.tentative.fork import Fork
 from overlay.errors import (
     BusyError,
@@ -185,7 +185,7 @@ class Assignments:
         assigned.kept = await self._keep_output(stored, task, resumed=resumed)
         inputs = await self._follow_inputs(assigned)
         assigned.inputs = tuple(inputs.values())
-        assigned.runner = TaskRunner(
+        assigned.runner = runner_of(
             task,
             inputs={name: kept.log for name, kept in inputs.items()},
             output=assigned.kept.log,
@@ -194,7 +194,7 @@ class Assignments:
             events=self._overlay.events,
         )
         bound_s = network_of(stored.assignment).query.availability.bound_s
-        if bound_s:
+        if bound_s and task.of is None:
             assigned.fork = Fork(
                 assigned.runner,
                 inputs=inputs,

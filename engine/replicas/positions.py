@@ -36,7 +36,8 @@ def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
     at = dict(inputs)
     for task in tasks:
         begins = max(at[stream] for stream in task.inputs)
-        at[task.output] = _plus(begins, horizon_us(task))
+        of = task if task.of is None else task.of
+        at[task.output] = _plus(begins, horizon_us(of))
     return {task.output: at[task.output] for task in tasks}
 
 

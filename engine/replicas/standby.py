@@ -135,7 +135,7 @@ class Standby:
         if self.mode is not Mode.AMNESIA:
             # a takeover must not wait for a JVM, nor for code that it has never run
             cold = () if self.mode is Mode.ACTIVE_STANDBY else self._tasks
-            self._queries.warm(cold)
+            self._queries.warm([task for task in cold if task.of is None])
         match self.mode:
             case Mode.ACTIVE_STANDBY:
                 await self._keep_outputs()

@@ -35,6 +35,9 @@ class Entry(Struct, frozen=True, array_like=True):
         late: rows that were late.
         taken: when it was accepted, microseconds, where replicas must give late rows the same
             stime; 0 elsewhere.
+        position: of a post of revisions: their place in the stream's time; None: of tuples. What
+            it has `first`, `count` and `greatest` is of the revisions then.
+        missed: the numbers of the revisions that found nothing.
     """
 
     producer: str
@@ -47,6 +50,8 @@ class Entry(Struct, frozen=True, array_like=True):
     promise: int | None
     late: int
     taken: int = 0
+    position: int | None = None
+    missed: tuple[int, ...] = ()
 
 
 class Snapshot(Struct, frozen=True, array_like=True):
@@ -56,6 +61,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         producers: the longest quiet first.
         fence: of the home that began the segment, where the stream has replicas; see
             `engine.homes`.
+        revisions, revised_at: see `Acceptance`.
     """
 
     producers: dict[str, int]
@@ -64,6 +70,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
     greatest: int
     late_posts: int
     fence: int = 0
+    revisions: int = 0
+    revised_at: int = BEGINNING
 
 
 class Acceptance:
@@ -74,6 +82,8 @@ class Acceptance:
         greatest: the greatest stime accepted.
         rows: posted so far, late ones as well; the next row's number.
         late_posts: posts that had late rows.
+        revisions: rows of revisions so far; the next one's number.
+        revised_at: the place of the last of them; only grows.
     """
 
     def __init__(self, *, slack_us: int, arrival: bool) -> None:
@@ -85,6 +95,8 @@ class Acceptance:
         self.rows = 0
         self.late_posts = 0
         self.fence = 0
+        self.revisions = 0
+        self.revised_at = BEGINNING
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -94,6 +106,8 @@ class Acceptance:
             self.greatest,
             self.late_posts,
             self.fence,
+            self.revisions,
+            self.revised_at,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -103,6 +117,8 @@ class Acceptance:
         self.rows = snapshot.rows
         self.late_posts = snapshot.late_posts
         self.fence = snapshot.fence
+        self.revisions = snapshot.revisions
+        self.revised_at = snapshot.revised_at
 
     def is_duplicate(self, producer: str, sequence: int) -> bool:
         """Whether this post was accepted before.
@@ -131,13 +147,21 @@ class Acceptance:
         """
         return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
 
+    def revised_at_after(self, now_us: int, latest: int) -> int:
+        """The place of revisions that arrive now: beyond the boundary, so that they come out with
+        what comes next; not before the latest tuple that they are about, nor before earlier ones.
+        Where stime is the time of arrival, theirs is."""
+        if self._arrival:
+            return max(self.arrival_at(now_us), self.revised_at)
+        return max(self.boundary + 1, latest, self.revised_at)
+
     def boundary_after(self, entry: Entry) -> int:
         """What the boundary becomes by this entry."""
         boundary = max(self.boundary, entry.boundary)
         if entry.count and self._arrival:
             # The next arrival is later than this one whatever the clock does.
             boundary = max(boundary, self.greatest, entry.greatest)
-        elif entry.count:
+        elif entry.count and entry.position is None:
             boundary = max(boundary, max(self.greatest, entry.greatest) - self._slack_us - 1)
         if entry.promise is not None:
             boundary = max(boundary, entry.promise)
@@ -145,9 +169,13 @@ class Acceptance:
 
     def apply(self, entry: Entry) -> None:
         self.boundary = self.boundary_after(entry)
-        if entry.count:
+        if entry.count and (self._arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
-        self.rows = entry.first + entry.count
+        if entry.position is None:
+            self.rows = entry.first + entry.count
+        else:
+            self.revisions = entry.first + entry.count
+            self.revised_at = max(self.revised_at, entry.greatest)
         self.late_posts += entry.late > 0
         if not entry.producer:
             return  # the clock's

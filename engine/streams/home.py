@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from engine.messages import Posted
-from engine.schema import Schema
+from engine.revisions.columns import revisions_schema
+from engine.revisions.lookup import LogLookup, read_rows
+from engine.revisions.source import RevisingSource
+from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.source import Source, SourceConfig
+from overlay.errors import InvalidInputError
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
@@ -31,9 +36,18 @@ class Home:
     """
     Attributes:
         log: the stream. late_log: its late tuples, in order of arrival.
+        revisions_log: its revisions, where it takes any.
     """
 
-    def __init__(self, source: Source, log: StreamLog, late: Source, late_log: StreamLog) -> None:
+    def __init__(
+        self,
+        source: Source,
+        log: StreamLog,
+        late: Source,
+        late_log: StreamLog,
+        revisions_log: StreamLog | None = None,
+    ) -> None:
+        self.revisions_log = revisions_log
         self._source = source
         self._late = late
         self._lock = trio.Lock()
@@ -72,7 +86,8 @@ class Home:
     def lost(self) -> tuple[str, ...]:
         """What a loss of power took, for people; known when it is opened."""
         journals = (self._source.lost, self._late.lost)
-        return (*(text for text in journals if text), *self.log.lost, *self.late_log.lost)
+        lost = (*(text for text in journals if text), *self.log.lost, *self.late_log.lost)
+        return lost if self.revisions_log is None else (*lost, *self.revisions_log.lost)
 
     @property
     def late_source(self) -> Source:
@@ -105,6 +120,51 @@ class Home:
                 posted = accept()
             else:
                 posted = await trio.to_thread.run_sync(accept)
+        self._tell()
+        return posted
+
+    async def revise(
+        self,
+        producer: str,
+        sequence: int,
+        body: Bytes,
+        *,
+        history_us: int,
+        boundary: int | None = None,
+        end: bool = False,
+        now: float,
+    ) -> Posted:
+        """See `RevisingSource.revise`; in order with the posts of that producer.
+
+        Raises:
+            InvalidInputError: the stream takes no revisions.
+        """
+        source, revisions_log = self._source, self.revisions_log
+        if revisions_log is None or not isinstance(source, RevisingSource):
+            raise InvalidInputError(
+                "the stream takes no revisions: its schema declares no key, or it has k_safety"
+            )
+        async with self._lock:
+            with (
+                self.log.files(self.log.start, source.logged) as tuples,
+                revisions_log.files(revisions_log.start, source.revised) as revisions,
+            ):
+                posted = await trio.to_thread.run_sync(
+                    partial(
+                        source.revise,
+                        producer,
+                        sequence,
+                        body,
+                        LogLookup(tuples, source.schema),
+                        partial(
+                            read_rows, revisions, revisions_log.schema, BEGINNING, source.revised
+                        ),
+                        history_us=history_us,
+                        boundary=boundary,
+                        end=end,
+                        now=now,
+                    )
+                )
         self._tell()
         return posted
 
@@ -163,6 +223,7 @@ class Home:
             StorageFullError: nothing is lost; call again when there is room.
         """
         async with self._advancing:
+            await self._advance_revisions(now)
             moved = await self._advance(self._source, self.log, now)
             return await self._advance(self._late, self.late_log, now) or moved
 
@@ -172,6 +233,23 @@ class Home:
         self._late.close()
         self.log.close()
         self.late_log.close()
+        if self.revisions_log is not None:
+            self.revisions_log.close()
+
+    async def _advance_revisions(self, now: float) -> None:
+        """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
+        source, log = self._source, self.revisions_log
+        if log is None or not isinstance(source, RevisingSource):
+            return
+        async with self._lock:
+            source.tick(now)
+            cut = source.cut_revisions()
+        if cut is not None:
+            upto, table = cut
+            if log.boundary < upto:
+                await log.commit(upto, table)
+            async with self._lock:
+                source.revisions_committed(upto)
 
     async def _advance(self, source: Source, log: StreamLog, now: float) -> bool:
         async with self._lock:
@@ -207,7 +285,8 @@ async def open_home(
     journal: int = 0,
     now: float,
 ) -> AsyncIterator[Home]:
-    """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`).
+    """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`, and `revisions` where
+    its schema has a key).
 
     Args:
         journal: tells its journals from others of the stream; 0: there are none.
@@ -235,16 +314,27 @@ async def open_home(
             shared=shared,
             durable=config.durable,
         )
+        revisions_log = None
+        if schema.key and not config.replicated:
+            revisions_log = StreamLog.open(
+                folder / "revisions",
+                revisions_schema(schema, source=True).source,
+                history_us=history_us,
+                recent_bytes=2**20,
+                shared=shared,
+                durable=config.durable,
+            )
         source, late = open_sources(
             folder,
             name,
             schema,
             config,
             committed=(log.boundary, late_log.boundary),
+            revised=BEGINNING if revisions_log is None else revisions_log.boundary,
             journal=journal,
             now=now,
         )
-        return Home(source, log, late, late_log)
+        return Home(source, log, late, late_log, revisions_log)
 
     home = await trio.to_thread.run_sync(open_all)
     try:
@@ -260,13 +350,15 @@ def open_sources(
     config: SourceConfig,
     *,
     committed: tuple[int, int],
+    revised: int = BEGINNING,
     journal: int,
     now: float,
 ) -> tuple[Source, Source]:
     """The sources of a stream and of its late tuples. Blocking.
 
     Args:
-        committed: the boundaries of their logs. journal: see `open_home`.
+        committed: the boundaries of their logs. revised: of that of its revisions.
+        journal: see `open_home`.
 
     Raises:
         InternalError: the files are damaged. StorageFullError: no room to begin.
@@ -281,9 +373,16 @@ def open_sources(
         late=None,
         now=now,
     )
-    kind = ReplicatedSource if config.replicated else Source
+    kind = ReplicatedSource if config.replicated else RevisingSource if schema.key else Source
     source = kind.open(
-        main, name, schema, committed=committed[0], config=config, late=late, now=now
+        main,
+        name,
+        schema,
+        committed=committed[0],
+        config=config,
+        late=late,
+        now=now,
+        revised=revised,
     )
     return source, late
 

@@ -56,12 +56,13 @@ def _piece(rows: pa.Table, ordered: bool) -> _Piece:
 class Pending:
     """
     Attributes:
+        schema: of the rows.
         bytes: of Arrow data held, that of the cut included.
         cut: (boundary, rows up to it) that the log has not confirmed yet.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self.schema = schema
         self._pieces: deque[_Piece] = deque()
         self.bytes = 0
         self.cut: tuple[int, pa.Table] | None = None
@@ -70,6 +71,11 @@ class Pending:
     def rows(self) -> int:
         waiting: int = sum(piece.rows.num_rows for piece in self._pieces)
         return waiting + int(self.cut[1].num_rows if self.cut else 0)
+
+    def tables(self) -> list[pa.Table]:
+        """All that is held, the cut included."""
+        cut = [] if self.cut is None else [self.cut[1]]
+        return [*cut, *(piece.rows for piece in self._pieces)]
 
     def add(self, rows: pa.Table, low: int, high: int, *, ordered: bool) -> None:
         """Rows in order of arrival, not empty."""
@@ -117,7 +123,7 @@ class Pending:
 
     def _in_order(self, pieces: list[_Piece]) -> pa.Table:
         if not pieces:
-            return self._schema.empty_table()
+            return self.schema.empty_table()
         rows = tidy(pa.concat_tables([piece.rows for piece in pieces]))
         ordered = all(piece.ordered for piece in pieces) and all(
             first.high <= second.low for first, second in pairwise(pieces)

@@ -91,6 +91,7 @@ class Source:
         self._committed = committed
         self._owed = Owed(name, late)
         self._greatest: dict[int, int] = {}
+        self._revised = BEGINNING
         self.late_rows = 0
         self.leading = True
         self._journal: Journal
@@ -106,11 +107,12 @@ class Source:
         config: SourceConfig,
         late: Source | None,
         now: float,
+        revised: int = BEGINNING,
     ) -> Source:
         """Reads the journal in `folder`, and has every acknowledged row that is not committed.
 
         Args:
-            committed: the log's boundary, microseconds.
+            committed: the log's boundary, microseconds. revised: that of its revisions' log.
             late: the source of `<stream>/late`; None where no row can be late.
             now: seconds since the epoch.
 
@@ -118,6 +120,7 @@ class Source:
             InternalError: the journal is damaged. StorageFullError: no room to begin one.
         """
         source = cls(name, schema, config, committed, late)
+        source._revised = revised
         source._journal = Journal.open(folder, source._restore, durable=config.durable)
         source._opened()
         source._owed.hand_on(now, source._may_hand_on)
@@ -341,10 +344,7 @@ class Source:
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
         """An entry, and its rows if they are needed still."""
-        try:
-            entry = _ENTRIES.decode(meta)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(str(error)) from None
+        entry = decode_entry(meta)
         if entry.greatest <= self._committed and not entry.late:
             return entry, None
         batch = read_post(body, self._schema)
@@ -398,3 +398,11 @@ class Source:
     def _needed_from(self) -> int:
         """The oldest segment that is not to be dropped whatever is in it."""
         return self._journal.segment
+
+
+def decode_entry(meta: bytes) -> Entry:
+    """Raises: DecodeError."""
+    try:
+        return _ENTRIES.decode(meta)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(str(error)) from None

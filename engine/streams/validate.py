@@ -61,21 +61,39 @@ def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
     if not len(body):
         return Batch(schema.payload.empty_table())
     payload = decode(body, schema.payload).combine_chunks()
+    check_sizes(payload, schema)
+    if schema.time is None or not payload.num_rows:
+        return Batch(payload)
+    stime = times_of(payload, schema)
+    ordered = is_ordered(stime)
+    return Batch(payload, stime, *bounds(stime, ordered=ordered), ordered)
+
+
+def check_sizes(payload: pa.Table, schema: Schema) -> None:
+    """
+    Raises:
+        InvalidInputError: a text is longer than its field allows; names field and row.
+    """
     for field in schema.fields:
         if field.size is not None and field.type is FieldType.STRING:
             _check_size(payload.column(field.name), field)
-    if schema.time is None or not payload.num_rows:
-        return Batch(payload)
-    field_of_time = schema.field(schema.time)
-    if field_of_time is None:
+
+
+def times_of(payload: pa.Table, schema: Schema) -> pa.Array:
+    """What the schema's time field says of each tuple, microseconds.
+
+    Raises:
+        InvalidInputError: it is null or out of range; names field and row.
+    """
+    field = None if schema.time is None else schema.field(schema.time)
+    if field is None:
         raise InvalidInputError(f"schema {schema.name} has no field {schema.time}, its time")
-    stime = _stime(payload.column(schema.time).chunk(0), field_of_time)
-    ordered = is_ordered(stime)
-    low, high = bounds(stime, ordered=ordered)
-    if low < -STIME_LIMIT or high > STIME_LIMIT:
+    stime = _stime(payload.column(field.name).combine_chunks(), field)
+    ends = pc.min_max(stime)
+    if len(stime) and (ends["min"].as_py() < -STIME_LIMIT or ends["max"].as_py() > STIME_LIMIT):
         outside = pc.or_(pc.less(stime, -STIME_LIMIT), pc.greater(stime, STIME_LIMIT))
-        raise _out_of_range(field_of_time, outside.index(True).as_py())
-    return Batch(payload, stime, low, high, ordered)
+        raise _out_of_range(field, outside.index(True).as_py())
+    return stime
 
 
 def _check_size(column: pa.ChunkedArray, field: Field) -> None:

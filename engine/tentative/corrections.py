@@ -48,7 +48,8 @@ class Kind(StrEnum):
     TENTATIVE = "TENTATIVE"
     """These are there, and may be corrected."""
     UNDO = "UNDO"
-    """No tentative tuple with after < stime <= upto is there any more."""
+    """No tentative tuple with after < stime <= upto is there any more. Where revisions are told so,
+    no stable one either: they come again."""
     REC_DONE = "REC_DONE"
     """No tentative tuple is there any more at all: everything up to `upto` is final."""
     DELETION = "DELETION"
@@ -75,11 +76,24 @@ class Change:
 
 
 class Corrector(Protocol):
-    """Stable and tentative epochs in, each flow in its order; changes out."""
+    """Stable and tentative epochs in, each flow in its order, and revisions of what was stable;
+    changes out.
+
+    Attributes:
+        again: whether it tells of revisions by all tuples from the first that is revised.
+    """
+
+    again: bool
 
     def stable(self, epoch: Epoch) -> list[Change]: ...
 
     def tentative(self, epoch: Epoch) -> list[Change]: ...
+
+    def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
+        """Tuples that stable epochs had, which go, and those that come, neither in any order."""
+
+    def repeated(self, epoch: Epoch) -> list[Change]:
+        """All stable tuples from a boundary on, as they are by now; where `again` is set."""
 
 
 def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Corrector:
@@ -96,6 +110,8 @@ def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Correcto
 
 
 class _Undoing:
+    again = True
+
     def __init__(self, after: int) -> None:
         self._boundary = after
         self._seen = after
@@ -124,8 +140,23 @@ class _Undoing:
         self._seen = epoch.upto
         return [change]
 
+    def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
+        raise AssertionError("all of it is repeated instead")
+
+    def repeated(self, epoch: Epoch) -> list[Change]:
+        nothing, after, upto = epoch.table.slice(0, 0), epoch.after, epoch.upto
+        changes = [
+            Change(Kind.UNDO, after, upto, nothing, self._boundary),
+            Change(Kind.INSERTION, after, upto, epoch.table, self._boundary),
+        ]
+        if self._seen <= self._boundary:  # else tentative tuples stand, and theirs is to come
+            changes.append(Change(Kind.REC_DONE, after, upto, nothing, self._boundary))
+        return changes
+
 
 class _Revising:
+    again = False
+
     def __init__(self, after: int, key: Sequence[str]) -> None:
         self._boundary = after
         self._seen = after
@@ -152,17 +183,22 @@ class _Revising:
         replaced = self._replaced(gone, come)
         rest = between(epoch.table, known, epoch.upto)
         self._boundary, self._seen = epoch.upto, max(self._seen, epoch.upto)
-        changes = [
-            Change(kind, epoch.after, known, table, epoch.after)
-            for kind, table in zip(
-                (Kind.DELETION, Kind.REPLACEMENT, Kind.INSERTION), replaced, strict=True
-            )
-            if table.num_rows
-        ]
+        changes = _changes(replaced, epoch.after, known, epoch.after)
         changes.append(
             Change(Kind.INSERTION, max(epoch.after, known), epoch.upto, rest, epoch.upto)
         )
         return changes
+
+    def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
+        times = pa.chunked_array([*gone.column(STIME).chunks, *come.column(STIME).chunks])
+        ends = pc.min_max(times)
+        if ends["min"].as_py() is None:
+            return []
+        replaced = self._replaced(gone, come)
+        return _changes(replaced, ends["min"].as_py() - 1, ends["max"].as_py(), self._boundary)
+
+    def repeated(self, epoch: Epoch) -> list[Change]:
+        raise AssertionError("the difference alone is told")
 
     def _take_back(self) -> list[Change]:
         """The oldest of what is too much."""
@@ -199,6 +235,18 @@ class _Revising:
             _only(come, shared, self._key),
             _without(come, shared, self._key),
         )
+
+
+def _changes(
+    replaced: tuple[pa.Table, pa.Table, pa.Table], after: int, upto: int, boundary: int
+) -> list[Change]:
+    """What goes, what takes another's place, and what comes: as far as there is any."""
+    kinds = (Kind.DELETION, Kind.REPLACEMENT, Kind.INSERTION)
+    return [
+        Change(kind, after, upto, table, boundary)
+        for kind, table in zip(kinds, replaced, strict=True)
+        if table.num_rows
+    ]
 
 
 def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:

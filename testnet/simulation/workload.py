@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 import trio
@@ -16,7 +16,7 @@ from overlay.errors import BusyError, MedusaError, UnavailableError
 from testnet.folding import Fold
 from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received, Tentative
 from testnet.simulation.manifest import PosterTable, SubscriberTable
-from testnet.simulation.rows import Posted, rows_of, table_of
+from testnet.simulation.rows import Posted, Row, rows_of, table_of
 from testnet.simulation.testbed import Testbed
 
 PATIENCE_S: Final = 4.0
@@ -177,7 +177,7 @@ class Reader:
 
     async def _follow_at(self, peer: str, corrections: Corrections) -> None:
         """As it is told of tentative tuples: what is final in the end is what it has received."""
-        fold = Fold(corrections, rows_of, self.boundary)
+        fold = Fold(corrections, rows_of, _key, self.boundary)
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
             client.follow(
@@ -198,6 +198,11 @@ class Reader:
                 if fault := fold.fault:
                     self._history.add(Failed(self._bed.now(), self.table.name, fault))
                 self.boundary = fold.boundary
+
+
+def _key(row: Row) -> Hashable:
+    """Of what aggregates make; no other stream has one."""
+    return row.get("window_start"), row.get("key")
 
 
 async def end_stream(bed: Testbed, stream: str, peers: tuple[str, ...]) -> None:

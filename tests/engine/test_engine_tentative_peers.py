@@ -168,7 +168,7 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(tmp_path: Pat
         await post(poster, mit.name("a"), [(ALL - 5, 1)], 2 * ALL)
         await until(lambda: told == [("TENTATIVE", [3])])
         await post(poster, mit.name("b"), [(ALL - 4, 1)], 2 * ALL)
-        await until(lambda: told[1:] == [("DELETION", [3]), ("INSERTION", [4])])
+        await until(lambda: told[1:] == [("REPLACEMENT", [4])])
 
 
 async def test_a_failure_during_corrections_is_borne(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from tools_fake_peer import DERIVED, derived, open_fake_peer
 
 from engine.schema import BEGINNING, END
 from tools.async_client import Corrections, open_medusa
+from tools.corrected_subscription import CorrectedSubscription
 from tools.print_stream import Options, copy_changes, marked_schema
-from tools.subscription import CorrectedSubscription
 
 EPOCHS = [
     (BEGINNING, 9, [derived(0, 2)]),

@@ -1,0 +1,120 @@
+"""The columns of revisions: as they are posted, as they are logged, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
+
+from engine.definitions import REVISIONS, StreamDefinition, StreamEntry
+from engine.schema import (
+    REVISED_SEQ,
+    REVISED_STIME,
+    REVISION_KIND,
+    SEQ,
+    STIME,
+    Field,
+    FieldType,
+    Schema,
+)
+from engine.tentative.corrections import Kind
+
+SIGN: Final = "sign "
+"""Of a tuple that goes (-1) or comes (1); no field's name has a blank."""
+
+
+def revisions_name(stream: str) -> str:
+    return f"{stream}/{REVISIONS}"
+
+
+def revisions_entry(entry: StreamEntry) -> StreamEntry:
+    """The stream of another's revisions, as long readable as that one."""
+    stream = entry.stream
+    definition = StreamDefinition(
+        name=revisions_name(stream.name),
+        schema=stream.schema,
+        history_us=stream.history_us,
+        readers=stream.readers,
+        home=stream.home,
+        query=stream.query,
+    )
+    return StreamEntry(definition, revisions_schema(entry.schema, source=not stream.query))
+
+
+def revisions_schema(schema: Schema, *, source: bool) -> Schema:
+    """Of the revisions of a stream of this schema: when the tuple was that goes or comes, its
+    number of arrival (source streams), DELETION or INSERTION, and the tuple."""
+    head = [Field(REVISED_STIME, FieldType.LONG)]
+    if source:
+        head.append(Field(REVISED_SEQ, FieldType.LONG))
+    head.append(Field(REVISION_KIND, FieldType.STRING))
+    return Schema(schema.name, (*head, *schema.fields))
+
+
+def request_schema(schema: Schema) -> Schema:
+    """Of revisions as they are posted: DELETION or REPLACEMENT, and the tuple; of one that is
+    deleted only the key counts."""
+    fields = (
+        field if field.name in schema.key else structs.replace(field, nullable=True)
+        for field in schema.fields
+    )
+    return Schema(schema.name, (Field(REVISION_KIND, FieldType.STRING), *fields))
+
+
+def signed(revisions: pa.Table) -> pa.Table:
+    """Logged revisions as the tuples they are about, with their sign. Vectorised."""
+    comes = pc.equal(revisions.column(REVISION_KIND), str(Kind.INSERTION))
+    sign = pc.if_else(comes, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
+    columns = {STIME: revisions.column(REVISED_STIME)}
+    if REVISED_SEQ in revisions.column_names:
+        columns[SEQ] = revisions.column(REVISED_SEQ)
+    about = (STIME, SEQ, REVISED_STIME, REVISED_SEQ, REVISION_KIND)
+    columns |= {n: revisions.column(n) for n in revisions.column_names if n not in about}
+    return pa.table({**columns, SIGN: sign})
+
+
+def with_sign(table: pa.Table, sign: int) -> pa.Table:
+    """The same tuples, going or coming."""
+    return table.append_column(SIGN, pa.repeat(pa.scalar(sign, pa.int64()), table.num_rows))
+
+
+def net(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tuples that come and go, equal ones summed up; what comes to nothing is left out. Nulls are
+    equal to nulls, and NaN to NaN. Vectorised; in no order."""
+    table = pa.concat_tables(tables)
+    names = [name for name in table.column_names if name != SIGN]
+    sums = table.group_by(names).aggregate([(SIGN, "sum")]).rename_columns([*names, SIGN])
+    return sums.filter(pc.not_equal(sums.column(SIGN), 0)).select(table.column_names)
+
+
+def multiplied(table: pa.Table, sign: int) -> pa.Table:
+    """Of a `net` result the tuples of one sign, as often as there are of them, without it."""
+    times = pc.multiply(table.column(SIGN), sign)
+    table = table.drop_columns([SIGN])
+    most = pc.max(times).as_py() or 0
+    parts = [table.filter(pc.greater(times, number)) for number in range(most)]
+    return pa.concat_tables([table.slice(0, 0), *parts])
+
+
+def folded(stable: pa.Table, revisions: Sequence[pa.Table]) -> pa.Table:
+    """A stream as it is with these revisions of it, in canonical order.
+
+    Args:
+        stable: of its log. revisions: of the log beside it, all that are about those tuples.
+    """
+    parts = [signed(table).select([*stable.column_names, SIGN]) for table in revisions]
+    if not any(part.num_rows for part in parts):
+        return stable
+    both = [with_sign(stable, 1), *parts]
+    found = multiplied(net([part.cast(_plain(stable.schema)) for part in both]), 1)
+    keys = [(name, "ascending") for name in stable.column_names]
+    return found.take(pc.sort_indices(found, sort_keys=keys)).cast(stable.schema)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """With the sign; all fields nullable, so that tables of either origin join."""
+    fields = [pa.field(each.name, each.type) for each in schema]
+    return pa.schema([*fields, pa.field(SIGN, pa.int64())])

@@ -1,0 +1,89 @@
+"""Looking for tuples by their key in a log's files, newest first. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.revisions.resolving import of_keys
+from engine.schema import BEGINNING, END, STIME, Schema
+from engine.streams.ordering import between
+from engine.streams.validate import times_of
+from overlay.errors import InternalError, InvalidInputError
+
+
+class LogLookup:
+    """
+    Args:
+        files: of a source stream's log, oldest first; they stay while it is used.
+    """
+
+    def __init__(self, files: Sequence[Path], schema: Schema) -> None:
+        self._files = files
+        self._schema = schema
+
+    def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]:
+        """The tuples with these keys and stime <= upto, by row groups: (all tuples of a greater
+        stime were given, tuples). Where the key has the time, only those of that time are read.
+
+        Raises:
+            InternalError: a file is damaged.
+        """
+        low, high = self._times(wanted)
+        for path in reversed(self._files):
+            try:
+                with pq.ParquetFile(path) as file:
+                    yield from self._in_file(file, wanted, low, min(high, upto))
+            except (pa.ArrowException, OSError) as error:
+                raise InternalError(f"{path} is damaged: restore it ({error})") from error
+
+    def _times(self, wanted: pa.Table) -> tuple[int, int]:
+        if self._schema.time not in wanted.column_names or not wanted.num_rows:
+            return BEGINNING, END
+        try:
+            ends = pc.min_max(times_of(wanted, self._schema))
+        except InvalidInputError:  # no tuple has such a time
+            return END, BEGINNING
+        return ends["min"].as_py(), ends["max"].as_py()
+
+    def _in_file(
+        self, file: pq.ParquetFile, wanted: pa.Table, low: int, high: int
+    ) -> Iterator[tuple[int, pa.Table]]:
+        for group in reversed(range(file.num_row_groups)):
+            ends = file.metadata.row_group(group).column(0).statistics
+            if ends.max < low or ends.min > high:
+                continue
+            keys = [STIME, *wanted.column_names]
+            # Most groups have none of the keys: their other columns are never read.
+            head = file.read_row_group(group, columns=keys, use_threads=False)
+            if not of_keys(head, wanted).num_rows:
+                continue
+            rows = file.read_row_group(group, use_threads=False)
+            # others of its least stime may be in the group before
+            yield ends.min, of_keys(between(rows, low - 1, high), wanted)
+
+
+def read_rows(files: Sequence[Path], schema: pa.Schema, after: int, upto: int) -> list[pa.Table]:
+    """The rows of a log's files with after < stime <= upto.
+
+    Raises:
+        InternalError: a file is damaged.
+    """
+    found = []
+    for path in files:
+        try:
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    ends = file.metadata.row_group(group).column(0).statistics
+                    if ends.max <= after or ends.min > upto:
+                        continue
+                    rows = file.read_row_group(group, use_threads=False)
+                    rows = pa.Table.from_arrays(rows.columns, schema=schema)
+                    found.append(between(rows, after, upto))
+        except (pa.ArrowException, OSError) as error:
+            raise InternalError(f"{path} is damaged: restore it ({error})") from error
+    return found

@@ -1,0 +1,271 @@
+"""Which tuples a post of revisions is about: of each key the newest that is there. Vectorised.
+
+A revision names a key; the tuple that it finds is the greatest in (stime, seq) among those of the
+key, as earlier revisions have left them. It becomes what is logged: the tuple that goes, and for a
+replacement the one that comes in its place, at its own time if the schema names one, with the same
+number of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.revisions.columns import (
+    SIGN,
+    multiplied,
+    net,
+    request_schema,
+    revisions_schema,
+    signed,
+    with_sign,
+)
+from engine.schema import (
+    BEGINNING,
+    REVISED_SEQ,
+    REVISED_STIME,
+    REVISION_KIND,
+    SEQ,
+    STIME,
+    Schema,
+)
+from engine.streams.ipc import decode
+from engine.streams.validate import check_sizes, times_of
+from engine.tentative.corrections import Kind
+from overlay.errors import InvalidInputError
+
+REVISIONS_AT_ONCE: Final = 4096
+"""Revisions in one post: each may be looked for in all that is retained, and while they are no
+tuple is accepted."""
+
+MOST_OF_A_KEY: Final = 16
+"""Revisions of one key in one post: each finds what the one before it has left, so they are looked
+for one after the other."""
+
+_ROW: Final = "row "
+_AT: Final = "at "
+"""The number of a revision in its post, and of a tuple in a table; no field's name has a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a post of revisions comes to.
+
+    Attributes:
+        rows: the columns of the log but its first two, in the order of the post.
+        position: their place in the stream's time, microseconds; BEGINNING without rows.
+        missed: the numbers of the revisions, from 0, whose key is on no tuple that is there.
+    """
+
+    rows: pa.Table
+    position: int
+    missed: tuple[int, ...]
+
+
+class Retained(Protocol):
+    """Where tuples are looked for."""
+
+    def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """The tuples with these keys (`wanted` has the key's columns), piece by piece: (all tuples
+        of a greater stime were given, tuples)."""
+
+    def revisions(self) -> Sequence[pa.Table]:
+        """All revisions so far, as they are logged."""
+
+
+def read_request(body: bytes | bytearray | memoryview, schema: Schema) -> pa.Table:
+    """A post of revisions: `request_schema` and checked.
+
+    Raises:
+        InvalidInputError: it does not decode, or is not what the schema says; names field and row.
+    """
+    if not len(body):
+        return request_schema(schema).payload.empty_table()
+    request = decode(body, request_schema(schema).payload).combine_chunks()
+    if request.num_rows > REVISIONS_AT_ONCE:
+        raise InvalidInputError(
+            f"{request.num_rows} revisions in one post: at most {REVISIONS_AT_ONCE} are allowed"
+        )
+    check_request(request, schema)
+    return request
+
+
+def check_request(request: pa.Table, schema: Schema) -> None:
+    """Revisions as they are posted, any number of them.
+
+    Raises:
+        InvalidInputError: names field and row.
+    """
+    kinds = request.column(REVISION_KIND)
+    known = pc.is_in(kinds, pa.array([str(Kind.DELETION), str(Kind.REPLACEMENT)]))
+    if (row := pc.index(known, False).as_py()) >= 0:
+        raise InvalidInputError(
+            f"row {row}: {kinds[row].as_py()[:40]!r} is neither {Kind.DELETION} nor "
+            f"{Kind.REPLACEMENT}: what is new is posted as a tuple"
+        )
+    replaces = pc.equal(kinds, str(Kind.REPLACEMENT))
+    for field in schema.fields:
+        if not field.nullable:
+            absent = pc.and_(replaces, pc.is_null(request.column(field.name)))
+            if (row := pc.index(absent, True).as_py()) >= 0:
+                raise InvalidInputError(f"field {field.name} is null in row {row}; it may not be")
+    check_sizes(request, schema)
+    if schema.time is not None:
+        times_of(request.filter(replaces), schema)  # that they are times
+
+
+def resolve(
+    request: pa.Table,
+    schema: Schema,
+    retained: Retained,
+    *,
+    place: Callable[[int], int],
+    history_us: int,
+) -> Resolved:
+    """
+    Args:
+        request: of `read_request`.
+        place: the position of revisions of which the latest stime is this one.
+        history_us: what is as far behind that position is not there any more.
+
+    Raises:
+        InvalidInputError: too many of one key.
+    """
+    search = _Search(request, schema, retained)
+    rows = search.found(BEGINNING)
+    position = place(pc.max(rows.column(STIME)).as_py()) if rows.num_rows else BEGINNING
+    if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= position - history_us:
+        rows = search.found(position - history_us)
+        position = place(pc.max(rows.column(STIME)).as_py()) if rows.num_rows else BEGINNING
+    hit = pc.unique(rows.column(_ROW))
+    missed = pc.invert(pc.is_in(search.request.column(_ROW), hit))
+    rows = rows.take(pc.sort_indices(rows, [(_ROW, "ascending"), (SIGN, "ascending")]))
+    return Resolved(
+        _logged(rows, schema),
+        position,
+        tuple(search.request.filter(missed).column(_ROW).to_pylist()),
+    )
+
+
+class _Search:
+    """What one post is about. request: with the numbers of its rows."""
+
+    def __init__(self, request: pa.Table, schema: Schema, retained: Retained) -> None:
+        self.request = request.append_column(_ROW, pa.arange(0, request.num_rows))
+        self._schema = schema
+        self._key = list(schema.key)
+        self._rounds = _rounds(self.request, self._key)
+        self._shape = _signed_shape(schema)
+        wanted = self.request.select(self._key)
+        self._known = [
+            of_keys(signed(table), wanted).select(self._shape.names).cast(self._shape)
+            for table in retained.revisions()
+        ]
+        for reached, tuples in retained.newest_first(wanted):
+            self._known.append(with_sign(tuples, 1).select(self._shape.names).cast(self._shape))
+            if tuples.num_rows and self._suffices(reached):
+                break
+
+    def found(self, after: int) -> pa.Table:
+        """The tuples that go and come, signed, with the number of the revision that they are of.
+
+        Args:
+            after: only tuples of a greater stime can be revised, or become.
+        """
+        known = net([self._shape.empty_table(), *self._known])
+        known = known.filter(pc.greater(known.column(STIME), after))
+        made: list[pa.Table] = [self._numbered_shape.empty_table()]
+        for asked in self._rounds:
+            rows = self._made(asked, multiplied(known, 1), after)
+            made.append(rows)
+            known = net([known, rows.select(self._shape.names)])
+        return pa.concat_tables(made)
+
+    @property
+    def _numbered_shape(self) -> pa.Schema:
+        return self._shape.append(pa.field(_ROW, pa.int64()))
+
+    def _suffices(self, reached: int) -> bool:
+        """Whether what is older than that cannot be meant any more."""
+        live = multiplied(net(self._known), 1)
+        live = live.filter(pc.greater(live.column(STIME), reached))
+        counted = live.group_by(self._key).aggregate([([], "count_all")])
+        enough = pc.greater_equal(counted.column("count_all"), len(self._rounds))
+        return bool(pc.sum(enough).as_py() == self._rounds[0].num_rows)
+
+    def _made(self, asked: pa.Table, live: pa.Table, after: int) -> pa.Table:
+        """What revisions of different keys come to, given the tuples that are there."""
+        live = live.take(pc.sort_indices(live, [(STIME, "ascending"), (SEQ, "ascending")]))
+        numbered = live.select(self._key).append_column(_AT, pa.arange(0, live.num_rows))
+        newest = numbered.group_by(self._key).aggregate([(_AT, "max")])
+        pairs = asked.select([*self._key, _ROW]).join(newest, self._key, join_type="inner")
+        rows, at = pairs.column(_ROW), pairs.column(f"{_AT}_max")
+        gone = with_sign(live.take(at), -1).append_column(_ROW, rows)
+        replaces = pc.equal(self.request.column(REVISION_KIND).take(rows), str(Kind.REPLACEMENT))
+        come = self._replacements(gone.filter(replaces))
+        late = come.filter(pc.less_equal(come.column(STIME), after)).column(_ROW)
+        parts = [part.select(self._numbered_shape.names) for part in (gone, come)]
+        both = pa.concat_tables([part.cast(self._numbered_shape) for part in parts])
+        return both.filter(pc.invert(pc.is_in(both.column(_ROW), late.combine_chunks())))
+
+    def _replacements(self, gone: pa.Table) -> pa.Table:
+        """What takes the place of these tuples."""
+        new = self.request.take(gone.column(_ROW))
+        times = times_of(new, self._schema) if self._schema.time else gone.column(STIME)
+        columns = {STIME: times, SEQ: gone.column(SEQ)}
+        columns |= {each.name: new.column(each.name) for each in self._schema.fields}
+        return with_sign(pa.table(columns), 1).append_column(_ROW, gone.column(_ROW))
+
+
+def _rounds(request: pa.Table, key: list[str]) -> list[pa.Table]:
+    """The revisions, the first of each key, the second, and so on.
+
+    Raises:
+        InvalidInputError: too many of one key.
+    """
+    rounds: list[pa.Table] = []
+    left = request
+    while left.num_rows or not rounds:
+        if len(rounds) == MOST_OF_A_KEY:
+            raise InvalidInputError(
+                f"more than {MOST_OF_A_KEY} revisions of one key in one post: send several"
+            )
+        first = left.group_by(key).aggregate([(_ROW, "min")]).column(f"{_ROW}_min")
+        chosen = pc.is_in(left.column(_ROW), first.combine_chunks())
+        rounds.append(left.filter(chosen))
+        left = left.filter(pc.invert(chosen))
+    return rounds
+
+
+def _signed_shape(schema: Schema) -> pa.Schema:
+    """Tuples of the log with their sign, all nullable."""
+    fields = [pa.field(each.name, each.type) for each in schema.source]
+    return pa.schema([*fields, pa.field(SIGN, pa.int64())])
+
+
+def of_keys(table: pa.Table, wanted: pa.Table) -> pa.Table:
+    """The rows of a table that have one of these keys, in their order."""
+    key = wanted.column_names
+    if len(key) == 1:
+        values = wanted.column(0).combine_chunks()
+        return table.filter(pc.is_in(table.column(key[0]), values, skip_nulls=True))
+    numbered = table.select(key).append_column(_AT, pa.arange(0, table.num_rows))
+    found = numbered.join(wanted.group_by(key).aggregate([]), key, join_type="left semi")
+    return table.take(found.column(_AT).combine_chunks().sort())
+
+
+def _logged(rows: pa.Table, schema: Schema) -> pa.Table:
+    """As the log has them."""
+    comes = pc.greater(rows.column(SIGN), 0)
+    kinds = pc.if_else(comes, str(Kind.INSERTION), str(Kind.DELETION))
+    columns = {
+        REVISED_STIME: rows.column(STIME),
+        REVISED_SEQ: rows.column(SEQ),
+        REVISION_KIND: kinds,
+        **{each.name: rows.column(each.name) for each in schema.fields},
+    }
+    return pa.table(columns).cast(revisions_schema(schema, source=True).payload)

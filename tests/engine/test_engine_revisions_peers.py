@@ -1,0 +1,302 @@
+"""Revisions at whole peers: posted, logged beside the stream, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    make_stream,
+    open_town,
+    pairs_of,
+    rows,
+    schema_of,
+    until,
+)
+
+from engine.definitions import StreamDefinition
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
+from engine.tentative.corrections import Kind
+from overlay.errors import InvalidInputError
+from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
+
+
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+
+
+async def keyed_stream(
+    client: AsyncMedusaClient, place: Place, path: str = "s", **options: object
+) -> str:
+    """A stream of `schema_of` whose key is its time."""
+    schema = msgspec.structs.replace(schema_of(place.participant, "keyed"), key=("t",))
+    await client.create_schema(schema)
+    name = place.name(path)
+    await client.create_stream(
+        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
+    )
+    return name
+
+
+def deletions(times: Iterable[int]) -> pa.Table:
+    times = list(times)
+    return pa.table({REVISION_KIND: ["DELETION"] * len(times), "t": times})
+
+
+def replacements(pairs: Iterable[tuple[int, int]]) -> pa.Table:
+    table = rows(pairs)
+    return table.append_column(REVISION_KIND, pa.array(["REPLACEMENT"] * table.num_rows))
+
+
+def changes_of(table: pa.Table) -> list[tuple[int, str, int, int]]:
+    """(position, kind, stime of the tuple, its value)."""
+    names = ("stime", REVISION_KIND, REVISED_STIME, "value")
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await keyed_stream(client, mit, slack_us=10)
+            await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
+            await client.flush()
+            await until(lambda: mit.kept("s").log.boundary == 25)
+            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+            missed = await client.post_revisions(
+                stream, replacements([(20, 5), (10, 1), (30, 4)]), boundary=40
+            )
+            assert missed == [1]  # it is gone
+            await until(lambda: mit.kept("s").log.boundary == 40)
+            kept = mit.kept("s/revisions").log
+            assert kept.boundary == 40
+            epoch = kept.read(kept.start)
+            assert epoch is not None
+            assert changes_of(epoch.table) == [
+                (26, "DELETION", 10, 1),
+                (30, "DELETION", 20, 2),
+                (30, "INSERTION", 20, 5),
+                (30, "DELETION", 30, 3),
+                (30, "INSERTION", 30, 4),
+            ]
+            stable = mit.kept("s").log.read(mit.kept("s").log.start)
+            assert stable is not None
+            assert pairs_of(stable.table) == [(10, 1), (20, 2), (30, 3)]
+            await client.post_event(stream, None, end=True)
+            found = [epoch async for epoch in client.subscribe(f"{stream}/revisions")]
+            assert sum(epoch.table.num_rows for epoch in found) == 5
+            assert found[-1].upto == END
+
+
+def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
+    """How many tuples, and the sum of their values, per window."""
+    return Aggregate(
+        name,
+        source,
+        out,
+        size_us,
+        size_us,
+        (),
+        (
+            AggregateFunction(Function.COUNT, None, "n"),
+            AggregateFunction(Function.SUM, "value", "total"),
+        ),
+    )
+
+
+def logged(place: Place, path: str) -> pa.Table:
+    log = place.kept(path).log
+    epochs = []
+    after = log.start
+    while (epoch := log.read(after)) is not None:
+        epochs.append(epoch.table)
+        after = epoch.upto
+    return pa.concat_tables([log.schema.empty_table(), *epochs])
+
+
+async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await keyed_stream(client, mit)
+            big = Filter("big", stream, (mit.name("big"),), ("value > 10",))
+            sums = counted("sums", mit.name("big"), mit.name("sums"))
+            query = Query(mit.name("q"), (big, sums), outputs=(mit.name("big"),))
+            names = await client.create_query(query)
+            assert mit.name("sums/revisions") in names
+            await client.start_query(query.name)
+            await client.post_event(
+                stream, rows([(10, 11), (20, 12), (30, 3), (110, 14)]), boundary=120
+            )
+            await client.flush()
+            missed = await client.post_revisions(
+                stream,
+                replacements([(20, 2), (30, 13), (110, 15), (10, 12)]),
+            )
+            assert missed == []
+            assert await client.post_revisions(stream, deletions([10])) == []
+            await client.post_event(stream, None, end=True)
+            await client.flush()
+            for path in ("big", "sums", "big/revisions", "sums/revisions"):
+                await until(lambda p=path: mit.kept(p).log.boundary == END, path)
+            assert changes_of(logged(mit, "big/revisions")) == [
+                (121, "DELETION", 10, 11),
+                (121, "DELETION", 20, 12),
+                (121, "INSERTION", 30, 13),
+                (121, "DELETION", 110, 14),
+                (121, "INSERTION", 110, 15),
+            ]
+            names = ("stime", REVISION_KIND, REVISED_STIME, "n", "total")
+            table = logged(mit, "sums/revisions")
+            assert list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) == [
+                (121, "DELETION", 99, 2, 23),
+                (121, "INSERTION", 99, 1, 13),
+                (199, "DELETION", 199, 1, 14),
+                (199, "INSERTION", 199, 1, 15),
+            ]
+
+
+class Told:
+    """A stream as a client knows it that heeds every change."""
+
+    def __init__(self) -> None:
+        self.tuples: Counter[tuple[object, ...]] = Counter()
+        self.kinds: list[Kind] = []
+        self.boundary = BEGINNING
+
+    def heed(self, change: Change) -> None:
+        found = Counter(zip(*(c.to_pylist() for c in change.table.columns), strict=True))
+        self.boundary = change.boundary
+        if change.kind is not Kind.INSERTION or found:
+            self.kinds.append(change.kind)
+        match change.kind:
+            case Kind.INSERTION | Kind.TENTATIVE:
+                self.tuples += found
+            case Kind.DELETION:
+                assert found <= self.tuples
+                self.tuples -= found
+            case Kind.REPLACEMENT:
+                for row in found:
+                    (before,) = [each for each in self.tuples if each[:2] == row[:2]]
+                    del self.tuples[before]
+                self.tuples += found
+            case Kind.UNDO:
+                kept = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
+                self.tuples = Counter(kept)
+            case Kind.REC_DONE:
+                pass
+
+    @staticmethod
+    def _within(row: tuple[object, ...], change: Change) -> bool:
+        assert isinstance(row[0], int)
+        return change.after < row[0] <= change.upto
+
+    async def follow(self, subscription: CorrectedSubscription, upto: int) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while self.boundary < upto:
+                self.heed(await anext(subscription))
+
+
+def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[object, ...]:
+    begins = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=start)
+    return (start + size_us - 1, begins, n, total)
+
+
+@pytest.mark.parametrize("corrections", list(Corrections))
+async def test_a_client_far_away_is_told_of_them(tmp_path: Path, corrections: Corrections) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await keyed_stream(client, mit)
+            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+            await other.create_query(query)
+            await other.start_query(query.name)
+            told, plain = Told(), Told()
+            subscription = client.follow(utah.name("sums"), corrections)
+            source = client.follow(stream, corrections)
+            await client.post_event(
+                stream, rows([(10, 1), (20, 2), (110, 4), (210, 8)]), boundary=250
+            )
+            await told.follow(subscription, 250)
+            assert told.tuples == Counter([window_of(0, 2, 3), window_of(100, 1, 4)])
+            await client.post_revisions(stream, replacements([(10, 5)]))
+            await client.post_revisions(stream, deletions([110, 210]), boundary=260)
+            await told.follow(subscription, 260)
+            assert told.tuples == Counter([window_of(0, 2, 7)])
+            if corrections is Corrections.REVISIONS:
+                assert told.kinds == [Kind.INSERTION, Kind.DELETION, Kind.REPLACEMENT]
+            else:
+                assert told.kinds == [Kind.INSERTION, Kind.UNDO, Kind.INSERTION, Kind.REC_DONE]
+            await client.post_event(stream, rows([(270, 3)]), end=True)
+            await told.follow(subscription, END)
+            assert told.tuples == Counter([window_of(0, 2, 7), window_of(200, 1, 3)])
+            await plain.follow(source, END)
+            assert {row[0]: row[-1] for row in plain.tuples} == {10: 5, 20: 2, 270: 3}
+            with pytest.raises(StopAsyncIteration), trio.fail_after(DEADLINE_S):
+                await anext(subscription)
+
+
+async def test_over_restarts_of_the_home_and_of_the_query(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client(producer="me") as client, utah.client() as other:
+            stream = await keyed_stream(client, mit)
+            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+            await other.create_query(query)
+            await other.start_query(query.name)
+            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+            await town.restart(mit)
+            await client.post_event(stream, rows([(60, 3)]), boundary=100)
+            await client.flush()
+            await until(lambda: utah.kept("sums/revisions").log.boundary == 100)
+            await town.restart(utah)
+            assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
+            told = Told()
+            await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
+            assert told.tuples == Counter([window_of(0, 2, 10)])
+            changes = logged(utah, "sums/revisions")
+            assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
+        # the same posts again: nothing happens, and what was missed is said again
+        async with mit.client(producer="me") as client:
+            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+            poster = await client.poster(stream)
+            assert (poster.rows, poster.duplicates) == (0, 2)
+
+
+async def test_what_can_not_be_revised(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            plain = await make_stream(client, mit, "plain")
+            with pytest.raises(InvalidInputError, match="declares no key"):
+                await client.post_revisions(plain, deletions([1]))
+            stream = await keyed_stream(client, mit, history_us=100)
+            await client.post_event(stream, rows([(10, 1), (200, 2)]), boundary=200)
+            await client.flush()
+            assert await client.post_revisions(stream, deletions([10, 200])) == [0]
+            many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
+            wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
+            with pytest.raises(InvalidInputError, match="row 0: 'INSERTION' is neither"):
+                await client.post_revisions(stream, wrong)
+            with pytest.raises(InvalidInputError, match="field value is null in row 0"):
+                await client.post_revisions(
+                    stream, many.set_column(0, REVISION_KIND, pa.array(["REPLACEMENT"]))
+                )
+            await client.post_event(stream, None, end=True)
+            with pytest.raises(InvalidInputError, match="has ended"):
+                await client.post_revisions(stream, deletions([200]))

@@ -1,0 +1,339 @@
+"""Any posts, any revisions of them, any query, any cutting into epochs, any restart: what is
+stable, folded with its revisions, is what the query makes of the revised sources; and the revisions
+do not depend on the cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_interpreter import Row, canonical, run_query
+from reference_networks import SOURCE_FIELDS, queries
+
+from engine.config import EngineConfig
+from engine.definitions import StreamDefinition, StreamEntry
+from engine.network import Network
+from engine.plan import Task
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
+from engine.revisions.columns import folded, request_schema, revisions_entry, revisions_name
+from engine.revisions.runner import runner_of
+from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
+from engine.streams.home import Home, open_home
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from engine.streams.source import SourceConfig
+from overlay.events import Events
+from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+
+SLACK_US = 20
+HISTORY_US = 10**9
+FIELDS = (*SOURCE_FIELDS, Field("t", FieldType.LONG))
+KEYED = Schema("s0", FIELDS, time="t", key=("b",))
+PLAIN = Schema("s1", FIELDS, time="t")
+SCHEMAS = {"s0": KEYED, "s1": PLAIN}
+
+payloads = st.fixed_dictionaries(
+    {
+        "a": st.none() | st.integers(-3, 5),
+        "b": st.integers(-3, 5),
+        "c": st.none() | st.sampled_from(["", "x", "X", "x.y"]),
+        "d": st.integers(-8, 8).map(lambda n: n / 4),
+        "t": st.integers(-40, 60),
+    }
+)
+revisions = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payloads)
+
+
+@dataclass(frozen=True)
+class Act:
+    """One post: of tuples, or revisions of s0. promise: a boundary."""
+
+    stream: str
+    rows: list[Row] = field(default_factory=list)
+    revised: list[tuple[str, Row]] = field(default_factory=list)
+    promise: int | None = None
+
+
+acts = st.one_of(
+    st.builds(Act, st.sampled_from(["s0", "s1"]), st.lists(payloads, max_size=6)),
+    st.builds(Act, st.just("s0"), st.just([]), st.lists(revisions, min_size=1, max_size=5)),
+    st.builds(Act, st.sampled_from(["s0", "s1"]), st.just([]), st.just([]), st.integers(-50, 70)),
+)
+
+
+class Model:
+    """A source in plain Python. state: by identity, (stime, seq)."""
+
+    def __init__(self) -> None:
+        self.state: list[Row] = []
+        self.boundary = self.greatest = -(2**63)
+        self.number = 0
+
+    def take(self, act: Act) -> list[int]:
+        """Returns what was missed."""
+        missed = []
+        for number, (kind, new) in enumerate(act.revised):
+            found = [row for row in self.state if row["b"] == new["b"]]
+            if not found:
+                missed.append(number)
+                continue
+            newest = max(found, key=lambda row: (row["stime"], row["seq"]))
+            self.state.remove(newest)
+            if kind == "REPLACEMENT":
+                self.state.append({**new, "stime": new["t"], "seq": newest["seq"]})
+        for row in act.rows:
+            if row["t"] > self.boundary:
+                self.state.append({**row, "stime": row["t"], "seq": self.number})
+            self.number += 1
+        if act.rows:
+            self.greatest = max(self.greatest, *(row["t"] for row in act.rows))
+            self.boundary = max(self.boundary, self.greatest - SLACK_US - 1)
+        if act.promise is not None:
+            self.boundary = max(self.boundary, act.promise)
+        return missed
+
+    @property
+    def rows(self) -> list[Row]:
+        return sorted(self.state, key=lambda row: (row["stime"], row["seq"]))
+
+
+def entry_of(schema: Schema) -> StreamEntry:
+    definition = StreamDefinition(schema.name, schema.name, history_us=HISTORY_US)
+    return StreamEntry(definition, schema)
+
+
+class Plant:
+    """The sources, their logs and the tasks, over restarts."""
+
+    def __init__(self, folder: Path, query: Query, epoch_rows: int) -> None:
+        self.folder = folder
+        inputs = {name: entry_of(schema) for name, schema in SCHEMAS.items()}
+        beside = revisions_entry(inputs["s0"])
+        self.network = Network(query, {**inputs, beside.stream.name: beside})
+        self.tasks = self.network.tasks()
+        self.config = EngineConfig(epoch_rows=epoch_rows)
+        self.homes: dict[str, Home] = {}
+        self.logs: dict[str, StreamLog] = {}
+        self.runners: list[Any] = []
+        self._closing = AsyncExitStack()
+        self._posts: Counter[str] = Counter()
+
+    async def open(self) -> None:
+        self._closing = AsyncExitStack()
+        for name, schema in SCHEMAS.items():
+            home = await self._closing.enter_async_context(
+                open_home(
+                    self.folder / name,
+                    name,
+                    schema,
+                    SourceConfig(slack_us=SLACK_US),
+                    history_us=HISTORY_US,
+                    now=0.0,
+                )
+            )
+            self.homes[name] = home
+            self.logs[name] = home.log
+            if home.revisions_log is not None:
+                self.logs[revisions_name(name)] = home.revisions_log
+        for task in self.tasks:
+            log = StreamLog.open(
+                self.folder / task.output / "log", task.output_schema.derived, history_us=HISTORY_US
+            )
+            self._closing.callback(log.close)
+            self.logs[task.output] = log
+        executor = InterpretingExecutor(InterpreterConfig())
+        self.runners = [
+            runner_of(
+                task,
+                inputs={name: self.logs[name] for name in task.inputs},
+                output=self.logs[task.output],
+                executor=executor,
+                config=self.config,
+                events=Events(),
+            )
+            for task in self.tasks
+        ]
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+    async def take(self, act: Act, *, end: bool = False) -> list[int]:
+        self._posts[act.stream] += 1
+        number = self._posts[act.stream]
+        home, schema = self.homes[act.stream], SCHEMAS[act.stream]
+        if act.revised:
+            shape = request_schema(schema).payload
+            request = [
+                {REVISION_KIND: kind, **(new if kind == "REPLACEMENT" else {"b": new["b"]})}
+                for kind, new in act.revised
+            ]
+            body = encode(pa.Table.from_pylist(request, schema=shape))
+            posted = await home.revise("p", number, body, history_us=HISTORY_US, now=0.0)
+            return list(posted.missed)
+        body = encode(pa.Table.from_pylist(act.rows, schema=schema.payload)) if act.rows else b""
+        await home.post("p", number, body, boundary=act.promise, end=end, now=0.0)
+        return []
+
+    async def move(self, what: int) -> None:
+        """Some home, or some task, goes on."""
+        names = [*self.homes, *self.tasks]
+        which = what % len(names)
+        if which < len(self.homes):
+            await list(self.homes.values())[which].advance(0.0)
+        else:
+            runner = self.runners[which - len(self.homes)]
+            await runner._run_epoch()
+
+    async def finish(self) -> None:
+        for name in self.homes:
+            await self.take(Act(name), end=True)
+            await self.homes[name].advance(0.0)
+        for runner in self.runners:
+            while self.logs[runner.task.output].boundary < END:
+                await runner._run_epoch()
+
+    def logged(self, name: str) -> pa.Table:
+        log = self.logs[name]
+        with log.files(log.start, log.boundary) as paths:
+            tables = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
+        shape = _plain(log.schema)
+        return pa.concat_tables([shape.empty_table(), *(table.cast(shape) for table in tables)])
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(each.name, each.type) for each in schema])
+
+
+def as_rows(table: pa.Table) -> list[Row]:
+    columns = {
+        name: column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pa.table(columns).to_pylist()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When homes and tasks go on: after each act, these; -1: all restart."""
+
+    moves: list[list[int]]
+    epoch_rows: int
+
+
+schedules = st.builds(
+    Schedule,
+    st.lists(st.lists(st.integers(-1, 30), max_size=5), min_size=12, max_size=12),
+    st.sampled_from([1, 7, 1000]),
+)
+
+
+async def carried_out(
+    query: Query, done: Sequence[Act], schedule: Schedule, models: Mapping[str, Model]
+) -> tuple[dict[str, pa.Table], tuple[Task, ...]]:
+    """The logs at the end."""
+    with TemporaryDirectory() as folder:
+        plant = Plant(Path(folder), query, schedule.epoch_rows)
+        await plant.open()
+        try:
+            for act, moves in zip(done, cycle(schedule.moves), strict=False):
+                assert await plant.take(act) == models[act.stream].take(act)
+                for what in moves:
+                    if what < 0:
+                        await plant.close()
+                        await plant.open()
+                    else:
+                        await plant.move(what)
+            await plant.finish()
+            return {name: plant.logged(name) for name in plant.logs}, plant.tasks
+        finally:
+            await plant.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(queries(), st.lists(acts, max_size=12), schedules, schedules)
+def test_any_query(query: Query, done: list[Act], first: Schedule, second: Schedule) -> None:
+    check(query, done, first, second)
+
+
+SUM = AggregateFunction(Function.SUM, "b", "total")
+LAST = AggregateFunction(Function.LASTVAL, "a", "last")
+DENSE = Query(
+    "q",
+    (
+        Aggregate("sliding", "s0", "sliding", 30, 10, ("c",), (SUM, LAST)),
+        Filter("odd", "s0", ("odd", "even"), ("b % 2 = 1",), pass_on_false=True),
+        Aggregate("odd_sums", "odd", "odd_sums", 20, 20, (), (SUM,)),
+        Union("both", ("odd", "s1"), "both"),
+        Aggregate("of_both", "both", "of_both", 7, 7, (), (SUM, LAST)),
+        Map("total", "odd_sums", "totals", (("b", "total"),)),
+        Aggregate("again", "totals", "again", 40, 40, (), (SUM,)),
+    ),
+)
+
+
+@st.composite
+def dense_acts(draw: st.DrawFn) -> list[Act]:
+    """Tuples of few keys close together, a boundary that follows them, and revisions throughout."""
+    found: list[Act] = []
+    for now in range(0, 60, 10):
+        payload = st.fixed_dictionaries(
+            {
+                "a": st.integers(0, 9),
+                "b": st.integers(0, 5),
+                "c": st.sampled_from(["x", "y"]),
+                "d": st.just(0.5),
+                "t": st.integers(now - 5, now + 15),
+            }
+        )
+        stream = draw(st.sampled_from(["s0", "s0", "s1"]))
+        found.append(Act(stream, draw(st.lists(payload, max_size=4))))
+        if draw(st.booleans()):
+            revision = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payload)
+            found.append(Act("s0", [], draw(st.lists(revision, min_size=1, max_size=3))))
+        found += [Act(name, [], [], now + draw(st.integers(-9, 3))) for name in SCHEMAS]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(dense_acts(), schedules, schedules)
+def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> None:
+    check(DENSE, done, first, second)
+
+
+def check(query: Query, done: Sequence[Act], first: Schedule, second: Schedule) -> None:
+    models = {name: Model() for name in SCHEMAS}
+    logs, tasks = trio.run(carried_out, query, done, first, models)
+    schemas = {name: msgspec.structs.replace(schema, key=()) for name, schema in SCHEMAS.items()}
+    expected = run_query(
+        query,
+        {name: m.rows for name, m in models.items()},
+        schemas
+        | {task.output: task.output_schema for task in tasks}
+        | Network(query, {name: entry_of(schema) for name, schema in SCHEMAS.items()}).schemas(),
+    )
+    outputs = {task.output for task in tasks}
+    for task in tasks:
+        if task.of is not None:
+            continue
+        beside = revisions_name(task.output)
+        found = folded(logs[task.output], [logs[beside]] if beside in outputs else [])
+        assert canonical(as_rows(found), task.output_schema) == expected[task.output], task.output
+    source = folded(logs["s0"], [logs[revisions_name("s0")]])
+    assert as_rows(source) == [
+        {name: row[name] for name in source.column_names} for row in models["s0"].rows
+    ]
+    again, _ = trio.run(carried_out, query, done, second, {name: Model() for name in SCHEMAS})
+    for name, table in logs.items():
+        assert table.equals(again[name]), name
