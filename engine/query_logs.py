@@ -18,7 +18,7 @@ from engine.plan import Task
 from engine.replicas.positions import needed
 from engine.revisions.runner import runner_of
 from engine.running_query import RunningQuery
-from engine.schema import BEGINNING
+from engine.schema import BEGINNING, END
 from engine.stream_store import REPLICA, StreamStore
 from engine.task_runner import TaskRunner
 from engine.tentative.fork import Fork
@@ -156,7 +156,15 @@ class QueryLogs:
         ]
         for each in placed:
             each.runner.hold()
-        return RunningQuery(stored, placed)
+        running = RunningQuery(stored, placed)
+
+        async def ended() -> None:
+            moved = any(len(each.placements) > 1 for each in placed)  # its input may be counted yet
+            if stored.entry.query.until < END and not moved:
+                await self.leave_inputs(stored)
+
+        running.ended = ended
+        return running
 
     def _fork(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import trio
 
 from engine.moves.placed_task import PlacedTask
@@ -15,12 +17,14 @@ class RunningQuery:
         stored: what a restart needs of it; replaced by whoever writes it down.
         running: whether its tasks run.
         taken_over_at: when this peer went on with what another had, on trio's clock, seconds.
+        ended: called once all its outputs have ended.
     """
 
     def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
         self.stored = stored
         self.tasks = tasks
         self.taken_over_at = float("-inf")
+        self.ended: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self._scope: trio.CancelScope | None = None
         self._stopped = trio.Event()
 
@@ -54,6 +58,7 @@ class RunningQuery:
                 async with trio.open_nursery() as nursery:
                     for task in self.tasks:
                         nursery.start_soon(_drive, task)
+                await self.ended()
         finally:
             self._stopped.set()
 

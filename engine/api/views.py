@@ -47,12 +47,14 @@ class ViewCalls:
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
         name = self._own_name(caller, request.name)
-        published = await lookup(self._engine.catalog, VIEW, name)
-        if published.publisher == self._engine.overlay.identity.peer_id:
+        kept = self._engine.store.get(request.name)
+        here = kept is not None and kept.role is Role.VIEW
+        if here or caller.peer_id is not None:  # else records out of date would make a circle
             await self._engine.views.delete(request.name)
             return Done()
-        if caller.peer_id is not None:  # or two records out of date would make a circle
-            raise NotFoundError(f"{name} is not kept by this peer")
+        published = await lookup(self._engine.catalog, VIEW, name)
+        if published.publisher == self._engine.overlay.identity.peer_id:
+            raise NotFoundError(f"{name} is not kept by this peer any more")
         connection = await self._engine.overlay.connect(published.publisher)
         return await connection.call("delete_view", request, Done, timeout_s=ROUTED_CALL_S)
 

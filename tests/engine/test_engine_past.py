@@ -203,6 +203,11 @@ async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
                 expected = await gathered(client, mit.name("sums"), 280)
                 found = await gathered(place, at.name("q2/sums"), END)
                 assert found == since(expected, oldest + 29)
+            await until(lambda: utah.up.engine.store.get(source) is None, "it is read no more")
+            await town.restart(utah)
+            assert await gathered(other, utah.name("q2/sums"), END) == found
+            await until(lambda: utah.up.engine.store.get(source) is None, "nor after a restart")
+            await other.delete_query(utah.name("q2"))
 
 
 async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:

@@ -19,12 +19,15 @@ from engine_peers import (
     to_the_end,
     until,
 )
+from homes_town import new_home, replicas_of, siblings
 
 from engine.kinds import PRODUCER, STREAM, VIEW
 from engine.query import Filter, Query
 from engine.schema import BEGINNING, END
 from engine.streams.log import StreamLog
 from engine.views import host
+from engine.views.locating import HOLDERS
+from engine.views.messages import Locate, Located
 from engine.views.view import Last, Range, Recent, View
 from overlay.errors import (
     BusyError,
@@ -211,7 +214,8 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
         async with mit.client() as client, utah.client() as other, brown.client() as third:
             own = await make_stream(client, mit, "own", readers=())
             shared = await make_stream(client, mit, "shared", readers=("utah.edu",))
-            for stream in (own, shared):
+            open_ = await make_stream(client, mit, "open")
+            for stream in (own, shared, open_):
                 await post(client, mit, stream, 1)
             with pytest.raises(NotAuthorisedError, match=r"mit\.edu/own may not be read by utah"):
                 await other.create_view(View(utah.name("v"), own, Last(1)))
@@ -225,6 +229,20 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
                 await third.create_view(View(brown.name("v"), utah.name("v"), Last(1)))
             with pytest.raises(NotAuthorisedError):
                 await client.delete_view(utah.name("v"))
+            there = await brown.up.engine.overlay.connect(bytes.fromhex(mit.id))
+            for name, shows, error in (
+                (own, Last(1), NotAuthorisedError),
+                (mit.name("none"), Last(1), NotFoundError),
+                (open_, Last(-1), InvalidInputError),
+                (open_, Range(5, 4), InvalidInputError),
+            ):
+                with pytest.raises(error):
+                    await there.call("locate", Locate(name, shows, True), Located)
+            for number in range(2 * HOLDERS):
+                found = await there.call("locate", Locate(open_, Last(1 + number), True), Located)
+                assert (found.after, found.until) == (0 if not number else BEGINNING, 1)
+            holds = [c for c in mit.kept(open_).log.retention.consumers if "brown.edu" in c]
+            assert len(holds) == HOLDERS
             poster = await other.poster(utah.name("v"))
             await poster.post(rows([(2, 2)]))
             with pytest.raises(InvalidInputError, match=f"is a view: post to {shared}"):
@@ -389,3 +407,33 @@ async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
                 await anext(client.subscribe(view.name))
             await client.create_view(view)
             assert await to_the_end(client.subscribe(view.name)) == [(1, 1), (2, 2), (3, 3)]
+
+
+async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(tmp_path: Path) -> None:
+    """At the home itself, at an elector that becomes it, and beside."""
+    async with siblings(tmp_path, 4) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            electors = [p for p in places if p.up.engine.homes.get(stream) is not None]
+            (replica,) = replicas_of(electors, stream, first)
+            await client.post_event(stream, rows([(1, 1), (2, 2), (3, 3)]), boundary=3)
+            await client.flush()
+        makers = [place for place in places if place is not first]
+        for number, place in enumerate(makers):
+            async with place.client() as client:
+                await client.create_view(View(first.name(f"moving{number}"), stream, Last(2)))
+                view = View(first.name(f"range{number}"), stream, Range(1, 5))
+                await client.create_view(view)
+        await town.stop(first)
+        home = await new_home(electors, stream)
+        assert home is replica
+        async with home.client() as client:
+            await client.post_event(stream, rows([(4, 4), (5, 5), (6, 6)]), boundary=6)
+            await client.flush()
+            for number in range(len(makers)):
+                shown = await to_the_end(client.subscribe(first.name(f"range{number}")))
+                assert shown == [(2, 2), (3, 3), (4, 4), (5, 5)]
+                await caught_up(makers[number], first.name(f"moving{number}"), 6)
+                moving = client.subscribe(first.name(f"moving{number}"))
+                assert await received(moving, 2) == [(5, 5), (6, 6)]
