@@ -119,7 +119,7 @@ class RevisionRunner(TaskRunner):
                 if each.end - window.size_us < start:
                     left_out += 1  # it is of before what this task ever had, or not kept so long
                     continue
-                for part in contents(cases, each, window.size_us, tuples, revisions, after):
+                for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
                     waiting.append(part.cast(self._shape))
                     rows += part.num_rows
                 if rows >= JOB_ROWS:

@@ -156,6 +156,7 @@ def contents(
     size_us: int,
     tuples: pa.Table,
     revisions: pa.Table,
+    *,
     after: int,
 ) -> Iterator[pa.Table]:
     """A window before its first revision after `after`, and after each, as cases.
