@@ -172,7 +172,7 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
         readers=entry.stream.readers,
         home=entry.stream.home,
     )
-    return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None))
+    return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None, key=()))
 
 
 def key_of(stream: str, variant: str = "") -> str:

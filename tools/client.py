@@ -176,6 +176,14 @@ class MedusaClient:
         """See `AsyncMedusaClient.post_event`: pipelined; `flush` waits until all is stored."""
         self._run(lambda: self._client.post_event(stream, table, boundary=boundary, end=end))
 
+    def post_revisions(
+        self, stream: str, table: pa.Table, *, boundary: int | None = None, end: bool = False
+    ) -> list[int]:
+        """See `AsyncMedusaClient.post_revisions`."""
+        return self._run(
+            lambda: self._client.post_revisions(stream, table, boundary=boundary, end=end)
+        )
+
     def receive_events(
         self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
     ) -> Epoch | None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from engine.availability_request import AvailabilityRequest
     from engine.messages import Objects
 
+SHOWN_ROWS = 10
+"""Numbers of rows in one line for people; --json has all."""
+
 
 def main() -> NoReturn:
     command_line.run(medusa)
@@ -198,6 +201,11 @@ def _told(query_name: str, objects: Objects) -> str:
 )
 @click.option("--ignore-extra", is_flag=True, help="Drop columns that the schema does not have.")
 @click.option(
+    "--revisions",
+    is_flag=True,
+    help="The rows revise earlier tuples: a column revision_kind says DELETION or REPLACEMENT.",
+)
+@click.option(
     "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link or a full peer so long."
 )
 @home_option
@@ -211,12 +219,18 @@ def post(  # noqa: PLR0917 - click passes by keyword
     end: bool,
     producer: str | None,
     ignore_extra: bool,
+    revisions: bool,
     patience: float,
     home: str | None,
     also: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Post the rows of FILE (- for standard input) to STREAM."""
+    """Post the rows of FILE (- for standard input) to STREAM.
+
+    With --revisions each row revises the newest tuple that has its key, the fields which the
+    schema declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole
+    tuple as it should have been. Rows that find no tuple change nothing, and are named.
+    """
     from tools import post_file
     from tools.times import show_time
 
@@ -232,6 +246,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
             ignore_extra=ignore_extra,
             patience_s=patience,
             also=also,
+            revisions=revisions,
         ),
     )
     told = f"{done.rows:,} rows"
@@ -239,12 +254,17 @@ def post(  # noqa: PLR0917 - click passes by keyword
         told += f", {done.late:,} of them late"
     if done.duplicates:
         told += f", {done.duplicates:,} posts were there already"
+    if done.missed:
+        shown = ", ".join(map(str, done.missed[:SHOWN_ROWS]))
+        more = ", ..." if len(done.missed) > SHOWN_ROWS else ""
+        told += f"; {len(done.missed):,} found nothing to revise: row {shown}{more}"
     value = {
         "stream": stream_name,
         "rows": done.rows,
         "late": done.late,
         "duplicates": done.duplicates,
         "boundary": done.boundary,
+        "missed": list(done.missed),
     }
     say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
 

@@ -21,6 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from engine.revisions.columns import request_schema
 from engine.schema import FieldType, Schema
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, open_medusa
@@ -33,7 +34,8 @@ SLICE_S: Final = 0.25
 
 @dataclass(frozen=True)
 class Options:
-    """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes."""
+    """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes.
+    revisions: the rows revise tuples posted earlier."""
 
     kind: str | None = None
     speed: float | None = None
@@ -42,16 +44,19 @@ class Options:
     ignore_extra: bool = False
     patience_s: float = 60.0
     also: tuple[str, ...] = ()
+    revisions: bool = False
 
 
 @dataclass(frozen=True)
 class Done:
-    """What the stream took. boundary: its boundary afterwards, microseconds."""
+    """What the stream took. boundary: its boundary afterwards, microseconds. missed: the rows of
+    the file, from 1, that revise nothing that is there."""
 
     rows: int
     late: int
     duplicates: int
     boundary: int
+    missed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,10 +82,36 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
 async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
     """Post the file through a client that is open."""
     poster = await client.poster(stream)
-    with _open(file, poster.schema, options) as rows, _progress(rows) as show:
-        await _post(poster, rows, options, show)
+    schema = poster.schema
+    if options.revisions:
+        poster.check_revisable()
+        schema = request_schema(schema)
+    missed: list[int] = []
+    with _open(file, schema, options) as rows, _progress(rows) as show:
+        if options.revisions:
+            missed = await _revise(poster, rows, options, show)
+        else:
+            await _post(poster, rows, options, show)
+            await poster.flush()
+    return Done(poster.rows, poster.late, poster.duplicates, poster.boundary, tuple(missed))
+
+
+async def _revise(
+    poster: Poster, rows: RowFile, options: Options, show: Callable[[int], None]
+) -> list[int]:
+    """Returns what was missed."""
+    if options.speed is not None:
+        raise InvalidInputError("--speed is for tuples: revisions have no time of their own")
+    missed: list[int] = []
+    pieces, first = rows.batches(), 1
+    while (table := await trio.to_thread.run_sync(next, pieces, None)) is not None:
+        missed += [first + row for row in await poster.revise(table)]
+        first += table.num_rows
+        show(poster.rows)
+    if options.end:
+        await poster.post(None, end=True)
         await poster.flush()
-    return Done(poster.rows, poster.late, poster.duplicates, poster.boundary)
+    return missed
 
 
 async def _post(

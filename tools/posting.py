@@ -14,7 +14,7 @@ import trio
 from engine.messages import Post, Posted, PostEvent
 from engine.revisions.columns import request_schema
 from engine.revisions.resolving import REVISIONS_AT_ONCE, check_request
-from engine.schema import BEGINNING, Schema
+from engine.schema import BEGINNING, FieldType, Schema
 from engine.streams.ipc import encode_parts
 from overlay.concurrency import until_one_ends
 from overlay.connection import BULK_WEIGHT
@@ -161,9 +161,9 @@ class Poster:
             InvalidInputError: naming the row and the field that do not fit the schema.
             MedusaError: posting has failed for good.
         """
-        if not self.schema.key:
-            raise InvalidInputError(f"schema {self.schema.name} declares no key to revise by")
+        self.check_revisable()
         request = to_payload(table, request_schema(self.schema), 1, ignore_extra=False)
+        request = _without_gaps(request, self.schema)
         check_request(request, self.schema)
         bodies = [
             part
@@ -183,6 +183,14 @@ class Poster:
                 first += rows
         await self.flush()
         return [first + row for sequence, first in posted for row in self._missed.pop(sequence, ())]
+
+    def check_revisable(self) -> None:
+        """
+        Raises:
+            InvalidInputError: the stream takes no revisions.
+        """
+        if not self.schema.key:
+            raise InvalidInputError(f"schema {self.schema.name} declares no key to revise by")
 
     async def flush(self) -> None:
         """Wait until everything handed over is stored.
@@ -266,3 +274,13 @@ class Poster:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _without_gaps(request: pa.Table, schema: Schema) -> pa.Table:
+    """Empty texts where a text is missing that may not be: CSV cannot tell them apart."""
+    for field in schema.fields:
+        if field.type is FieldType.STRING and not field.nullable:
+            index = request.column_names.index(field.name)
+            filled = request.column(index).fill_null("")
+            request = request.set_column(index, request.schema.field(index), filled)
+    return request

@@ -107,6 +107,13 @@ class RevisingSource(Source):
         accepted = request.num_rows - len(entry.missed)
         return Posted(sequence, accepted, 0, self.boundary, missed=entry.missed)
 
+    def cut(self) -> tuple[int, pa.Table] | None:
+        """As `Source.cut`, as far as the revisions are in their log."""
+        reached = min(self.ready, self._revised)
+        if self._pending.cut is None and reached > self._committed:
+            self._pending.take(reached)
+        return self._pending.cut
+
     def cut_revisions(self) -> tuple[int, pa.Table] | None:
         """As `cut`, of the revisions: all that is ready."""
         if self._waiting.cut is None and self.ready > self._revised:

@@ -29,6 +29,7 @@ from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
 from engine.tentative.corrections import Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
+from tools.post_file import Options, post_rows
 
 
 @pytest.fixture(autouse=True)
@@ -300,3 +301,28 @@ async def test_what_can_not_be_revised(tmp_path: Path) -> None:
             await client.post_event(stream, None, end=True)
             with pytest.raises(InvalidInputError, match="has ended"):
                 await client.post_revisions(stream, deletions([200]))
+
+
+async def test_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.csv"
+    file.write_text(
+        "revision_kind,t,name,value\nDELETION,10,,\nDELETION,11,,\nREPLACEMENT,20,y,7\n"
+    )
+    (tmp_path / "town").mkdir()
+    async with open_town(tmp_path / "town") as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await keyed_stream(client, mit)
+            await client.post_event(stream, rows([(10, 1), (20, 2)]))
+            options = Options(end=True, revisions=True)
+            done = await post_rows(client, stream, str(file), options)
+            assert done.missed == (2,)
+            await until(lambda: mit.kept("s/revisions").log.boundary == END)
+            assert changes_of(logged(mit, "s/revisions")) == [
+                (20, "DELETION", 10, 1),
+                (20, "DELETION", 20, 2),
+                (20, "INSERTION", 20, 7),
+            ]
+            plain = await make_stream(client, mit, "plain")
+            with pytest.raises(InvalidInputError, match="declares no key"):
+                await post_rows(client, plain, str(file), options)

@@ -1,0 +1,52 @@
+"""Cases apart in one Spark job: the same as the interpreter makes of each."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import trio
+from test_engine_revisions_properties import DENSE, SCHEMAS, entry_of
+
+from engine.network import Network
+from engine.revisions.tasks import by_arrival, scenario_task
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.windows import Interval
+from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_keeps_cases_apart(spark: Spark, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    network = Network(DENSE, {name: entry_of(schema) for name, schema in SCHEMAS.items()})
+    for task in network.tasks():
+        if task.of is not None or not task.steps:
+            continue
+        case = scenario_task(task)
+        schema = case.input_schemas[0]
+        shape = schema.source if by_arrival(task) else schema.derived
+        rows = [_row(shape, number, rng) for number in range(200)]
+        path = tmp_path / f"{task.output}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=shape), path)
+        files, span = {case.inputs[0]: [path]}, Interval(-100, 200)
+        made = spark.run(lambda s, c=case, f=files, i=span: Program(c).run(s, f, -100, 200, i))
+        computation = InterpretingExecutor(InterpreterConfig()).compile(case)
+        expected = trio.run(computation.run, files, -100, 200, span)
+        names = made.table.column_names
+        order = [(name, "ascending") for name in names]
+        assert made.table.num_rows > 0
+        assert made.table.sort_by(order).equals(expected.table.sort_by(order)), task.output
+
+
+def _row(shape: pa.Schema, number: int, rng: random.Random) -> dict[str, object]:
+    values: dict[str, object] = {"seq": number, "revision_scenario": rng.randrange(4)}
+    for each in shape:
+        if each.name not in values:
+            text = pa.types.is_string(each.type)
+            values[each.name] = rng.choice("xy") if text else rng.randrange(0, 60)
+    return {name: values[name] for name in shape.names}
