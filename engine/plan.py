@@ -7,15 +7,32 @@ one stateful box, one output stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.check import TypedBox, ordered_boxes, type_box
 from engine.expressions import FieldRef
 from engine.query import Aggregate, Box, Filter, Query, Union, inputs_of
-from engine.schema import Schema
+from engine.schema import END, Schema
 from engine.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
 
-__all__ = ["AggregateStep", "FilterStep", "MapStep", "Step", "Task", "TypedAggregate", "plan"]
+__all__ = [
+    "AggregateStep",
+    "FilterStep",
+    "FormerSteps",
+    "MapStep",
+    "Step",
+    "Task",
+    "TypedAggregate",
+    "plan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSteps:
+    """What a task did before: the steps that make its output up to a boundary, microseconds."""
+
+    upto: int
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +46,7 @@ class Task:
             same fields, but one may allow nulls or longer strings where another does not.
         steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
+        former: of a query that was modified, the oldest first.
     """
 
     name: str
@@ -39,6 +57,16 @@ class Task:
     input_schemas: tuple[Schema, ...]
     output_schema: Schema
     source_inputs: frozenset[str]
+    former: tuple[FormerSteps, ...] = ()
+
+    def at(self, boundary: int) -> Task:
+        """Its edition that makes what follows the boundary, up to `until` it."""
+        steps = next((each.steps for each in self.former if boundary < each.upto), self.steps)
+        return replace(self, steps=steps, former=())
+
+    def until(self, boundary: int) -> int:
+        """So far goes the edition that begins, or goes on, at the boundary; microseconds."""
+        return next((each.upto for each in self.former if boundary < each.upto), END)
 
     @property
     def window(self) -> AggregateStep | None:

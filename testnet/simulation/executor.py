@@ -93,7 +93,8 @@ class InterpretedTask:
         rows = self._rows.get(path)
         if rows is None:
             with pq.ParquetFile(path) as file:
-                rows = file.read(use_threads=False).to_pylist()
+                table = file.read(use_threads=False)
+            rows = table.cast(_plain(table.schema)).to_pylist()
             self._rows[path] = rows
             if len(self._rows) > FILES_HELD:
                 self._rows.popitem(last=False)
