@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from engine.query import Query, QueryStatus
-from engine.schema import Schema
+from engine.schema import BEGINNING, Schema
 from engine.views.view import View, check_view
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName, check_participant
@@ -138,12 +138,16 @@ class QueryEntry(Struct, frozen=True):
     Attributes:
         peer: peer id (hex) of the peer that runs it.
         outputs: the streams it produces that others may subscribe to.
+        edition: how often it was modified. since: the boundary from which on it is as it says,
+            microseconds; before, it was as modified last.
     """
 
     query: Query
     status: QueryStatus
     peer: str
     outputs: tuple[str, ...]
+    edition: int = 0
+    since: int = BEGINNING
 
 
 class Producer(Struct, frozen=True):

@@ -19,6 +19,7 @@ from engine.kept import KeptStream, Role, late_entry
 from engine.kinds import STREAM
 from engine.leases import Leases
 from engine.mirrors import Mirrors
+from engine.modifying.modifier import Modifier
 from engine.moves.assignments import Assignments
 from engine.moves.mover import Mover
 from engine.producers import Producers
@@ -46,6 +47,7 @@ class Engine:
         producers: who produces the others. mirrors: our copies of them.
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
+        modifier: gives running queries other parameters.
         assignments: the tasks that it runs for other peers.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
@@ -109,6 +111,7 @@ class Engine:
         )
         self.queries.deleted = self.primaries.deleted
         self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
+        self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay.events)
         self.assignments = Assignments(
             home / "assignments",
             overlay=overlay,
@@ -184,6 +187,7 @@ class Engine:
         for part in (
             self.store,
             self.mover,
+            self.modifier,
             self.assignments,
             self.primaries,
             self.standbys,

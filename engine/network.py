@@ -10,6 +10,7 @@ from msgspec import Struct
 from engine.availability import Availability
 from engine.check import check_query
 from engine.definitions import REVISIONS, QueryEntry, StreamDefinition, StreamEntry
+from engine.modifying.former import Former, restored, succeeded
 from engine.moves.placements import Placements
 from engine.plan import Task, plan
 from engine.query import Query
@@ -24,11 +25,13 @@ class Network(Struct, frozen=True):
     Attributes:
         inputs: the streams from elsewhere that it reads.
         kept: streams of its own that must be readable, besides its outputs.
+        former: its editions before, the oldest first.
     """
 
     query: Query
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...] = ()
+    former: tuple[Former, ...] = ()
 
     def schemas(self) -> dict[str, Schema]:
         """Of every stream.
@@ -42,9 +45,14 @@ class Network(Struct, frozen=True):
         """Each after those whose output it reads.
 
         Raises:
-            InvalidInputError: as `schemas`.
+            InvalidInputError: as `schemas`; or its editions do not make the same streams.
         """
-        return planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
+        tasks = planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
+        if not self.former:
+            return tasks
+        *older, last = self.former
+        before = Network(restored(self.query, last), self.inputs, self.kept, tuple(older))
+        return succeeded(before.tasks(), tasks, last.upto)
 
     def entry_of(self, stream: str, schema: Schema, home: str) -> StreamEntry:
         """What the catalog holds of an input, or of a stream that the query makes at `home`."""
@@ -73,6 +81,9 @@ class StoredQuery(Struct, frozen=True):
         tenure: who has it, and who takes over.
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.kept.key_of`).
+        former: editions of the query that somebody may still compute, the oldest first.
+        since: by output that was made otherwise in an edition that nobody computes any more: the
+            boundary from which on it is made as in the oldest that is left.
     """
 
     entry: QueryEntry
@@ -82,6 +93,8 @@ class StoredQuery(Struct, frozen=True):
     tenure: Tenure = Tenure()
     positions: dict[str, int] = {}
     variant: str = ""
+    former: tuple[Former, ...] = ()
+    since: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -93,7 +106,7 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def network(self) -> Network:
-        return Network(self.entry.query, self.inputs, self.kept)
+        return Network(self.entry.query, self.inputs, self.kept, self.former)
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
         """The same, with another record of who works on a task."""

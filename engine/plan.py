@@ -7,7 +7,7 @@ one stateful box, one output stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.check import TypedBox, ordered_boxes, type_box
 from engine.expressions import FieldRef
@@ -15,7 +15,24 @@ from engine.query import Aggregate, Box, Filter, Query, Union, inputs_of
 from engine.schema import BEGINNING, END, Schema
 from engine.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
 
-__all__ = ["AggregateStep", "FilterStep", "MapStep", "Step", "Task", "TypedAggregate", "plan"]
+__all__ = [
+    "AggregateStep",
+    "FilterStep",
+    "FormerSteps",
+    "MapStep",
+    "Step",
+    "Task",
+    "TypedAggregate",
+    "plan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSteps:
+    """What a task did before: the steps that make its output up to a boundary, microseconds."""
+
+    upto: int
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,7 @@ class Task:
         after, until: the query's, boundaries: what it reads of the inputs lies between them.
         of: the task whose output's revisions it makes, by `engine.revisions`; None of most.
         history_us: of such a one: how far behind its boundary its inputs may be revised.
+        former: of a query that was modified, the oldest first.
     """
 
     name: str
@@ -46,6 +64,16 @@ class Task:
     until: int = END
     of: Task | None = None
     history_us: int = 0
+    former: tuple[FormerSteps, ...] = ()
+
+    def at(self, boundary: int) -> Task:
+        """Its edition that makes what follows the boundary, up to `until` it."""
+        steps = next((each.steps for each in self.former if boundary < each.upto), self.steps)
+        return replace(self, steps=steps, former=())
+
+    def edition_until(self, boundary: int) -> int:
+        """So far goes the edition that begins, or goes on, at the boundary; microseconds."""
+        return next((each.upto for each in self.former if boundary < each.upto), END)
 
     @property
     def window(self) -> AggregateStep | None:

@@ -29,6 +29,7 @@ from engine.query_files import QueryFiles
 from engine.query_logs import QueryLogs
 from engine.replicas.tenure import Tenure, next_fence
 from engine.running_query import RunningQuery
+from engine.schema import END
 from engine.stream_store import StreamStore
 from overlay.errors import (
     ConflictError,
@@ -351,7 +352,7 @@ class QueryHost:
 
     def warm(self, tasks: Sequence[Task] = ()) -> None:
         """Start what computes, so that the first job, of these tasks say, does not wait for it."""
-        self._nursery.start_soon(self._executor.prepare, tasks)
+        self._nursery.start_soon(self._executor.prepare, [task.at(END) for task in tasks])
 
     def start(self, running: RunningQuery) -> None:
         """Let its tasks go on."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
+from engine.modifying.former import changing
 from engine.moves.placed_task import PlacedTask
 from engine.network import StoredQuery
+from engine.plan import Task
+from engine.schema import END
 from overlay.errors import ClosedError
 
 
@@ -18,6 +22,7 @@ class RunningQuery:
         running: whether its tasks run.
         taken_over_at: when this peer went on with what another had, on trio's clock, seconds.
         ended: called once all its outputs have ended.
+        modifying: held while it is being modified.
     """
 
     def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
@@ -25,6 +30,7 @@ class RunningQuery:
         self.tasks = tasks
         self.taken_over_at = float("-inf")
         self.ended: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.modifying = trio.Lock()
         self._scope: trio.CancelScope | None = None
         self._stopped = trio.Event()
 
@@ -51,6 +57,48 @@ class RunningQuery:
             with trio.CancelScope(shield=True):
                 await self._stopped.wait()
             self._scope = None
+
+    @asynccontextmanager
+    async def paused(self, names: Collection[str]) -> AsyncIterator[None]:
+        """The outputs of these tasks stand still within the block."""
+        async with AsyncExitStack() as stack:
+            for task in self.tasks:
+                if task.name in names:
+                    await stack.enter_async_context(task.paused())
+            yield
+
+    def modify(self, tasks: Iterable[Task]) -> None:
+        """Go on with these editions of the tasks. While those stand still that make something else
+        of what follows for now."""
+        editions = {task.name: task for task in tasks}
+        for placed in self.tasks:
+            placed.runner.modify(editions[placed.name])
+
+    def halt(self) -> None:
+        """Do not go beyond the boundary of the last modification, until `go_on`."""
+        if not self.stored.former:
+            return
+        upto = self.stored.former[-1].upto
+        names = changing((task.runner.task for task in self.tasks), upto)
+        for task in self.tasks:
+            if task.name in names and task.boundary <= upto:
+                task.runner.halt.move(upto)
+
+    def stand_still(self, names: Collection[str]) -> None:
+        """Let these tasks go no further than they are, until `go_on`. While they are paused."""
+        for task in self.tasks:
+            if task.name in names:
+                task.runner.halt.move(task.boundary)
+
+    def go_on(self) -> None:
+        """No task has to wait any more."""
+        for task in self.tasks:
+            task.runner.halt.move(END)
+
+    @property
+    def halted(self) -> bool:
+        """Whether one has to."""
+        return any(task.runner.halt.at < END for task in self.tasks)
 
     async def _run(self, scope: trio.CancelScope) -> None:
         try:

@@ -14,14 +14,16 @@ from typing import Final
 import trio
 
 from engine.config import EngineConfig
+from engine.editions import Editions
 from engine.execution import Executor, Result
+from engine.halt import Halt
 from engine.load import LoadMeter
 from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
 from engine.streams.log import StreamLog
-from engine.windows import Interval, horizon_us, needs
+from engine.windows import Interval, needed_after, needs, whole_after
 from overlay.errors import MedusaError, NotRetainedError
 from overlay.events import Events
 
@@ -56,6 +58,10 @@ class TaskRunner:
         task: what to compute.
         inputs: a log by input stream; kept by others, only held and read here.
         output: the log to append to; its boundary is the task's whole position.
+
+    Attributes:
+        task: as it is now; see `modify`.
+        halt: how far it may go for now.
     """
 
     def __init__(
@@ -69,12 +75,13 @@ class TaskRunner:
         events: Events,
     ) -> None:
         self.task = task
+        self.halt = Halt()
         self._inputs = inputs
         self._output = output
         self._executor = executor
         self._config = config
         self._events = events
-        self._computation = executor.compile(task)
+        self._editions = Editions(executor)
         self._pacer = Pacer(QUICKER * config.epoch_s)
         self._rows = Rate()
         self._load = LoadMeter()
@@ -113,8 +120,14 @@ class TaskRunner:
 
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""
-        after = self._output.boundary
-        return self._runs and self._choose_boundary(after) >= boundary
+        reach = self._reach(self._output.boundary)
+        return self._runs and min(reach, self.halt.at) >= boundary
+
+    def modify(self, task: Task) -> None:
+        """Go on with another edition of it. While it stands still, unless both make the same of
+        what follows its output's boundary for now."""
+        self.task = task
+        self.hold()
 
     def note_cost(self, cpu_s: float) -> None:
         """CPU seconds spent for the task beside its epochs."""
@@ -142,9 +155,7 @@ class TaskRunner:
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
-        boundary = self._output.boundary
-        # An output that has ended needs nothing; one that has not begun may need everything.
-        needed = boundary if boundary in {BEGINNING, END} else boundary - horizon_us(self.task)
+        needed = needed_after(self.task, self._output.boundary)
         for log in self._inputs.values():
             log.hold(self._consumer, max(needed, self.task.after))
 
@@ -237,6 +248,7 @@ class TaskRunner:
         where the task ends."""
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
+        await self.halt.passed(self._output.boundary)
 
     async def _run_epoch(self) -> None:
         if self._output.boundary == BEGINNING:
@@ -265,9 +277,13 @@ class TaskRunner:
         has no beginning either: it starts with the first window that can be whole."""
         origin = max(self.task.after, *(log.oldest for log in self._inputs.values()))
         if origin > BEGINNING:
-            self._output.begin(origin + horizon_us(self.task))
+            self._output.begin(whole_after(self.task, origin))
 
     def _choose_boundary(self, after: int) -> int:
+        """How far its next epoch comes: within one edition."""
+        return min(self._reach(after), self.task.edition_until(after), self.halt.at)
+
+    def _reach(self, after: int) -> int:
         """The smallest boundary of the inputs, or less if that were too many rows at once, or more
         than the task reads."""
         share = max(1, self._config.epoch_rows // len(self._inputs))
@@ -292,7 +308,8 @@ class TaskRunner:
                 name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
                 for name, log in self._inputs.items()
             }
-            return await self._computation.run(files, after, upto, interval)
+            computation = self._editions.computation(self.task, after)
+            return await computation.run(files, after, upto, interval)
 
     def _note_failure(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try

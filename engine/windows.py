@@ -27,6 +27,7 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     then every window closes.
 
     Args:
+        upto: no further than the task's edition at `after` goes.
         first: the least stime there is in the inputs, if known: nothing before it is asked for.
 
     Returns:
@@ -35,7 +36,7 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     if upto <= after or (first is not None and first > upto):
         return None
     lo, hi = after, upto
-    window = task.window
+    window = task.at(after).window
     if window is not None:
         # in Python's integers, which floor towards minus infinity: right for negative stime, and
         # no overflow at BEGINNING and END
@@ -54,7 +55,7 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
 
 
 def horizon_us(task: Task) -> int:
-    """How far behind its output's boundary a task may read its inputs, microseconds.
+    """How far behind its output's boundary a task, as it is now, may read its inputs, microseconds.
 
     With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
     """
@@ -62,6 +63,41 @@ def horizon_us(task: Task) -> int:
         return 0 if task.of.window is None else task.history_us + task.of.window.size_us
     window = task.window
     return 0 if window is None else window.size_us - 1
+
+
+def needed_after(task: Task, boundary: int) -> int:
+    """The boundary after which a task whose output is at `boundary` may still read its inputs."""
+    if boundary in {BEGINNING, END}:  # one that has not begun may need everything
+        return boundary
+    needs_after, at = END, boundary
+    while at < END:
+        needs_after = min(needs_after, at - horizon_us(task.at(at)))
+        at = task.edition_until(at)
+    return max(BEGINNING, needs_after)
+
+
+def whole_after(task: Task, boundary: int) -> int:
+    """The least boundary from which on the output is right when the inputs are known after
+    `boundary` alone: every window that ends later is whole."""
+    if boundary in {BEGINNING, END}:
+        return boundary
+    begins = [BEGINNING, *(each.upto for each in task.former)]
+    for at in reversed(begins):
+        whole = boundary + horizon_us(task.at(at))
+        if at < whole or at == BEGINNING:
+            return min(whole, task.edition_until(at))
+    raise AssertionError("the first edition begins before everything")
+
+
+def first_need(window: AggregateStep, boundary: int) -> int:
+    """The boundary after which the windows that end after `boundary` begin."""
+    return ((boundary + 1 - window.size_us) // window.advance_us + 1) * window.advance_us - 1
+
+
+def first_whole(window: AggregateStep, boundary: int) -> int:
+    """The least boundary after which no window ends that begins before `boundary`, or there."""
+    number = -(-(boundary + 1) // window.advance_us)
+    return (number - 1) * window.advance_us + window.size_us - 1
 
 
 def _first_window(window: AggregateStep, stime: int) -> int:

@@ -31,6 +31,7 @@ from engine.messages import (
     Status,
     Tuples,
 )
+from engine.modifying.messages import BoxChange, Modified, ModifyQuery
 from engine.moves.messages import MoveRecord, MoveTask
 from engine.past import copy_of
 from engine.query import Query, QueryStatus
@@ -156,6 +157,21 @@ class AsyncMedusaClient:
 
     async def delete_view(self, name: str) -> None:
         await self._define("delete_view", DeleteView(name), Done)
+
+    async def modify_query(
+        self, query: str, changes: Sequence[BoxChange], at: int | None = None
+    ) -> Modified:
+        """Let a query go on with other parameters, exactly from one boundary on.
+
+        Args:
+            changes: of its boxes; what is not named stays.
+            at: tuples with stime > at are made by the new ones, microseconds; None: from the
+                earliest boundary on that is safe.
+
+        Raises:
+            InvalidInputError: no such box or parameter, or a value or boundary that cannot be.
+        """
+        return await self._define("modify_query", ModifyQuery(query, tuple(changes), at), Modified)
 
     async def move_task(self, stream: str, to: str = "") -> MoveRecord:
         """Let another peer of our participant compute a stream that a query of this peer makes, or

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -14,6 +14,7 @@ import trio
 from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition
 from engine.messages import ObjectDescription, Objects, Snapshot
+from engine.modifying.messages import BoxChange, Modified
 from engine.moves.messages import MoveRecord
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, END, Schema
@@ -152,6 +153,12 @@ class MedusaClient:
 
     def delete_view(self, name: str) -> None:
         self._run(self._client.delete_view, name)
+
+    def modify_query(
+        self, query: str, changes: Sequence[BoxChange], at: int | None = None
+    ) -> Modified:
+        """See `AsyncMedusaClient.modify_query`."""
+        return self._run(self._client.modify_query, query, changes, at)
 
     def move_task(self, stream: str, to: str = "") -> MoveRecord:
         return self._run(self._client.move_task, stream, to)

@@ -107,6 +107,53 @@ _add_status("stop", "STOPPED", "Stop query NAME; it goes on from where it stood 
 _add_status("delete", "DELETED", "Delete query NAME and the streams it produces.")
 
 
+@query.command("modify")
+@click.argument("name")
+@click.argument("file", metavar="[FILE.xml]", required=False)
+@click.option("--box", metavar="BOX", help="The box that is to have other parameters.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="One of its parameters, as in XML: expression.0='number > 7'. May be repeated.",
+)
+@click.option(
+    "--at",
+    metavar="T",
+    help="For tuples after this time: 2018-03-24T15:00:00Z, or microseconds (default: from the "
+    "earliest time on that is safe).",
+)
+@home_option
+@json_option
+def modify_query(  # noqa: PLR0917 - click passes by keyword
+    name: str,
+    file: str | None,
+    box: str | None,
+    settings: tuple[str, ...],
+    at: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Give boxes of query NAME other parameters, while it runs, exactly from one time on.
+
+    What: by --box and --set, or by a document, FILE.xml (- for standard input), of <modify>
+    elements. Results up to that time stay as they are.
+    """
+    from tools import modify_query as modifying
+    from tools.times import show_time
+
+    if file is None and box is not None and settings:
+        wish = modifying.from_prompt(box, settings, at)
+    elif file is not None and box is None and not settings:
+        wish = modifying.from_document(file, at)
+    else:
+        raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE.xml")
+    since = modifying.modify(home, name, wish).since
+    told = f"{name}: modified; counts after {show_time(since)} ({since})"
+    say(as_json, {"query": name, "since": since}, told)
+
+
 @medusa.command()
 @click.argument("stream")
 @click.option("--to", metavar="PEER", required=True, help="The beginning of its id, or home.")

@@ -6,7 +6,7 @@ participant takes the call, and hands it on when another one of them keeps the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -32,6 +32,7 @@ from engine.messages import (
     Done,
     SetQueryStatus,
 )
+from engine.modifying.messages import Modified, ModifyQuery
 from engine.query import Query, QueryStatus
 from engine.schema import check_schema
 from engine.views.messages import CreateView
@@ -71,6 +72,7 @@ class DefinitionCalls:
         service.unary("create_query", CreateQuery, self.create_query, clients=True)
         service.unary("create_query_xml", CreateXml, self.create_query_xml, clients=True)
         service.unary("set_query_status", SetQueryStatus, self.set_query_status, clients=True)
+        service.unary("modify_query", ModifyQuery, self.modify_query, clients=True)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
         schema = request.schema
@@ -153,16 +155,39 @@ class DefinitionCalls:
         name = self._own_name(caller, request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
-        queries, here = self._engine.queries, self._engine.overlay.identity.peer_id
-        entry: QueryEntry = (await lookup(self._engine.catalog, QUERY, name)).value
-        peer = here if queries.occupied(str(name)) else parse_peer_id(entry.peer)
+
+        async def set_status() -> Done:
+            await self._engine.queries.set_status(str(name), request.status)
+            return Done()
+
+        return await self._at_its_peer(name, "set_query_status", request, Done, set_status)
+
+    async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
+        name = self._own_name(caller, request.query)
+
+        async def modify() -> Modified:
+            return await self._engine.modifier.modify(request)
+
+        return await self._at_its_peer(name, "modify_query", request, Modified, modify)
+
+    async def _at_its_peer(
+        self,
+        name: ObjectName,
+        method: str,
+        request: msgspec.Struct,
+        response: type[T],
+        here: Callable[[], Awaitable[T]],
+    ) -> T:
+        """A call about a query, carried out by `here` where this peer keeps it."""
+        engine = self._engine
+        entry: QueryEntry = (await lookup(engine.catalog, QUERY, name)).value
         try:
-            if peer != here:
-                return await self._route(peer, "set_query_status", request, Done)
-            await queries.set_status(str(name), request.status)
+            peer = parse_peer_id(entry.peer)
+            if peer == engine.overlay.identity.peer_id or engine.queries.occupied(str(name)):
+                return await here()
+            return await self._route(peer, method, request, response)
         except NotFoundError as error:  # who has taken it over may not have told the catalog yet
             raise UnavailableError(f"{name} is changing hands: {error}") from None
-        return Done()
 
     def _check_secondary(self, query: Query) -> None:
         """

@@ -21,6 +21,7 @@ from engine.moves.messages import (
     Progress,
     ReadInput,
     Release,
+    Released,
 )
 from engine.streams.feed import serve
 from overlay.concurrency import until_one_ends
@@ -55,9 +56,8 @@ class MovingCalls:
         await self._engine.assignments.activate(_peer(caller), request)
         return Done()
 
-    async def release(self, caller: Caller, request: Release, _: bytes) -> Done:
-        await self._engine.assignments.release(_peer(caller), request)
-        return Done()
+    async def release(self, caller: Caller, request: Release, _: bytes) -> Released:
+        return await self._engine.assignments.release(_peer(caller), request)
 
     # -- asked of the owner -------------------------------------------------------------------
 

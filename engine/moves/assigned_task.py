@@ -18,7 +18,7 @@ from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner, count_all
 from engine.tentative.fork import Fork
-from engine.windows import horizon_us
+from engine.windows import needed_after
 from overlay.concurrency import until_one_ends
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -102,8 +102,7 @@ class AssignedTask:
     @property
     def needed(self) -> int:
         """The boundary after which it needs its inputs."""
-        at = self.boundary
-        return at if at == BEGINNING else max(BEGINNING, at - horizon_us(self.task))
+        return needed_after(self.task, self.boundary)
 
     async def run(self) -> None:
         assert self.runner is not None

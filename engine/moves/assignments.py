@@ -32,6 +32,7 @@ from engine.moves.messages import (
     PassOn,
     Progress,
     Release,
+    Released,
     Standing,
 )
 from engine.moves.owners import ask_owner
@@ -105,6 +106,7 @@ class Assignments:
         self._config = config
         self._nursery = nursery
         self._tasks: dict[tuple[str, int], AssignedTask] = {}
+        self._released: dict[tuple[str, str, int], int] = {}
         self._changing = trio.Lock()
         self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
@@ -259,12 +261,14 @@ class Assignments:
                 assigned.stored = stored
             self._tell_activated(assigned, request.since)
 
-    async def release(self, owner: str, request: Release) -> None:
+    async def release(self, owner: str, request: Release) -> Released:
         """Run it no more. What we do not run is released already."""
         async with self._changing:
             with suppress(NotFoundError):
                 assigned = self._theirs(owner, request.task, request.fence)
                 await self._end(assigned, request.until, request.since)
+            reached = self._released.get((owner, request.task, request.fence), BEGINNING)
+            return Released(reached)
 
     async def _end(self, assigned: AssignedTask, until: int | None, since: int | None) -> None:
         """What is not known of its end is what we have done: who pays says what was used. It may be
@@ -376,21 +380,30 @@ class Assignments:
             with suppress(NotFoundError):
                 await self.activate(stored.owner, Activate(*stored.key, answer.since))
 
-    async def _stop(self, assigned: AssignedTask) -> None:
-        """End the work; who reads its output from here finds the next worker."""
+    def _remember(self, stored: StoredAssignment, reached: int) -> None:
+        """Its owner may ask again, if our answer is lost."""
+        self._released[stored.owner, *stored.key] = reached
+        if len(self._released) > MAX_ASSIGNMENTS:
+            del self._released[next(iter(self._released))]
+
+    async def _stop(self, assigned: AssignedTask) -> int:
+        """End the work; who reads its output from here finds the next worker. Returns how far the
+        output had come."""
         await assigned.opened.wait()
         if assigned.runner is not None:
             assigned.scope.cancel()
             await assigned.at_rest.wait()
             assigned.runner.release()
+        reached = assigned.boundary
         if assigned.kept is not None:
             await self._store.drop(assigned.kept.key)
         assigned.runner = assigned.kept = None
+        return reached
 
     async def _drop(self, assigned: AssignedTask) -> None:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)
-            await self._stop(assigned)
+            self._remember(assigned.stored, await self._stop(assigned))
             for kept in assigned.inputs:
                 kept.log.release(f"bill {assigned.user}")
             async with trio.open_nursery() as nursery:  # each may wait for a producer's last word

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from engine.definitions import StreamEntry, may_read
+from engine.modifying.former import check_history
 from engine.moves.messages import Assignment
 from engine.network import Network
 from engine.plan import Task
@@ -53,11 +54,12 @@ def check_form(request: Assignment, owner: str) -> None:
     for what, number, least, most in numbers:
         if not least <= number <= most or number == math.inf:
             raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
+    check_history(request.former)
 
 
 def network_of(request: Assignment) -> Network:
     """The query that it is part of."""
-    return Network(request.query, request.inputs, request.kept)
+    return Network(request.query, request.inputs, request.kept, request.former)
 
 
 def planned_task(request: Assignment) -> Task:

@@ -12,7 +12,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from engine.definitions import StreamEntry
+from engine.modifying.former import Former
 from engine.query import Query
+from engine.schema import BEGINNING
 
 
 class Deal(Struct, frozen=True):
@@ -39,6 +41,7 @@ class Assignment(Struct, frozen=True):
         task: the name of its output stream.
         query, inputs, kept: the query it is part of, the streams from elsewhere that the query
             reads, and those it was asked to keep: from them the worker plans the task itself.
+        former: editions of the query before, of which something is still to be computed.
         after: the boundary that the output goes on from, microseconds.
         load, rate: cores that it took and rows per second that it read where it ran before.
     """
@@ -52,6 +55,7 @@ class Assignment(Struct, frozen=True):
     deal: Deal = Deal()
     load: float = 0.0
     rate: float = 0.0
+    former: tuple[Former, ...] = ()
 
 
 class Progress(Struct, frozen=True):
@@ -86,6 +90,13 @@ class Release(Struct, frozen=True):
     fence: int
     until: int | None = None
     since: int | None = None
+
+
+class Released(Struct, frozen=True):
+    """reached: as far as its output had come, which its consumers may know; BEGINNING: it is not
+    known any more. Microseconds."""
+
+    reached: int = BEGINNING
 
 
 class Confirm(Struct, frozen=True):

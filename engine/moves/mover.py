@@ -87,6 +87,7 @@ class Mover:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises
             NotAuthorisedError where not. Contracts put their own here.
+        teller: tells workers what they are.
         missed: told of a worker that let a task stand still: (worker, task).
         agree: told of a placement before it counts: (task, placement). What it raises stops the
             move.
@@ -107,7 +108,7 @@ class Mover:
         self._nursery = nursery
         self._here = overlay.identity.peer_id.hex()
         self._preparing: dict[tuple[str, str], int] = {}
-        self._teller = Teller(overlay)
+        self.teller = Teller(overlay)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Callable[[Placement], None] = _only_siblings
         self.missed: Callable[[str, str], None] = lambda _worker, _task: None
@@ -263,6 +264,8 @@ class Mover:
     def _check_movable(self, placed: PlacedTask, to: str) -> None:
         if not placed.running:
             raise StoppedError(f"{placed.name} does not run: start its query first")
+        if to and placed.runner.halt.at < END:
+            raise ConflictError(f"{placed.name} is being modified: try again")
         if placed.current.worker == to:
             raise ConflictError(f"{placed.name} is there already")
         if to:
@@ -282,6 +285,7 @@ class Mover:
             deal=deal,
             load=placed.load,
             rate=placed.rate,
+            former=tuple(each for each in stored.former if each.upto > placed.boundary),
         )
         return await self._until_there(placed, to, assignment)
 
@@ -307,7 +311,7 @@ class Mover:
             "info", f"{placed.name} moved from {record.source[:8]} to {record.target[:8]}"
         )
         self._nursery.start_soon(self._send_subscribers, placed)
-        self._nursery.start_soon(self._teller.tell, placed)
+        self._nursery.start_soon(self.teller.tell, placed)
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(
@@ -343,8 +347,8 @@ class Mover:
                 placed.measure()
                 if placed.moving.locked():
                     continue
-                if self._teller.untold(placed):
-                    self._nursery.start_soon(self._teller.tell, placed)
+                if self.teller.untold(placed):
+                    self._nursery.start_soon(self.teller.tell, placed)
                 if placed.boundary == END and placed.current.worker:
                     self._nursery.start_soon(self._dismiss, placed)
                 patience_s = placed.current.owed.availability_s or self._config.patience_s

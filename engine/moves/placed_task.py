@@ -16,7 +16,7 @@ from engine.kept import KeptStream
 from engine.messages import Subscribe, TaskStatus
 from engine.mirror import Mirror
 from engine.moves.placements import Placement, Placements
-from engine.schema import END
+from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from engine.task_runner import TaskRunner
 from engine.tentative.fork import Fork
@@ -62,6 +62,8 @@ class PlacedTask:
             nanoseconds a row, as last measured here.
         behind_since: since when a worker has let us wait for what its inputs already allow, on
             trio's clock, seconds; None where it does not.
+        given: as far as former workers had come when they heard that they are none, microseconds:
+            their consumers may know as much.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class PlacedTask:
         self.moving = trio.Lock()
         self.tried = 0
         self.behind_since: float | None = None
+        self.given = BEGINNING
         self.load, self.rate = self.current.load, self.current.rate
         self.cost_ns = self.current.owed.cost_ns
         self._store = store

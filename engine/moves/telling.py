@@ -5,16 +5,23 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+import trio
+
 from engine.messages import Done
-from engine.moves.messages import Activate, Release
+from engine.moves.messages import Activate, Release, Released
 from engine.moves.placed_task import PlacedTask
 from engine.moves.placements import Placement
-from overlay.errors import MedusaError
+from engine.schema import BEGINNING
+from overlay.errors import MedusaError, UnavailableError
+from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
 CALL_S: Final = 10.0
 """Patience with one call to a worker, seconds."""
+
+AGAIN_S: Final = 0.1
+"""Between two tries to tell a worker that is waited for, seconds."""
 
 
 class Teller:
@@ -41,19 +48,48 @@ class Teller:
         try:
             for placement in self.untold(placed):
                 with suppress(MedusaError):
-                    await self._tell_one(placed.name, placement)
+                    reached = await self._tell_one(placed.name, placement)
+                    placed.given = max(placed.given, reached)
                     self._told.add(_news(placed.name, placement))
         finally:
             self._telling.discard(placed.name)
 
-    async def _tell_one(self, task: str, placement: Placement) -> None:
+    async def until_told(self, placed: PlacedTask) -> None:
+        """Returns once no former worker can still take itself for the task's worker, so that
+        `PlacedTask.given` says all.
+
+        Raises:
+            UnavailableError: one lives and has not heard it yet.
+        """
+        left: list[Placement] = []
+        with trio.move_on_after(CALL_S):
+            while left := [each for each in self.untold(placed) if self._lives(each.worker)]:
+                await self.tell(placed)
+                await trio.sleep(AGAIN_S)
+            return
+        raise UnavailableError(
+            f"{placed.name}: peer {left[0].worker[:8]} has not heard yet that it does not compute "
+            "it any more; try again"
+        )
+
+    def _lives(self, worker: str) -> bool:
+        peer = parse_peer_id(worker)
+        health = self._overlay.gossip.health(peer)
+        return self._overlay.peers.get(peer) is not None and health not in _GONE
+
+    async def _tell_one(self, task: str, placement: Placement) -> int:
+        """How far a worker had come that is none any more."""
         connection = await self._overlay.connect(parse_peer_id(placement.worker))
         if placement.until is None:
             activate = Activate(task, placement.fence, placement.since)
             await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
-        else:
-            release = Release(task, placement.fence, placement.until, placement.since)
-            await connection.call("task.release", release, Done, timeout_s=CALL_S)
+            return BEGINNING
+        release = Release(task, placement.fence, placement.until, placement.since)
+        answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
+        return answer.reached
+
+
+_GONE: Final = frozenset({Health.DEAD, Health.LEFT})
 
 
 def _news(task: str, placement: Placement) -> tuple[str, int, bool]:

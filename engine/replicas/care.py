@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
+import trio
+
 from engine.availability import Mode, Recovery
 from engine.leases import Lease
 from engine.mirrors import Mirrors
@@ -38,18 +40,21 @@ class Care:
         modest: it could not get what would serve the slowest consumer, and begins with what we
             have ourselves.
         leases: by stream and subscriber, the boundary that it knows of.
-        busy: it is being talked to.
+        talking: held while it is talked to.
+        earliest: it cannot take the last modification at its boundary: the earliest at which it
+            could; BEGINNING: it can, or there is none.
         caught_up: it has had everything at least once, since it was too far behind to wait for.
         leads: by output, how long we have had what it has not.
     """
 
     def __init__(self) -> None:
-        self.busy = False
+        self.talking = trio.Lock()
         self.reset()
 
     def reset(self) -> None:
         """There is no secondary yet, or another one."""
         self.told: StoredQuery | None = None
+        self.earliest = BEGINNING
         self.positions: dict[str, int] = {}
         self.leases: dict[tuple[str, str], int] = {}
         self.caught_up = False
@@ -218,6 +223,33 @@ def _is_overdue(running: RunningQuery, care: Care, stored: Mapping[str, int], no
     longest_s = max(lead.over(stored[name], now) for name, lead in leads.items())
     asked = running.stored.availability  # they wait for a checkpoint in any case
     return bool(asked.bound_s) and longest_s > asked.bound_s + asked.checkpoint_s
+
+
+def computed(running: RunningQuery, care: Care) -> dict[str, int]:
+    """By output, the boundary up to which nobody will compute it again, whoever takes over."""
+    found = {task.name: task.boundary for task in running.tasks}
+    stored = running.stored
+    if stored.availability.mode is Mode.NONE:
+        return found
+    others = [positions(running)]
+    if stored.tenure.secondary:
+        others.append(care.positions)
+        if stored.availability.mode in {Mode.ACTIVE_STANDBY, Mode.PASSIVE_STANDBY}:
+            others.append(care.boundaries)
+    return {
+        name: min(at, *(other.get(name, BEGINNING) for other in others))
+        for name, at in found.items()
+    }
+
+
+def released(running: RunningQuery, care: Care) -> dict[str, int]:
+    """By stream, the boundary after which a secondary that has only what producers keep for it can
+    come to have it."""
+    if running.stored.availability.mode is not Mode.UPSTREAM_BACKUP:
+        return {}
+    kept = positions(running) | care.positions
+    inputs = {name: kept[name] for name in running.stored.inputs}
+    return inputs | reached([task.runner.task for task in running.tasks], inputs)
 
 
 def open_gates(running: RunningQuery) -> None:

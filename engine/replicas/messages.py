@@ -10,6 +10,7 @@ from msgspec import Struct
 from engine.leases import Lease
 from engine.network import StoredQuery
 from engine.replicas.tenure import Tenure
+from engine.schema import BEGINNING
 
 
 class StandBy(Struct, frozen=True):
@@ -40,11 +41,14 @@ class KeptUp(Struct, frozen=True):
         tenure: the highest that the secondary knows of.
         boundaries: by stream, how far it has what it keeps.
         positions: by stream, from where it would go on if it were restarted now.
+        earliest: it cannot go on with the last modification at its boundary, and stands still
+            until it hears of it again: the earliest boundary at which it could; BEGINNING: it can.
     """
 
     tenure: Tenure
     boundaries: dict[str, int]
     positions: dict[str, int] = {}
+    earliest: int = BEGINNING
 
 
 class Dismiss(Struct, frozen=True):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.plan import Task
-from engine.schema import BEGINNING, END
-from engine.windows import horizon_us
+from engine.schema import END
+from engine.windows import needed_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
@@ -24,7 +24,7 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
     """
     need = {task.output: safe[task.output] for task in tasks}
     for task in reversed(tasks):
-        past = _minus(need[task.output], horizon_us(task))
+        past = needed_after(task, need[task.output])
         for stream in task.inputs:
             need[stream] = min(need.get(stream, END), past)
     return need
@@ -37,13 +37,5 @@ def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
     for task in tasks:
         begins = max(at[stream] for stream in task.inputs)
         of = task if task.of is None else task.of
-        at[task.output] = _plus(begins, horizon_us(of))
+        at[task.output] = whole_after(of, begins)
     return {task.output: at[task.output] for task in tasks}
-
-
-def _minus(boundary: int, span: int) -> int:
-    return boundary if boundary in {BEGINNING, END} else max(BEGINNING, boundary - span)
-
-
-def _plus(boundary: int, span: int) -> int:
-    return boundary if boundary in {BEGINNING, END} else min(END, boundary + span)

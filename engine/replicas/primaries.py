@@ -7,6 +7,7 @@ only what it has, where recovery is to be precise and its state comes from us.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -63,6 +64,9 @@ class Primaries:
     """
     Args:
         nursery: runs the calls.
+
+    Attributes:
+        refused: told of a query whose secondary cannot take its last modification.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Primaries:
         self._digests = digests
         self._nursery = nursery
         self._cares: dict[str, Care] = {}
+        self.refused: Callable[[RunningQuery], None] = lambda _: None
 
     def care(self, query: str) -> Care:
         return self._cares.setdefault(query, Care())
@@ -130,6 +135,32 @@ class Primaries:
             text = f"its secondary is {bound_s:g} s behind; nobody waits until it has caught up"
             self._overlay.events.note("warning", f"{running.name}: {text}")
 
+    # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
+
+    async def reach(self, running: RunningQuery) -> None:
+        """
+        Raises:
+            UnavailableError: it may be another peer's, or its secondary cannot be reached.
+        """
+        tenure = running.stored.tenure
+        if self._known_fence(running.stored) > tenure.fence:
+            raise UnavailableError(f"{running.name} is changing hands; try again")
+        if tenure.secondary and not self._lives(tenure.secondary):
+            raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
+        if tenure.secondary:
+            await self._keep_up(running, self.care(running.name))
+
+    async def tell(self, running: RunningQuery) -> int:
+        """Let its secondary have the query as it is now; see `KeptUp.earliest`.
+
+        Raises:
+            MedusaError: it is not known whether that one has it.
+        """
+        care = self.care(running.name)
+        if not await self._stand_by(running, care, running.stored.tenure):
+            raise UnavailableError(f"{running.name} is another peer's by now")
+        return care.earliest
+
     # -- over time ----------------------------------------------------------------------------
 
     async def tend(self) -> None:
@@ -157,15 +188,13 @@ class Primaries:
 
     async def _look_after(self, running: RunningQuery) -> None:
         care = self.care(running.name)
-        if care.busy:
+        if care.talking.locked():
             return
-        care.busy = True
-        try:
-            await self._attend(running, care)
-        except MedusaError as error:
-            self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
-        finally:
-            care.busy = False
+        async with care.talking:
+            try:
+                await self._attend(running, care)
+            except MedusaError as error:
+                self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
 
     async def _attend(self, running: RunningQuery, care: Care) -> None:
         tenure = running.stored.tenure
@@ -221,6 +250,7 @@ class Primaries:
             return
         care.reset()
         upkeep.hold_no_more(running)
+        running.go_on()
         if running.stored.tenure.secondary:
             alone = msgspec.structs.replace(running.stored.tenure, secondary="")
             self._queries.appoint(running, alone)
@@ -234,7 +264,11 @@ class Primaries:
         )
         care.told, care.positions = stored, stored.positions
         upkeep.hold_for(running, care, stored.positions)
-        answer = await self._call(tenure.secondary, "replica.stand_by", StandBy(stored), RECRUIT_S)
+        message = StandBy(stored)
+        answer = await self._call(tenure.secondary, "replica.stand_by", message, RECRUIT_S)
+        if answer.earliest > BEGINNING and not running.halted:
+            await self._dismiss(tenure, running.name)  # what it has is past what counts by now
+            answer = await self._call(tenure.secondary, "replica.stand_by", message, RECRUIT_S)
         return await self._heed(running, care, answer)
 
     async def _keep_up(self, running: RunningQuery, care: Care) -> None:
@@ -242,6 +276,8 @@ class Primaries:
         if care.told is None or not _unchanged(care.told, running.stored):
             try:
                 await self._stand_by(running, care, tenure)
+                if care.earliest > BEGINNING:
+                    self.refused(running)
             except UnavailableError:
                 care.told = None
                 raise
@@ -271,6 +307,12 @@ class Primaries:
                 self._producers.believe(task.name, answer.tenure.fence)
             await self._step_down(running)
             return False
+        care.earliest = answer.earliest
+        if care.earliest > BEGINNING:
+            care.told = None
+        elif running.halted and care.told and _unchanged(care.told, running.stored):
+            running.go_on()
+            self._queries.catalog.publish_soon(running)  # it was not to be known before
         care.boundaries = answer.boundaries
         care.positions = answer.positions or care.positions
         if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
@@ -299,6 +341,8 @@ class Primaries:
                 return
             if self._known_fence(stored) > stored.tenure.fence:
                 self._insist(running)  # it was, by a peer that is gone itself
+            if running.stored.tenure.secondary:
+                running.halt()  # it may not have heard of the last modification
             self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"{stored.name}: {error}")
@@ -383,4 +427,7 @@ class Primaries:
 
 
 def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
-    return (told.entry, told.tenure, told.kept) == (stored.entry, stored.tenure, stored.kept)
+    same = msgspec.structs.replace(
+        told, placements=stored.placements, positions=stored.positions, variant=stored.variant
+    )
+    return same == stored

@@ -16,6 +16,8 @@ from engine.definitions import QueryEntry
 from engine.kept import KeptStream, Role, key_of
 from engine.mirror import Mirror
 from engine.mirrors import INPUT, Mirrors
+from engine.modifying.boundary import Footing, earliest
+from engine.modifying.former import changed, made_since
 from engine.network import StoredQuery
 from engine.plan import Task
 from engine.producers import Producers
@@ -30,8 +32,8 @@ from engine.replicas.watch import Heard, Watch
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING, END
 from engine.stream_store import REPLICA, StreamStore
-from engine.windows import horizon_us
-from overlay.errors import MedusaError
+from engine.windows import needed_after
+from overlay.errors import ConflictError, MedusaError
 from overlay.events import wall_clock
 from overlay.node import Overlay
 
@@ -184,8 +186,7 @@ class Standby:
             )
 
     def _needed_by(self, task: Task) -> int:
-        boundary = self._kept[task.output].log.boundary
-        return boundary if boundary == BEGINNING else max(BEGINNING, boundary - horizon_us(task))
+        return needed_after(task, self._kept[task.output].log.boundary)
 
     async def _copy(self, outputs: Sequence[KeptStream]) -> None:
         """Follow the outputs of the primary, checkpoint by checkpoint."""
@@ -232,6 +233,7 @@ class Standby:
                 kept.log.hold(PRIMARY, positions[output], wall_clock() + GRACE_S)
         if self.running is None:
             return Heard()
+        self._go_on()
         self.note_boundaries(now)
         ahead_s = [
             self._lead(output).over(told, now)
@@ -261,12 +263,77 @@ class Standby:
         stored = msgspec.structs.replace(self.stored, entry=entry)
         self._queries.files.save(stored)
         self.stored = stored
+        await self._heed_status()
+
+    async def _heed_status(self) -> None:
         if self.running is None:
             return
-        if entry.status is QueryStatus.RUNNING:
+        if self.stored.entry.status is QueryStatus.RUNNING:
             self._queries.start(self.running)
         else:
             await self.running.stop()
+
+    async def take_edition(self, told: StoredQuery) -> int:
+        """Go on where it stands with what the primary says of the query now, which `follows`.
+
+        Returns:
+            BEGINNING; or, where that cannot be, the earliest boundary at which it could: until the
+            primary speaks again it stands still then.
+
+        Raises:
+            StorageFullError: no room; nothing has changed.
+        """
+        stored = msgspec.structs.replace(
+            self.stored, entry=told.entry, former=told.former, since=told.since
+        )
+        if stored == self.stored:
+            self._go_on()
+            return BEGINNING
+        tasks = await trio.to_thread.run_sync(stored.network.tasks)
+        if self.running is None:
+            return self._adopt(stored, tasks)
+        names = changed(self._tasks, tasks)
+        async with self.running.paused(names):
+            least = self._adopt(stored, tasks)
+            if least > BEGINNING:
+                self.running.stand_still(names)
+                return least
+            self.running.stored = stored
+            self.running.modify(tasks)
+            self._go_on()
+        await self._heed_status()
+        return BEGINNING
+
+    def _adopt(self, stored: StoredQuery, tasks: Sequence[Task]) -> int:
+        """Write it down, unless it comes too late; see `take_edition`."""
+        if stored.entry.edition > self.stored.entry.edition:
+            upto = stored.former[-1].upto
+            try:
+                least = earliest(tasks, changed(self._tasks, tasks), self._footing, upto)
+            except ConflictError:  # an output has ended here
+                least = END
+            if least > upto:
+                return least
+        self._queries.files.save(stored)
+        self.stored, self._tasks = stored, tasks
+        if self.mode is Mode.PASSIVE_STANDBY:
+            self._trim()
+        return BEGINNING
+
+    def _go_on(self) -> None:
+        if self.running is not None:
+            self.running.go_on()
+
+    @property
+    def _footing(self) -> Footing:
+        positions = self.stored.positions
+        starts = {
+            name: positions.get(name, BEGINNING) if log.boundary == BEGINNING else log.start
+            for name, log in ((name, kept.log) for name, kept in self._kept.items())
+        }
+        given = {task.output: self.boundaries.get(task.output, BEGINNING) for task in self._tasks}
+        since = made_since(self._tasks, self.stored.since)
+        return Footing(given, starts).joined(since)
 
     def save(self) -> None:
         """
@@ -278,6 +345,7 @@ class Standby:
 
     async def leave_primary(self) -> None:
         """Nothing comes from it any more. What is kept stays, and what runs goes on."""
+        self._go_on()
         self._following.cancel()
         await self._at_rest.wait()
         for source in self._inputs:

@@ -19,6 +19,7 @@ from engine.kept import KeptStream, Role
 from engine.leases import Lease
 from engine.messages import Done
 from engine.mirrors import Mirrors
+from engine.modifying.history import follows
 from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
@@ -27,6 +28,7 @@ from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, StandBy
 from engine.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
+from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from overlay.errors import (
     BusyError,
@@ -126,9 +128,8 @@ class Standbys:
             if self._queries.occupied(stored.name):
                 raise BusyError(f"{stored.name}: this peer is still leaving it")
             standby = self._standbys.get(stored.name)
-            if standby is not None and _same(standby.stored, stored):
-                await standby.take_status(stored.entry)
-                return _kept_up(standby)
+            if standby is not None and follows(standby.stored, stored):
+                return _kept_up(standby, await standby.take_edition(stored))
             if standby is not None:
                 await self._drop(standby)
             if len(self._standbys) >= MAX_STANDBYS:
@@ -328,7 +329,8 @@ class Standbys:
 
     async def _look_up(self, standby: Standby) -> None:
         """What a primary has told its client and the catalog, and died before it told us: that the
-        query is started, or, while we were away, that it is deleted."""
+        query is started, or, while we were away, that it is deleted, or modified with another peer
+        as its secondary."""
         known, now = standby.stored.entry, trio.current_time()
         sure = known.status is QueryStatus.RUNNING and not standby.watch.unheard
         if sure or now - standby.looked_up_at < LOOK_UP_S:
@@ -338,6 +340,9 @@ class Standbys:
             try:
                 found = await self._queries.catalog.entry(standby.name)
             except WithdrawnError:
+                await self._give_up(standby)
+                return
+            if found.edition > known.edition:  # what we would go on with is over
                 await self._give_up(standby)
                 return
             if (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
@@ -378,18 +383,8 @@ def _outputs(standby: Standby) -> tuple[str, ...]:
     return standby.stored.entry.outputs
 
 
-def _same(known: StoredQuery, told: StoredQuery) -> bool:
-    """Whether a primary says nothing new: positions come by `KeepUp`, the rest is each side's."""
-    if known.entry.query != told.entry.query:
-        return False
-    agreed = msgspec.structs.replace(
-        told, positions=known.positions, variant=known.variant, placements={}, entry=known.entry
-    )
-    return known == agreed
-
-
-def _kept_up(standby: Standby) -> KeptUp:
-    return KeptUp(standby.tenure, standby.boundaries, standby.saved)
+def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
+    return KeptUp(standby.tenure, standby.boundaries, standby.saved, earliest)
 
 
 def _id(peer: str) -> bytes:

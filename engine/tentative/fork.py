@@ -17,9 +17,11 @@ import pyarrow as pa
 import trio
 
 from engine.config import EngineConfig
+from engine.editions import Editions
 from engine.execution import Executor
 from engine.kept import KeptStream
 from engine.pacing import Pacer
+from engine.plan import Task
 from engine.schema import BEGINNING, END
 from engine.task_runner import QUICKER, RETRY_S, TaskRunner
 from engine.tentative.deadlines import Deadlines
@@ -52,11 +54,10 @@ class Fork:
         events: Events,
     ) -> None:
         self._runner = runner
-        self._task = runner.task
         self._inputs = inputs
         self._output = output
         self._events = events
-        self._computation = executor.compile(self._task)
+        self._editions = Editions(executor)
         self.bound_s = bound_s
         self._deadlines = Deadlines(inputs, bound_s, PACES * config.epoch_s)
         self._pacer = Pacer(QUICKER * config.epoch_s)
@@ -136,9 +137,17 @@ class Fork:
             await until_one_ends(self._news.wait, task_moves)
 
     async def _compute(self, after: int, upto: int) -> None:
+        task = self._runner.task
+        while after < upto:
+            end = min(upto, task.edition_until(after))
+            await self._compute_within(task, after, end)
+            after = end
+
+    async def _compute_within(self, task: Task, after: int, upto: int) -> None:
+        """upto: within one edition of the task."""
         stable = {name: kept.log.boundary for name, kept in self._inputs.items()}
-        interval = needs(self._task, after, upto, self._first_stime())
-        table = None if interval is None else await self._job(after, upto, interval, stable)
+        interval = needs(task, after, upto, self._first_stime())
+        table = None if interval is None else await self._job(task, after, upto, interval, stable)
         failing = min(stable.values()) <= self._output.log.boundary
         await self._output.suffix.add(after, upto, table, failing=failing)
 
@@ -152,7 +161,7 @@ class Fork:
         return min(firsts, default=None)
 
     async def _job(
-        self, after: int, upto: int, interval: Interval, stable: Mapping[str, int]
+        self, task: Task, after: int, upto: int, interval: Interval, stable: Mapping[str, int]
     ) -> pa.Table:
         """
         Args:
@@ -168,11 +177,12 @@ class Fork:
             for name, kept in self._inputs.items():
                 behind = kept.suffix.files(max(interval.lo, stable[name]), interval.hi)
                 files[name] += await pins.enter_async_context(behind)
-            result = await self._computation.run(files, after, upto, interval)
+            computation = self._editions.computation(task, after)
+            result = await computation.run(files, after, upto, interval)
         self._runner.note_cost(result.cpu_s)
         return result.table
 
     def _note(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
-            self._events.note("error", f"{self._task.name}, tentatively: {error}")
+            self._events.note("error", f"{self._runner.task.name}, tentatively: {error}")
         self._reason = str(error)

@@ -48,7 +48,7 @@ EXPECTED = [window_of(start, 9, 13) for start in (0, 100, 200)]
 
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
-    async with town_of(tmp_path) as (town, (home, primary, secondary, reader)):
+    async with town_of(tmp_path) as (town, (home, primary, secondary, reader)):  # noqa: SIM117
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             stream = await keyed_stream(poster, home)
             query = Query(home.name("q"), (counted("sums", stream, home.name("sums")),))
@@ -68,7 +68,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
 
 
 async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
-    async with town_of(tmp_path) as (_, (home, owner, worker, _)):
+    async with town_of(tmp_path) as (_, (home, owner, worker, _)):  # noqa: SIM117
         async with home.client() as poster, owner.client() as client:
             stream = await keyed_stream(poster, home)
             query = Query(home.name("q"), (counted("sums", stream, home.name("sums")),))

@@ -1,0 +1,319 @@
+"""The property that modifying a query rests on: up to T every output is what the old parameters
+give in one batch run, after T what the new ones give, however epochs are cut, how often it is
+modified, restarted, or what retention has let go of."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import trio
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from reference_interpreter import Row, run_query
+from reference_networks import SOURCES, predicates, projections, queries, rows
+
+from engine.check import check_query
+from engine.config import EngineConfig
+from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.modifying.boundary import Footing, earliest
+from engine.modifying.former import changed, made_since, succeeded, trimmed
+from engine.modifying.history import modified, settled
+from engine.modifying.messages import BoxChange
+from engine.modifying.parameters import modified_query
+from engine.network import Network, StoredQuery
+from engine.plan import Task
+from engine.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+    QueryStatus,
+    Union,
+)
+from engine.schema import BEGINNING, END, Schema
+from engine.streams.log import StreamLog
+from engine.task_runner import TaskRunner
+from engine.xml_boxes import parameters_of
+from overlay.errors import ConflictError, InvalidInputError
+from overlay.events import Events
+from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+
+SPAN = 200
+"""All tuples are within -SPAN and SPAN microseconds."""
+
+
+def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | None:
+    """The box with other parameters; those may change its schema, and be refused."""
+    match box:
+        case Filter():
+            schema = schemas[box.input]
+            texts = tuple(predicates(draw, schema) for _ in box.predicates)
+            return msgspec.structs.replace(box, predicates=texts)
+        case Map():
+            fields = schemas[box.input].fields
+            pairs = []
+            for name, text in box.expressions:
+                again = draw(st.booleans())
+                pairs.append((name, text if again else projections(draw, draw(_any(fields)))))
+            return msgspec.structs.replace(box, expressions=tuple(pairs))
+        case Aggregate():
+            size = draw(st.sampled_from([1, 5, 10, 20, 30, 60]))
+            advance = draw(st.sampled_from([size, size, max(1, size // 2), max(1, size // 3)]))
+            functions = tuple(
+                msgspec.structs.replace(each, argument=draw(_any(schemas[box.input].fields)).name)
+                if each.argument is not None and draw(st.booleans())
+                else each
+                for each in box.functions
+            )
+            return msgspec.structs.replace(
+                box, size_us=size, advance_us=advance, functions=functions
+            )
+        case Union():
+            return None
+
+
+def _any(fields: Sequence[Any]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(list(fields))
+
+
+@dataclass
+class Bench:
+    """A query's logs and tasks, without any peer.
+
+    Attributes:
+        editions: (query, since when) of all that ever counted.
+        sources: every row there will be.
+        read: what came out, by task.
+    """
+
+    folder: Path
+    stored: StoredQuery
+    sources: dict[str, list[Row]]
+    executor: InterpretingExecutor
+    logs: dict[str, StreamLog] = field(default_factory=dict)
+    runners: dict[str, TaskRunner] = field(default_factory=dict)
+    editions: list[tuple[Query, int]] = field(default_factory=list)
+    read: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+
+    def open(self) -> None:
+        """As after a restart: from what is on disk."""
+        for log in self.logs.values():
+            log.close()
+        stored = msgspec.json.decode(msgspec.json.encode(self.stored), type=StoredQuery)
+        self.stored = stored
+        tasks = stored.network.tasks()
+        self.logs = {}
+        for name, schema in SOURCES.items():
+            self.logs[name] = StreamLog.open(self.folder / name, schema.source, history_us=0)
+        for task in tasks:
+            schema = task.output_schema.derived
+            self.logs[task.name] = StreamLog.open(self.folder / task.name, schema, history_us=0)
+        self.runners = {task.name: self._runner(task) for task in tasks}
+
+    def _runner(self, task: Task) -> TaskRunner:
+        runner = TaskRunner(
+            task,
+            inputs={name: self.logs[name] for name in task.inputs},
+            output=self.logs[task.name],
+            executor=self.executor,
+            config=EngineConfig(epoch_s=0.05),
+            events=Events(),
+        )
+        runner.hold()
+        return runner
+
+    def arrive(self, source: str, upto: int) -> None:
+        log = self.logs[source]
+        if upto <= log.boundary:
+            return
+        found = [row for row in self.sources[source] if log.boundary < row["stime"] <= upto]
+        log.append(upto, pa.Table.from_pylist(found, schema=log.schema))
+
+    async def run(self, names: Sequence[str]) -> None:
+        """These tasks, as far as their inputs go; then retention takes what nobody holds."""
+        for name in names:
+            log, runner = self.logs[name], self.runners[name]
+            while log.boundary < runner.input_boundary:
+                before = log.boundary
+                await runner._run_epoch()  # what `run` repeats, without its pauses
+                epoch = log.read(max(before, log.start))
+                while epoch is not None:
+                    self.read[name] += _rows(epoch.table)
+                    epoch = log.read(epoch.upto)
+        for log in self.logs.values():
+            log.retain(0.0)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(runner.task for runner in self.runners.values())
+
+    @property
+    def footing(self) -> Footing:
+        given = {name: self.logs[name].boundary for name in self.runners}
+        starts = {name: log.start for name, log in self.logs.items()}
+        return Footing(given, starts).joined(made_since(self.tasks, self.stored.since))
+
+    def modify(self, query: Query, least: int) -> str:
+        """Returns what came of it."""
+        tasks = Network(query, self.stored.inputs, self.stored.kept).tasks()
+        names = changed(self.tasks, tasks)
+        if not names:
+            return "the same"
+        known = self.stored.entry.since
+        least = max(least, known + 1 if known > BEGINNING else BEGINNING)
+        try:
+            succeeded(self.tasks, tasks, BEGINNING)
+            at = earliest(tasks, names, self.footing, least)
+        except (InvalidInputError, ConflictError) as error:
+            return "refused: " + ("schema" if "instead of" in str(error) else "boundary")
+        made = succeeded(self.tasks, tasks, at)
+        self.stored = modified(self.stored, query, at)
+        self.editions.append((query, at))
+        for task in made:
+            self.runners[task.name].modify(task)
+        return "modified"
+
+    def settle(self) -> None:
+        given = {name: self.logs[name].boundary for name in self.runners}
+        stored = settled(self.stored, self.tasks, given)
+        gone = self.stored.former[: len(self.stored.former) - len(stored.former)]
+        self.stored = stored
+        if gone:
+            for task in trimmed(self.tasks, gone[-1].upto):
+                self.runners[task.name].modify(task)
+
+    def expected(self) -> dict[str, list[Row]]:
+        """By the interpreter of networks, box by box, edition by edition."""
+        made: dict[str, list[Row]] = {name: [] for name in self.runners}
+        ends = [since for _, since in self.editions[1:]] + [END]
+        for (query, since), upto in zip(self.editions, ends, strict=True):
+            schemas = check_query(query, SOURCES)
+            answers = run_query(query, self.sources, schemas)
+            for name, found in made.items():
+                found += [row for row in answers[name] if since < row["stime"] <= upto]
+        return made
+
+
+def stored_query(query: Query) -> StoredQuery:
+    inputs = {
+        name: StreamEntry(StreamDefinition(name, name), schema)
+        for name, schema in SOURCES.items()
+        if any(name in _inputs(box) for box in query.boxes)
+    }
+    entry = QueryEntry(query, QueryStatus.RUNNING, "", ())
+    stored = StoredQuery(entry, inputs, ())
+    outputs = tuple(task.output for task in stored.network.tasks())
+    return msgspec.structs.replace(stored, entry=msgspec.structs.replace(entry, outputs=outputs))
+
+
+def _inputs(box: Box) -> tuple[str, ...]:
+    return box.inputs if isinstance(box, Union) else (box.input,)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Query:
+    """A filter whose output is written down, windows over that, and windows over those."""
+    total = (
+        AggregateFunction(Function.SUM, "a", "a"),
+        AggregateFunction(Function.COUNT, None, "n"),
+    )
+    sizes = st.sampled_from([5, 10, 20])
+    first, second = draw(sizes), draw(sizes)
+    boxes = (
+        Filter("f", "s0", ("t0",), (draw(st.sampled_from(["a > 2", "a % 2 = 1", "b > 0"])),)),
+        Aggregate("w", "t0", "t1", first, first, (), total),
+        Aggregate("v", "t1", "t2", second, second, (), total),
+    )
+    return Query("q", boxes, ("t0",))
+
+
+def dense() -> list[Row]:
+    return [
+        {"stime": at, "a": at % 7 - 1, "b": at % 5 - 2, "c": None, "d": 0.5, "seq": number}
+        for number, at in enumerate(range(-60, 90, 2))
+    ]
+
+
+async def play(
+    data: st.DataObject, query: Query, sources: dict[str, list[Row]], folder: Path
+) -> None:
+    draw = data.draw
+    stored = stored_query(query)
+    executor = InterpretingExecutor(InterpreterConfig())
+    bench = Bench(folder, stored, sources, executor, editions=[(query, BEGINNING)])
+    bench.open()
+    cuts = [*sorted(draw(st.lists(st.integers(-60, 90), min_size=2, max_size=8))), END]
+    made: list[str] = []
+    for cut in cuts:
+        for source in SOURCES:
+            late = draw(st.booleans()) and cut != END
+            bench.arrive(source, cut - (7 if late else 0))
+        if cut == END or draw(st.booleans()):
+            boxes = {box.name: box for box in bench.stored.entry.query.boxes}
+            schemas = check_query(bench.stored.entry.query, SOURCES)
+            box = other_box(draw, boxes[draw(st.sampled_from(sorted(boxes)))], schemas)
+            if box is not None:
+                made.append(_modify(bench, box, draw(st.sampled_from([BEGINNING, cut, cut + 9]))))
+        if draw(st.booleans()):
+            bench.settle()
+        names = [name for name in bench.runners if cut == END or draw(st.booleans())]
+        await bench.run(names)
+        if draw(st.booleans()):
+            bench.open()
+    event(", ".join(sorted(set(made))) or "nothing modified")
+    for name, wanted in bench.expected().items():
+        assert bench.read[name] == wanted, name
+        assert bench.logs[name].boundary == END
+
+
+def _modify(bench: Bench, box: Box, least: int) -> str:
+    change = BoxChange(box.name, tuple(parameters_of(box)))
+    try:
+        query = modified_query(bench.stored.entry.query, [change])
+        check_query(query, SOURCES)
+    except InvalidInputError:
+        return "refused: type"
+    assert {each.name: each for each in query.boxes}[box.name] == box
+    return bench.modify(query, min(least, END - 1))
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    micros = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(micros, names=table.column_names).to_pylist()
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data(), queries(), rows(), rows())
+def test_old_up_to_the_boundary_and_new_after_it(
+    data: st.DataObject, query: Query, first: list[Row], second: list[Row]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(play, data, query, {"s0": first, "s1": second}, Path(folder))
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data(), chains())
+def test_windows_over_what_changes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(play, data, query, {"s0": dense(), "s1": []}, Path(folder))
