@@ -16,7 +16,8 @@
 Ports are the order listed. Names are relative to the participant. `time` is ours: Borealis left it
 to each window to say which field is in order; and `key`, the `anchor` of its boxes. So are a
 query's `ha` and its further attributes (`engine/xml_availability.py`): Borealis was told on the
-command line of its nodes. An `<output>` is compared with what the query makes.
+command line of its nodes. An `<output>` is compared with what the query makes. Views are in
+`engine/xml_views.py`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@
     </medusa>
 
 Times are seconds. What a query asks of those who run it when one of them dies (`ha` and so on) is
-in `engine/xml_availability.py`. An `<output>` of a query names a stream that others shall be able
-to read although one of the query's own boxes reads it.
+in `engine/xml_availability.py`; views, and queries over the past, are in `engine/xml_views.py`. An
+`<output>` of a query names a stream that others shall be able to read although one of the query's
+own boxes reads it.
 """
 
 from __future__ import annotations
