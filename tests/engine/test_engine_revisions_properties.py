@@ -358,10 +358,13 @@ def check(
 ) -> None:
     models = {name: Model(history_us) for name in SCHEMAS}
     logs, tasks = trio.run(carried_out, query, done, first, models, history_us)
-    newest = max(
-        (row for log in logs.values() for row in log.column("stime").to_pylist()), default=0
-    )
-    since = newest - history_us  # what is before need not be there
+
+    def since(name: str) -> int:
+        """What is before need not be there."""
+        of = [name, revisions_name(name), *SCHEMAS, revisions_name("s0")]
+        times = [time for n in of if n in logs for time in logs[n].column("stime").to_pylist()]
+        return max(times, default=0) - history_us
+
     expected = run_query(
         query,
         {name: model.rows for name, model in models.items()},
@@ -374,14 +377,16 @@ def check(
         beside = revisions_name(task.output)
         found = folded(logs[task.output], [logs[beside]] if beside in outputs else [])
         rows = canonical(as_rows(found), task.output_schema)
-        assert after(rows, since) == after(expected[task.output], since), task.output
+        earliest = since(task.output)
+        assert after(rows, earliest) == after(expected[task.output], earliest), task.output
     source = folded(logs["s0"], [logs[revisions_name("s0")]])
     known = [{name: row[name] for name in source.column_names} for row in models["s0"].rows]
-    assert after(as_rows(source), since) == after(known, since)
+    assert after(as_rows(source), since("s0")) == after(known, since("s0"))
     models = {name: Model(history_us) for name in SCHEMAS}
     again, _ = trio.run(carried_out, query, done, second, models, history_us)
     for name, table in logs.items():
-        assert after(table.to_pylist(), since) == after(again[name].to_pylist(), since), name
+        kept = since(name.removesuffix("/revisions"))
+        assert after(table.to_pylist(), kept) == after(again[name].to_pylist(), kept), name
 
 
 def after(rows: Sequence[Row], boundary: int) -> list[Row]:
