@@ -305,14 +305,15 @@ def post(  # noqa: PLR0917 - click passes by keyword
         shown = ", ".join(map(str, done.missed[:SHOWN_ROWS]))
         more = ", ..." if len(done.missed) > SHOWN_ROWS else ""
         told += f"; {len(done.missed):,} found nothing to revise: row {shown}{more}"
-    value = {
+    value: dict[str, object] = {
         "stream": stream_name,
         "rows": done.rows,
         "late": done.late,
         "duplicates": done.duplicates,
         "boundary": done.boundary,
-        "missed": list(done.missed),
     }
+    if revisions:
+        value["missed"] = list(done.missed)
     say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
 
 

@@ -17,11 +17,11 @@ from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.revisions.columns import revisions_schema
 from engine.revisions.resolving import of_keys, read_request, resolve
 from engine.schema import BEGINNING, END, Schema
-from engine.streams.acceptance import Entry
+from engine.streams.acceptance import Entry, decode_entry
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Bytes, Position
 from engine.streams.pending import Pending
-from engine.streams.source import Source, decode_entry
+from engine.streams.source import Source
 from engine.streams.validate import Batch
 from overlay.errors import BusyError, InvalidInputError
 

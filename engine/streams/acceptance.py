@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from engine.schema import BEGINNING, END
-from overlay.errors import InvalidInputError, SequenceGapError
+from overlay.errors import DecodeError, InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream; past it the one that has been quiet longest is forgotten, and
@@ -52,6 +53,20 @@ class Entry(Struct, frozen=True, array_like=True):
     taken: int = 0
     position: int | None = None
     missed: tuple[int, ...] = ()
+
+
+def decode_entry(meta: bytes) -> Entry:
+    """
+    Raises:
+        DecodeError: it is none.
+    """
+    try:
+        return _ENTRIES.decode(meta)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(str(error)) from None
+
+
+_ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
 
 
 class Snapshot(Struct, frozen=True, array_like=True):

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
-from engine.streams.acceptance import Acceptance, Entry, Snapshot
+from engine.streams.acceptance import Acceptance, Entry, Snapshot, decode_entry
 from engine.streams.ipc import encode
 from engine.streams.journal import Bytes, Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
@@ -51,7 +51,6 @@ _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
 _SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
@@ -398,11 +397,3 @@ class Source:
     def _needed_from(self) -> int:
         """The oldest segment that is not to be dropped whatever is in it."""
         return self._journal.segment
-
-
-def decode_entry(meta: bytes) -> Entry:
-    """Raises: DecodeError."""
-    try:
-        return _ENTRIES.decode(meta)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(str(error)) from None

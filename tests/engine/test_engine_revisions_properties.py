@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
@@ -74,25 +73,17 @@ acts = st.one_of(
 
 
 class Model:
-    """A source in plain Python. state: by identity, (stime, seq)."""
+    """A source in plain Python. state: its tuples, as revised."""
 
-    def __init__(self) -> None:
+    def __init__(self, history_us: int) -> None:
         self.state: list[Row] = []
-        self.boundary = self.greatest = -(2**63)
+        self.boundary = self.greatest = self.revised_at = -(2**63)
         self.number = 0
+        self._history_us = history_us
 
     def take(self, act: Act) -> list[int]:
         """Returns what was missed."""
-        missed = []
-        for number, (kind, new) in enumerate(act.revised):
-            found = [row for row in self.state if row["b"] == new["b"]]
-            if not found:
-                missed.append(number)
-                continue
-            newest = max(found, key=lambda row: (row["stime"], row["seq"]))
-            self.state.remove(newest)
-            if kind == "REPLACEMENT":
-                self.state.append({**new, "stime": new["t"], "seq": newest["seq"]})
+        missed = self._revise(act.revised)
         for row in act.rows:
             if row["t"] > self.boundary:
                 self.state.append({**row, "stime": row["t"], "seq": self.number})
@@ -104,22 +95,50 @@ class Model:
             self.boundary = max(self.boundary, act.promise)
         return missed
 
+    def _revise(self, revised: Sequence[tuple[str, Row]]) -> list[int]:
+        state, missed, times = self._revised(revised, -(2**63))
+        position = max(self.boundary + 1, self.revised_at, *times, -(2**63))
+        if any(time <= position - self._history_us for time in times):
+            state, missed, times = self._revised(revised, position - self._history_us)
+            position = max(self.boundary + 1, self.revised_at, *times, -(2**63))
+        if times:
+            self.state, self.revised_at = state, position
+        return missed
+
+    def _revised(
+        self, revised: Sequence[tuple[str, Row]], after: int
+    ) -> tuple[list[Row], list[int], list[int]]:
+        state, missed, times = list(self.state), [], []
+        for number, (kind, new) in enumerate(revised):
+            found = [row for row in state if row["b"] == new["b"] and row["stime"] > after]
+            newest = max(found, key=lambda row: (row["stime"], row["seq"]), default=None)
+            if newest is None or (kind == "REPLACEMENT" and new["t"] <= after):
+                missed.append(number)
+                continue
+            state.remove(newest)
+            times.append(newest["stime"])
+            if kind == "REPLACEMENT":
+                state.append({**new, "stime": new["t"], "seq": newest["seq"]})
+                times.append(new["t"])
+        return state, missed, times
+
     @property
     def rows(self) -> list[Row]:
         return sorted(self.state, key=lambda row: (row["stime"], row["seq"]))
 
 
-def entry_of(schema: Schema) -> StreamEntry:
-    definition = StreamDefinition(schema.name, schema.name, history_us=HISTORY_US)
+def entry_of(schema: Schema, history_us: int = HISTORY_US) -> StreamEntry:
+    definition = StreamDefinition(schema.name, schema.name, history_us=history_us)
     return StreamEntry(definition, schema)
 
 
 class Plant:
     """The sources, their logs and the tasks, over restarts."""
 
-    def __init__(self, folder: Path, query: Query, epoch_rows: int) -> None:
+    def __init__(self, folder: Path, query: Query, epoch_rows: int, history_us: int) -> None:
         self.folder = folder
-        inputs = {name: entry_of(schema) for name, schema in SCHEMAS.items()}
+        self.history_us = history_us
+        inputs = {name: entry_of(schema, history_us) for name, schema in SCHEMAS.items()}
         beside = revisions_entry(inputs["s0"])
         self.network = Network(query, {**inputs, beside.stream.name: beside})
         self.tasks = self.network.tasks()
@@ -139,7 +158,7 @@ class Plant:
                     name,
                     schema,
                     SourceConfig(slack_us=SLACK_US),
-                    history_us=HISTORY_US,
+                    history_us=self.history_us,
                     now=0.0,
                 )
             )
@@ -149,7 +168,9 @@ class Plant:
                 self.logs[revisions_name(name)] = home.revisions_log
         for task in self.tasks:
             log = StreamLog.open(
-                self.folder / task.output / "log", task.output_schema.derived, history_us=HISTORY_US
+                self.folder / task.output / "log",
+                task.output_schema.derived,
+                history_us=self.history_us,
             )
             self._closing.callback(log.close)
             self.logs[task.output] = log
@@ -165,6 +186,8 @@ class Plant:
             )
             for task in self.tasks
         ]
+        for runner in self.runners:
+            runner.hold()
 
     async def close(self) -> None:
         await self._closing.aclose()
@@ -180,7 +203,7 @@ class Plant:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            posted = await home.revise("p", number, body, history_us=HISTORY_US, now=0.0)
+            posted = await home.revise("p", number, body, history_us=self.history_us, now=0.0)
             return list(posted.missed)
         body = encode(pa.Table.from_pylist(act.rows, schema=schema.payload)) if act.rows else b""
         await home.post("p", number, body, boundary=act.promise, end=end, now=0.0)
@@ -195,6 +218,8 @@ class Plant:
         else:
             runner = self.runners[which - len(self.homes)]
             await runner._run_epoch()
+            for log in self.logs.values():
+                log.retain(0.0)
 
     async def finish(self) -> None:
         for name in self.homes:
@@ -240,11 +265,15 @@ schedules = st.builds(
 
 
 async def carried_out(
-    query: Query, done: Sequence[Act], schedule: Schedule, models: Mapping[str, Model]
+    query: Query,
+    done: Sequence[Act],
+    schedule: Schedule,
+    models: Mapping[str, Model],
+    history_us: int,
 ) -> tuple[dict[str, pa.Table], tuple[Task, ...]]:
     """The logs at the end."""
     with TemporaryDirectory() as folder:
-        plant = Plant(Path(folder), query, schedule.epoch_rows)
+        plant = Plant(Path(folder), query, schedule.epoch_rows, history_us)
         await plant.open()
         try:
             for act, moves in zip(done, cycle(schedule.moves), strict=False):
@@ -312,16 +341,34 @@ def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> 
     check(DENSE, done, first, second)
 
 
-def check(query: Query, done: Sequence[Act], first: Schedule, second: Schedule) -> None:
-    models = {name: Model() for name in SCHEMAS}
-    logs, tasks = trio.run(carried_out, query, done, first, models)
-    schemas = {name: msgspec.structs.replace(schema, key=()) for name, schema in SCHEMAS.items()}
+@settings(max_examples=60, deadline=None)
+@given(dense_acts(), schedules, schedules, st.integers(5, 40))
+def test_what_is_behind_the_history_is_out_of_reach(
+    done: list[Act], first: Schedule, second: Schedule, history_us: int
+) -> None:
+    check(DENSE, done, first, second, history_us)
+
+
+def check(
+    query: Query,
+    done: Sequence[Act],
+    first: Schedule,
+    second: Schedule,
+    history_us: int = HISTORY_US,
+) -> None:
+    models = {name: Model(history_us) for name in SCHEMAS}
+    logs, tasks = trio.run(carried_out, query, done, first, models, history_us)
+
+    def since(name: str) -> int:
+        """What is before need not be there."""
+        of = [name, revisions_name(name), *SCHEMAS, revisions_name("s0")]
+        times = [time for n in of if n in logs for time in logs[n].column("stime").to_pylist()]
+        return max(times, default=0) - history_us
+
     expected = run_query(
         query,
-        {name: m.rows for name, m in models.items()},
-        schemas
-        | {task.output: task.output_schema for task in tasks}
-        | Network(query, {name: entry_of(schema) for name, schema in SCHEMAS.items()}).schemas(),
+        {name: model.rows for name, model in models.items()},
+        Network(query, {name: entry_of(schema) for name, schema in SCHEMAS.items()}).schemas(),
     )
     outputs = {task.output for task in tasks}
     for task in tasks:
@@ -329,11 +376,18 @@ def check(query: Query, done: Sequence[Act], first: Schedule, second: Schedule) 
             continue
         beside = revisions_name(task.output)
         found = folded(logs[task.output], [logs[beside]] if beside in outputs else [])
-        assert canonical(as_rows(found), task.output_schema) == expected[task.output], task.output
+        rows = canonical(as_rows(found), task.output_schema)
+        earliest = since(task.output)
+        assert after(rows, earliest) == after(expected[task.output], earliest), task.output
     source = folded(logs["s0"], [logs[revisions_name("s0")]])
-    assert as_rows(source) == [
-        {name: row[name] for name in source.column_names} for row in models["s0"].rows
-    ]
-    again, _ = trio.run(carried_out, query, done, second, {name: Model() for name in SCHEMAS})
+    known = [{name: row[name] for name in source.column_names} for row in models["s0"].rows]
+    assert after(as_rows(source), since("s0")) == after(known, since("s0"))
+    models = {name: Model(history_us) for name in SCHEMAS}
+    again, _ = trio.run(carried_out, query, done, second, models, history_us)
     for name, table in logs.items():
-        assert table.equals(again[name]), name
+        kept = since(name.removesuffix("/revisions"))
+        assert after(table.to_pylist(), kept) == after(again[name].to_pylist(), kept), name
+
+
+def after(rows: Sequence[Row], boundary: int) -> list[Row]:
+    return [row for row in rows if row["stime"] > boundary]

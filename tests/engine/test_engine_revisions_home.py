@@ -1,0 +1,207 @@
+"""Revisions at a stream's home: what they find, in what order, and what a crash leaves."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.messages import Posted
+from engine.revisions.columns import request_schema
+from engine.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
+from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND, Field, FieldType, Schema
+from engine.streams.home import Home, open_home
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from engine.streams.source import SourceConfig
+from overlay.errors import DecodeError, InvalidInputError
+
+FIELDS = (
+    Field("t", FieldType.LONG),
+    Field("k", FieldType.STRING, size=4),
+    Field("part", FieldType.INT, nullable=True),
+    Field("v", FieldType.INT),
+)
+SCHEMA = Schema("medusa://mit.edu/keyed", FIELDS, time="t", key=("k", "part"))
+Row = tuple[int, str, int | None, int]
+
+
+def home_in(
+    folder: Path, schema: Schema = SCHEMA, slack_us: int = 0
+) -> AbstractAsyncContextManager[Home]:
+    config = SourceConfig(slack_us=slack_us)
+    return open_home(folder, "s", schema, config, history_us=1000, now=0.0)
+
+
+class Poster:
+    def __init__(self, home: Home, schema: Schema = SCHEMA) -> None:
+        self._home = home
+        self._schema = schema
+        self.sequence = 0
+
+    async def post(self, *rows: Row, boundary: int | None = None, end: bool = False) -> Posted:
+        self.sequence += 1
+        names = self._schema.payload.names
+        table = pa.Table.from_pylist(
+            [dict(zip(names, row, strict=True)) for row in rows], schema=self._schema.payload
+        )
+        body = encode(table) if rows else b""
+        return await self._home.post("p", self.sequence, body, boundary=boundary, end=end, now=1.0)
+
+    async def revise(self, *rows: tuple[Any, ...], again: bool = False) -> Posted:
+        """Rows of kind, t, k, part, v."""
+        self.sequence += not again
+        shape = request_schema(self._schema).payload
+        table = pa.Table.from_pylist(
+            [dict(zip(shape.names, row, strict=True)) for row in rows], schema=shape
+        )
+        return await self._home.revise("p", self.sequence, encode(table), history_us=1000, now=1.0)
+
+
+def gone(k: str, part: int | None) -> tuple[Any, ...]:
+    return ("DELETION", None, k, part, None)
+
+
+def replaced(t: int, k: str, part: int | None, v: int) -> tuple[Any, ...]:
+    return ("REPLACEMENT", t, k, part, v)
+
+
+def logged(log: StreamLog | None) -> list[tuple[Any, ...]]:
+    assert log is not None
+    found: list[tuple[Any, ...]] = []
+    after = log.start
+    while (epoch := log.read(after)) is not None:
+        names = ("stime", REVISION_KIND, REVISED_STIME, "v")
+        columns = (epoch.table.column(name).to_pylist() for name in names)
+        found += zip(*columns, strict=True)
+        after = epoch.upto
+    return found
+
+
+async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1), (20, "a", 1, 2), (20, "a", 2, 3), (30, "a", None, 4))
+        for _ in range(2):  # whether they wait in memory or are in the log
+            await poster.post(boundary=40)
+            await home.advance(1.0)
+        posted = await poster.revise(
+            gone("a", 1), gone("a", 1), gone("a", 1), gone("a", None), gone("b", 1)
+        )
+        assert (posted.rows, posted.missed) == (2, (2, 3, 4))  # a null is like no other
+        again = await poster.revise(gone("a", 1), again=True)
+        assert (again.duplicate, again.missed) == (True, (2, 3, 4))
+        moved = await poster.revise(replaced(25, "a", 2, 5))
+        assert moved.missed == ()
+        assert (await poster.revise(gone("a", 2))).missed == ()
+        await poster.post(end=True)
+        await home.advance(1.0)
+        assert logged(home.revisions_log) == [
+            (41, "DELETION", 20, 2),
+            (41, "DELETION", 10, 1),
+            (41, "DELETION", 20, 3),
+            (41, "INSERTION", 25, 5),
+            (41, "DELETION", 25, 5),
+        ]
+
+
+async def test_where_stime_is_the_time_of_arrival(tmp_path: Path) -> None:
+    schema = Schema("medusa://mit.edu/arriving", FIELDS, key=("k",))
+    async with home_in(tmp_path, schema) as home:
+        poster = Poster(home, schema)
+        await poster.post((0, "a", 1, 1))
+        await poster.revise(replaced(0, "a", 1, 2))
+        await poster.revise(gone("a", 1))
+        await home.advance(1.0)
+        at = home.boundary
+        assert home.log.boundary == at
+        assert logged(home.revisions_log) == [
+            (at - 1, "DELETION", at - 2, 1),
+            (at - 1, "INSERTION", at - 2, 2),
+            (at, "DELETION", at - 2, 2),
+        ]
+
+
+async def test_a_crash_at_any_moment(tmp_path: Path) -> None:
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1), (20, "b", 1, 2), boundary=30)
+        await poster.revise(gone("a", 1), gone("x", 1))
+    for step in range(3):
+        async with home_in(tmp_path) as home:
+            again = await poster.revise(gone("a", 1), again=True)
+            assert (again.duplicate, again.missed) == (True, (1,))
+            if step == 1:
+                poster._home = home
+            if step == 2:
+                await home.advance(1.0)
+    async with home_in(tmp_path) as home:
+        poster._home = home
+        assert (await poster.revise(gone("a", 1), replaced(20, "b", 1, 7))).missed == (0,)
+        await poster.post(end=True)
+        await home.advance(1.0)
+        assert logged(home.revisions_log) == [
+            (31, "DELETION", 10, 1),
+            (31, "DELETION", 20, 2),
+            (31, "INSERTION", 20, 7),
+        ]
+
+
+async def test_the_stream_is_never_ahead_of_its_revisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1), boundary=20)
+        assert home.revisions_log is not None
+        commit = home.revisions_log.commit
+
+        async def commit_and_be_overtaken(upto: int, table: pa.Table) -> float:
+            await poster.revise(gone("a", 1))
+            await poster.post(boundary=50)
+            return await commit(upto, table)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(home.revisions_log, "commit", commit_and_be_overtaken)
+            await home.advance(1.0)
+        assert home.log.boundary == home.revisions_log.boundary == 20
+        await home.advance(1.0)
+        assert home.log.boundary == home.revisions_log.boundary == 50
+
+
+async def test_what_is_refused(tmp_path: Path) -> None:
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1))
+
+        async def refused(error: type[Exception], match: str, *rows: tuple[Any, ...]) -> None:
+            with pytest.raises(error, match=match):
+                await poster.revise(*rows)
+            poster.sequence -= 1
+
+        wrong = InvalidInputError
+        await refused(wrong, "'INSERTION' is neither", ("INSERTION", 1, "a", 1, 1))
+        await refused(wrong, "field v is null in row 0", ("REPLACEMENT", 1, "a", 1, None))
+        await refused(wrong, "takes 5 bytes", replaced(1, "aaaaa", 1, 1))
+        await refused(wrong, "out of range", replaced(2**62 + 1, "a", 1, 1))
+        await refused(wrong, "at most 4096", *[gone("a", 1)] * (REVISIONS_AT_ONCE + 1))
+        await refused(wrong, "of one key", *[gone("a", 1)] * (MOST_OF_A_KEY + 1))
+        with pytest.raises(DecodeError):
+            await home.revise("p", 2, b"no arrow", history_us=1000, now=1.0)
+        assert (await home.revise("p", 2, b"", history_us=1000, boundary=99, now=1.0)).rows == 0
+        assert home.boundary == 99
+        await home.post("p", 3, b"", end=True, now=1.0)
+        with pytest.raises(InvalidInputError, match="has ended"):
+            await home.revise("p", 4, b"", history_us=1000, now=1.0)
+        await home.advance(1.0)
+        assert home.log.boundary == END
+    plain = Schema("medusa://mit.edu/plain", FIELDS, time="t")
+    async with home_in(tmp_path / "plain", plain) as home:
+        with pytest.raises(InvalidInputError, match="takes no revisions"):
+            await home.revise("p", 1, b"", history_us=1000, now=1.0)
+        assert home.revisions_log is None
+        assert home.log.boundary == BEGINNING
+        assert not (tmp_path / "plain" / "revisions").exists()
