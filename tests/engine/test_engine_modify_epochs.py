@@ -1,10 +1,9 @@
-"""The property that modifying a query rests on: up to T every output is what the old parameters give
-in one batch run, after T what the new ones give, however epochs are cut, how often it is modified,
-restarted, or what retention has let go of."""
+"""The property that modifying a query rests on: up to T every output is what the old parameters
+give in one batch run, after T what the new ones give; however epochs are cut, how often it is
+modified or restarted, and whatever retention has let go of."""
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import trio
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, predicates, projections, queries, rows
