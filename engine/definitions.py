@@ -157,9 +157,11 @@ class Producer(Struct, frozen=True):
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
         fence: numbers who took over; who has a lower one is not to be believed any more.
+        edition: of the query that makes it.
     """
 
     stream: str
     worker: str = ""
     secondary: str = ""
     fence: int = 0
+    edition: int = 0

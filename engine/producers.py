@@ -127,6 +127,15 @@ class Producers:
             self._note_name(stream)
         return self.fence(stream)
 
+    async def edition(self, stream: str) -> int:
+        """The newest of its query in which anybody produces it.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        return max((each.value.edition for each in producers), default=0)
+
     def versions(self, stream: str) -> list[bytes]:
         """The other peers that produce the stream, or stand by for that, as far as is known: who is
         at work first."""

@@ -99,6 +99,7 @@ class QueryCatalog:
             worker=placed.current.worker,
             secondary=tenure.secondary,
             fence=tenure.fence,
+            edition=running.stored.entry.edition,
         )
         await self._producers.name_producer(producer)
 

@@ -113,7 +113,7 @@ class Modifier:
                     since = await self._confirm(running, plan)
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # then it is published soon
-            await self._queries.catalog.publish_entry(running.stored.entry)
+            await self._queries.catalog.publish(running)
         self._events.note("info", f"{running.name} is modified: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
 

@@ -37,6 +37,7 @@ from overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
+    UnavailableError,
     WithdrawnError,
 )
 from overlay.events import wall_clock
@@ -337,18 +338,29 @@ class Standbys:
             return
         standby.looked_up_at = now
         with suppress(MedusaError), trio.move_on_after(LOOK_UP_S):
+            if await self._published_edition(standby) > known.edition:
+                await self._give_up(standby)  # what we would go on with is over
+                return
             try:
                 found = await self._queries.catalog.entry(standby.name)
             except WithdrawnError:
-                await self._give_up(standby)
-                return
-            if found.edition > known.edition:  # what we would go on with is over
                 await self._give_up(standby)
                 return
             if (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:
                         await standby.take_status(found)
+
+    async def _published_edition(self, standby: Standby) -> int:
+        """The newest that is known of. Who was away knows nobody yet who could tell, and asks
+        again."""
+        while True:
+            try:
+                return await self._producers.edition(_outputs(standby)[0])
+            except UnavailableError:
+                if not standby.watch.unheard:
+                    raise
+            await trio.sleep(TICK_S)
 
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""

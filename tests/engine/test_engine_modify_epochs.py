@@ -1,6 +1,6 @@
 """The property that modifying a query rests on: up to T every output is what the old parameters
-give in one batch run, after T what the new ones give, however epochs are cut, how often it is
-modified, restarted, or what retention has let go of."""
+give in one batch run, after T what the new ones give; however epochs are cut, how often it is
+modified or restarted, and whatever retention has let go of."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""A query to modify, clients that do it and read it, and what must come out: by the reference
+interpreter, edition by edition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import trio
+from engine_peers import DEADLINE_S, Place, schema_of
+from reference_interpreter import run_query
+
+from engine.availability import Availability
+from engine.check import check_query
+from engine.modifying.messages import BoxChange, Modified
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import BEGINNING, END
+from tools.async_client import AsyncMedusaClient
+
+Answer = tuple[int, ...]
+
+
+def sieve_and_sums(
+    place: Place, source: str, *, size: int = 100, availability: Availability | None = None
+) -> Query:
+    """The odd values, `kept`, and their sums and number by window, `sums`."""
+    boxes = (
+        Filter("sieve", source, (place.name("kept"),), ("value % 2 = 1",)),
+        Aggregate(
+            "sum",
+            place.name("kept"),
+            place.name("sums"),
+            size,
+            size,
+            (),
+            (
+                AggregateFunction(Function.SUM, "value", "total"),
+                AggregateFunction(Function.COUNT, None, "number"),
+            ),
+        ),
+    )
+    query = Query(place.name("q"), boxes, (place.name("kept"),))
+    if availability is None:
+        return query
+    return msgspec.structs.replace(query, availability=availability)
+
+
+def change(box: str, **parameters: str) -> BoxChange:
+    """expression_0='...' is the parameter expression.0, window_size='...' is window-size."""
+    named = {name.replace("_0", ".0").replace("_", "-"): v for name, v in parameters.items()}
+    return BoxChange(box, tuple(named.items()))
+
+
+async def modify(
+    client: AsyncMedusaClient, query: str, *changes: BoxChange, at: int | None = None
+) -> Modified:
+    with trio.fail_after(DEADLINE_S):
+        return await client.modify_query(query, changes, at)
+
+
+class Edition:
+    """What a query was, from a boundary on."""
+
+    def __init__(self, query: Query, since: int = BEGINNING) -> None:
+        self.query, self.since = query, since
+
+
+def answers(
+    editions: Sequence[Edition], source: str, stimes: range, stream: str, *columns: str
+) -> list[Answer]:
+    """What must come out of a stream, if the source has (t, t) for all of these times."""
+    participant = source.removeprefix("medusa://").split("/")[0]
+    schemas = {source: schema_of(participant)}
+    given: dict[str, list[dict[str, Any]]] = {
+        source: [
+            {"stime": at, "t": at, "name": "x", "value": at, "seq": number}
+            for number, at in enumerate(stimes)
+        ]
+    }
+    found: list[Answer] = []
+    ends = [each.since for each in editions[1:]] + [END]
+    for each, upto in zip(editions, ends, strict=True):
+        made = run_query(each.query, given, check_query(each.query, schemas))[stream]
+        found += [
+            tuple(row[name] for name in ("stime", *columns))
+            for row in made
+            if each.since < row["stime"] <= upto
+        ]
+    return found
+
+
+class Reader:
+    """A subscriber that gathers a stream's rows."""
+
+    def __init__(self, client: AsyncMedusaClient, stream: str, *columns: str) -> None:
+        self._subscription = client.subscribe(stream)
+        self._columns = ("stime", *columns)
+        self.rows: list[Answer] = []
+
+    async def take(self, boundary: int) -> None:
+        """Until the stream has that boundary."""
+        with trio.fail_after(DEADLINE_S):
+            while self._subscription.boundary < boundary:
+                table = (await anext(self._subscription)).table
+                columns = [table.column(name).to_pylist() for name in self._columns]
+                self.rows += list(zip(*columns, strict=True))

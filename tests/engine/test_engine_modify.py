@@ -1,0 +1,296 @@
+"""A query that runs goes on with other parameters: whole peers, what consumers get, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from engine_interpreted import interpret
+from engine_modified import Edition, Reader, answers, change, modify, sieve_and_sums
+from engine_peers import Place, make_stream, open_town, rows, until
+from test_engine_moves import post, siblings
+
+from engine.modifying.messages import BoxChange
+from engine.modifying.parameters import modified_query
+from engine.moves.messages import Deal
+from engine.network import StoredQuery
+from engine.query import Query
+from engine.schema import END
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+
+MORE = change("sieve", expression_0="value % 3 = 1")
+LONGER = change("sum", window_size="0.00016")
+SHORTER = change("sum", window_size="0.00002")
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+
+
+def stored(place: Place) -> StoredQuery:
+    return place.up.engine.queries.get(place.name("q")).stored
+
+
+def edition(before: Query, since: int, *changes: BoxChange) -> Edition:
+    return Edition(modified_query(before, changes), since)
+
+
+@pytest.mark.parametrize(
+    ("first", "at", "second"),
+    [(MORE, None, LONGER), (LONGER, 777, SHORTER), (SHORTER, None, MORE)],
+    ids=["filter, longer", "longer at 777, shorter", "shorter, filter"],
+)
+async def test_old_up_to_the_boundary_and_new_after_it(
+    tmp_path: Path, first: BoxChange, at: int | None, second: BoxChange
+) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client() as client, two.client() as reader:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            sums = Reader(reader, one.name("sums"), "total", "number")
+            kept = Reader(reader, one.name("kept"), "value")
+            await post(client, source, range(530))
+            await sums.take(529)
+            done = await modify(client, query.name, first, at=at)
+            assert done.since == at if at else 529 <= done.since < 800
+            editions = [Edition(query), edition(query, done.since, first)]
+            await post(client, source, range(530, 1230))
+            await sums.take(1229)
+            await kept.take(1229)
+            done = await modify(client, query.name, second)
+            editions.append(edition(editions[-1].query, done.since, second))
+            await client.post_event(source, rows((t, t) for t in range(1230, 2000)), end=True)
+            await sums.take(END)
+            await kept.take(END)
+            everything = (editions, source, range(2000))
+            assert sums.rows == answers(*everything, one.name("sums"), "total", "number")
+            assert kept.rows == answers(*everything, one.name("kept"), "value")
+            description = await reader.lookup_object(query.name)
+            entry = msgspec.json.decode(description.entries["query"])
+            assert entry["edition"] == 2
+            assert entry["since"] == done.since
+            assert msgspec.convert(entry["query"], Query) == editions[-1].query
+            await until(lambda: not stored(one).former, "the old editions are forgotten")
+
+
+async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with two.client() as reader:
+            async with one.client() as client:
+                source = await make_stream(client, one, "s")
+                query = sieve_and_sums(one, source)
+                await client.create_query(query)
+                await client.start_query(query.name)
+                sums = Reader(reader, one.name("sums"), "total", "number")
+                await post(client, source, range(250))
+                await sums.take(249)
+                await modify(client, query.name, MORE, LONGER, at=799)
+                await post(client, source, range(250, 530))
+                await sums.take(529)
+            await town.restart(one)
+            assert len(stored(one).former) == 1
+            async with one.client() as client:
+                await post(client, source, range(530, 900))
+                await sums.take(899)
+                await town.restart(one)
+            async with one.client() as client:
+                await client.post_event(source, rows((t, t) for t in range(900, 1500)), end=True)
+                await sums.take(END)
+        editions = [Edition(query), edition(query, 799, MORE, LONGER)]
+        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
+
+
+async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
+    tmp_path: Path,
+) -> None:
+    async with open_town(tmp_path) as town:
+        one, two, three = await siblings(town, others=2)
+        async with one.client() as client, three.client() as reader:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            sums = Reader(reader, one.name("sums"), "total", "number")
+            mover = one.up.engine.mover
+            await post(client, source, range(250))
+            await sums.take(249)
+            await mover.move(one.name("sums"), two.id, Deal(giver=one.id))
+            await post(client, source, range(250, 530))
+            await sums.take(529)
+            done = await modify(client, query.name, LONGER)
+            _, placed = one.up.engine.queries.find(one.name("sums"))
+            assert not placed.current.worker
+            assert placed.given >= 499, "the worker said how far it had come"
+            await post(client, source, range(530, 1000))
+            await sums.take(999)
+            later = await modify(client, query.name, SHORTER, at=1333)
+            await mover.move(one.name("sums"), two.id, Deal(giver=one.id))
+            await post(client, source, range(1000, 1100))
+            await town.restart(two)  # which plans the task with both editions again
+            await post(client, source, range(1100, 1700))
+            await sums.take(1699)
+            assert placed.current.worker == two.id
+            await client.post_event(source, rows((t, t) for t in range(1700, 2000)), end=True)
+            await sums.take(END)
+        editions = [Edition(query), edition(query, done.since, LONGER)]
+        editions.append(edition(editions[-1].query, later.since, SHORTER))
+        wanted = answers(editions, source, range(2000), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
+
+
+async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await modify(client, query.name, MORE)
+            await modify(client, query.name, SHORTER)
+            await client.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await client.post_event(source, rows((t, t) for t in range(500)), end=True)
+            await sums.take(END)
+            now = Edition(modified_query(query, [MORE, SHORTER]))
+            assert sums.rows == answers(
+                [now], source, range(500), one.name("sums"), "total", "number"
+            )
+
+
+async def test_the_same_again_is_no_change(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client() as client, two.client() as other:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            await post(client, source, range(250))
+            done = await modify(other, query.name, MORE, at=999)
+            assert await modify(client, query.name, MORE) == done
+            assert await modify(client, query.name, MORE, at=999) == done
+            assert stored(one).entry.edition == 1
+            with pytest.raises(ConflictError, match="from 999 on, not 1999"):
+                await modify(client, query.name, MORE, at=1999)
+            later = await modify(client, query.name, SHORTER)
+            assert later.since > 999, "one after the other"
+
+
+REFUSED = [
+    ((change("sieve", expression_0="value +"),), "box 'sieve': expression 0: "),
+    ((change("sieve", expression_0="volume > 7"),), "box 'sieve': expression 0: .*volume"),
+    ((BoxChange("sieve", (("expression.1", "value > 7"),)),), "2 are needed"),
+    ((BoxChange("sieve", (("pass-on-false-port", "1"),)),), "2 are needed"),
+    ((BoxChange("sieve", (("predicate", "value > 7"),)),), "unknown parameter 'predicate'"),
+    ((BoxChange("net", (("expression.0", "value > 7"),)),), "has no box 'net'; there are 'sieve'"),
+    ((MORE, MORE), "box 'sieve' is named twice"),
+    ((BoxChange("sieve", ()),), "box 'sieve': say 1 to"),
+    ((), "say what of which box"),
+    ((change("sum", window_size="soon"),), "box 'sum': parameter 'window-size': 'soon' is not a"),
+    ((change("sum", timeout="3"),), "box 'sum': parameter 'timeout': timeout can only be 0"),
+    ((change("sum", group_by="name"),), "box 'sum', group-by: medusa://mit.edu/sums would have"),
+    (
+        (BoxChange("sum", (("aggregate-function.0", "max(value)"),)),),
+        r"total int or null, .* instead of .*total long or null",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), REFUSED)
+async def test_what_cannot_be_is_refused_and_changes_nothing(
+    tmp_path: Path, changes: tuple[BoxChange, ...], reason: str
+) -> None:
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            before = stored(one)
+            with pytest.raises(InvalidInputError, match=reason) as raised:
+                await modify(client, query.name, *changes)
+            assert "\n" not in str(raised.value)
+            assert stored(one) == before
+
+
+async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
+    tmp_path: Path,
+) -> None:
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        async with one.client() as client:
+            source = await make_stream(client, one, "s", history_us=0)
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await post(client, source, range(530))
+            await sums.take(529)
+            for changes, at, earliest in [
+                ((SHORTER,), 500, 529),  # results are out
+                ((MORE,), 530, 599),  # a window over what changes would be of both
+                ((MORE,), 600, 699),
+            ]:
+                with pytest.raises(InvalidInputError, match=f"from {earliest} on, not from {at}"):
+                    await modify(client, query.name, *changes, at=at)
+            with pytest.raises(ConflictError, match="beyond all time"):
+                await modify(client, query.name, MORE, at=END)
+            overlapping = BoxChange("sum", (("advance", "0.00005"),))
+            done = await modify(client, query.name, overlapping)
+            with pytest.raises(InvalidInputError, match="made of overlapping windows"):
+                await modify(client, query.name, MORE)
+            await client.post_event(source, rows((t, t) for t in range(530, 900)), end=True)
+            await sums.take(END)
+            editions = [Edition(query), edition(query, done.since, overlapping)]
+            wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
+            assert sums.rows == wanted
+            with pytest.raises(ConflictError, match="has ended"):
+                await modify(client, query.name, LONGER)
+
+
+async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as stranger:
+            source = await make_stream(client, mit, "s")
+            query = sieve_and_sums(mit, source)
+            await client.create_query(query)
+            for other in (query.name, utah.name("none")):
+                with pytest.raises(MedusaError):
+                    await modify(stranger, other, MORE)
+            with pytest.raises(NotFoundError):
+                await modify(client, mit.name("none"), MORE)
+            assert stored(mit).entry.edition == 0
+
+
+async def test_editions_that_are_still_needed_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.modifying.history.MAX_FORMER", 2)
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        async with one.client(patience_s=0.1) as client:
+            source = await make_stream(client, one, "s")
+            query = sieve_and_sums(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            await post(client, source, range(130))
+            for number in range(2):
+                await modify(client, query.name, change("sum", window_size=f"0.00{number + 1}"))
+            with pytest.raises(MedusaError, match="catch up first"):
+                await modify(client, query.name, SHORTER)
+            await post(client, source, range(130, 5000))
+            await until(lambda: not stored(one).former, "they are over")
+            await modify(client, query.name, SHORTER)

@@ -1,0 +1,325 @@
+"""A query with a secondary is modified: whoever goes on with it goes on with the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from engine_detector import detectors
+from engine_interpreted import interpret
+from engine_modified import Edition, Reader, answers, modify, sieve_and_sums
+from engine_peers import Place, Town, make_stream, open_town, rows, until
+from test_engine_modify import LONGER, MORE, SHORTER, edition, stored
+from test_engine_moves import post, siblings
+from test_engine_replicas import LOSSLESS, Made, asked, die, stands_by
+from test_engine_replicas_faults import believes, has
+
+from engine.availability import Mode
+from engine.replicas.primaries import Primaries
+from engine.schema import END
+from overlay.errors import InvalidInputError, UnavailableError
+from overlay.gossip.events import Health
+from testnet.simulation.executor import InterpretedTask
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    return detectors(monkeypatch)
+
+
+async def cast(town: Town, made: Made) -> list[Place]:
+    """The source's home, a primary and its secondary, a reader: only those two keep queries."""
+    places = await siblings(town, others=3)
+    home, one, two, reader = places
+    for place in (one, two):
+        for other in (home, reader):
+            believes(made, place, other.id, Health.DEAD)  # not chosen
+    return places
+
+
+def standby_edition(place: Place, query: str) -> int:
+    standby = place.up.engine.standbys.get(query)
+    return -1 if standby is None else standby.stored.entry.edition
+
+
+@pytest.mark.parametrize("when", ["before T", "after T"])
+@pytest.mark.parametrize("mode", LOSSLESS)
+async def test_a_dead_primary_is_succeeded_with_what_was_modified(
+    tmp_path: Path, made: Made, mode: Mode, when: str
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await cast(town, made)
+        async with home.client() as poster, one.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(sieve_and_sums(one, source), mode, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(one, two, "q")
+            await post(poster, source, range(250, 530))
+            await sums.take(529)
+            at = 1599 if when == "before T" else None
+            since = (await modify(owner, query.name, MORE, LONGER, at=at)).since
+            assert standby_edition(two, query.name) == 1
+            if when == "after T":
+                await post(poster, source, range(530, 1000))
+                await sums.take(999)
+                assert since < 999
+            await die(made, one, town, home, two, reader)
+            await post(poster, source, range(1000 if when == "after T" else 530, 1777))
+            await sums.take(1776)
+            assert stored(two).entry.edition == 1
+            editions = [Edition(query), edition(query, since, MORE, LONGER)]
+            async with two.client() as successor:
+                later = await modify(successor, query.name, SHORTER)
+            editions.append(edition(editions[-1].query, later.since, SHORTER))
+            await poster.post_event(source, rows((t, t) for t in range(1777, 2500)), end=True)
+            await sums.take(END)
+        wanted = answers(editions, source, range(2500), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
+
+
+class Brake:
+    """Holds the jobs of one peer, while it is on."""
+
+    def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._off = trio.Event()
+        executor, run = place.up.engine.executor, InterpretedTask.run
+
+        async def held(task: InterpretedTask, *arguments: Any) -> Any:
+            if task._executor is executor:
+                await self._off.wait()
+            return await run(task, *arguments)
+
+        monkeypatch.setattr(InterpretedTask, "run", held)
+
+    def release(self) -> None:
+        self._off.set()
+
+
+async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await cast(town, made)
+        async with home.client() as poster, one.client() as owner, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(one, two, "q")
+            await until(ahead(two, query.name, one.name("kept"), 249), "it is as far")
+            brake = Brake(one, monkeypatch)
+            await post(poster, source, range(250, 730))
+            await until(ahead(two, query.name, one.name("kept"), 729), "it is ahead")
+            with pytest.raises(InvalidInputError, match="from 799 on, not from 399"):
+                await modify(owner, query.name, MORE, at=399)
+            assert stored(one).entry.edition == 0
+            assert not stored(one).former
+            done = await modify(owner, query.name, MORE)
+            assert done.since == 799
+            assert standby_edition(two, query.name) == 1
+            brake.release()
+            await poster.post_event(source, rows((t, t) for t in range(730, 1500)), end=True)
+            await sums.take(END)
+            editions = [Edition(query), edition(query, 799, MORE)]
+            wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
+            assert sums.rows == wanted
+            standby = two.up.engine.standbys.get(query.name)
+            assert standby is not None
+            await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
+            for stream in (one.name("kept"), one.name("sums")):
+                own, other = one.kept(stream).log, standby._kept[stream].log
+                assert own.read(own.start).table.equals(other.read(other.start).table)
+
+
+def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], bool]:
+    def is_there() -> bool:
+        standby = place.up.engine.standbys.get(query)
+        return standby is not None and standby.boundaries[stream] >= boundary
+
+    return is_there
+
+
+async def test_without_its_secondary_it_is_refused_until_there_is_another(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await cast(town, made)
+        async with (
+            home.client() as poster,
+            one.client(patience_s=0.2) as owner,
+            reader.client() as client,
+        ):
+            source = await make_stream(poster, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await post(poster, source, range(250))
+            await sums.take(249)
+            await stands_by(one, two, "q")
+            await town.stop(two)  # and nobody says so
+            with pytest.raises(UnavailableError):
+                await modify(owner, query.name, MORE)
+            assert stored(one).entry.edition == 0
+            await post(poster, source, range(250, 530))
+            await sums.take(529)
+            believes(made, one, reader.id, Health.ALIVE)
+            believes(made, one, query.availability.secondary, Health.DEAD)
+            await stands_by(one, reader, "q")
+            done = await modify(owner, query.name, MORE)
+            assert standby_edition(reader, query.name) == 1
+            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
+            await sums.take(END)
+            editions = [Edition(query), edition(query, done.since, MORE)]
+            wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
+            assert sums.rows == wanted
+
+
+@pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])
+async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    """The primary has written it down and cannot tell: no result passes the boundary. If it is
+    restarted, it tells again; if it is succeeded, it was never modified, and the client, who has
+    no answer, asks again."""
+
+    async def unheard(self: Primaries, *_: Any) -> int:
+        await trio.lowlevel.checkpoint()
+        raise UnavailableError("its secondary is deaf")
+
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await cast(town, made)
+        async with home.client() as poster, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+            async with one.client(patience_s=0.2) as owner:
+                await owner.create_query(query)
+                sums = Reader(client, one.name("sums"), "total", "number")
+                await owner.start_query(query.name)
+                await stands_by(one, two, "q")
+                await post(poster, source, range(250))
+                await sums.take(249)
+                with monkeypatch.context() as deaf:
+                    deaf.setattr(Primaries, "_stand_by", unheard)
+                    with pytest.raises(UnavailableError, match="written down"):
+                        await modify(owner, query.name, SHORTER, at=333)
+                    await post(poster, source, range(250, 530))
+                    await trio.sleep(0.3)
+                    assert one.kept("sums").log.boundary == 333
+                    assert standby_edition(two, query.name) == 0
+                    if dies == "primary restarts":
+                        await town.stop(one)
+                    else:
+                        await die(made, one, town, home, two, reader)
+            if dies == "primary restarts":
+                # its secondary has gone on as it was, and is past the boundary
+                await town.start(one)
+                await until(lambda: has(one, query.name), "it is back")
+                await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")
+                keeper = one
+            else:
+                await until(lambda: has(two, query.name), "it is taken over")
+                keeper = two
+            async with keeper.client() as owner:
+                since = (await modify(owner, query.name, SHORTER)).since
+            assert since >= 529
+            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
+            await sums.take(END)
+        editions = [Edition(query), edition(query, since, SHORTER)]
+        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
+
+
+async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, and the secondary is not past the boundary."""
+    async with open_town(tmp_path) as town:
+        home, one, two, reader = await cast(town, made)
+        async with home.client() as poster, reader.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+
+            async def unheard(self: Primaries, *_: Any) -> int:
+                await trio.lowlevel.checkpoint()
+                raise UnavailableError("its secondary is deaf")
+
+            async with one.client(patience_s=0.2) as owner:
+                await owner.create_query(query)
+                sums = Reader(client, one.name("sums"), "total", "number")
+                await owner.start_query(query.name)
+                await stands_by(one, two, "q")
+                await post(poster, source, range(250))
+                await sums.take(249)
+                with monkeypatch.context() as deaf:
+                    deaf.setattr(Primaries, "_stand_by", unheard)
+                    with pytest.raises(UnavailableError, match="written down"):
+                        await modify(owner, query.name, SHORTER, at=333)
+                    await town.stop(one)
+            await town.start(one)
+            await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
+            async with one.client() as owner:  # who asked asks again
+                assert (await modify(owner, query.name, SHORTER, at=333)).since == 333
+                description = await owner.lookup_object(query.name)
+                assert msgspec.json.decode(description.entries["query"])["edition"] == 1
+            await post(poster, source, range(250, 530))
+            await sums.take(529)
+            await die(made, one, town, home, two, reader)
+            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
+            await sums.take(END)
+        editions = [Edition(query), edition(query, 333, SHORTER)]
+        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
+
+
+async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_since(
+    tmp_path: Path, made: Made
+) -> None:
+    """It was away while another peer became the secondary and the query was modified; when it is
+    back, its primary is gone."""
+    async with open_town(tmp_path) as town:
+        home, one, two, other = await cast(town, made)
+        async with home.client() as client:
+            source = await make_stream(client, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+            async with one.client() as owner:
+                await owner.create_query(query)
+                await owner.start_query(query.name)
+                sums = Reader(client, one.name("sums"), "total", "number")
+                await post(client, source, range(250))
+                await sums.take(249)
+                await stands_by(one, two, "q")
+                gone, former = two.id, one.id
+                await town.stop(two)
+                believes(made, one, other.id, Health.ALIVE)
+                believes(made, one, gone, Health.DEAD)
+                await stands_by(one, other, "q")
+                done = await modify(owner, query.name, MORE)
+            await town.stop(one)
+            made[bytes.fromhex(gone)].tell(former, Health.DEAD)
+            await town.start(two)
+            await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
+            assert not has(two, query.name)
+            believes(made, home, former, Health.DEAD)
+            believes(made, other, former, Health.DEAD)
+            await until(lambda: has(other, query.name), "it is taken over")
+            await client.post_event(source, rows((t, t) for t in range(250, 900)), end=True)
+            await sums.take(END)
+        editions = [Edition(query), edition(query, done.since, MORE)]
+        wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
