@@ -116,6 +116,7 @@ class Catalog:
         self._finder = Finder(around, directory, store)
         self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
         self.keep_told = self._publishing.keep_told
+        self.tell_again = self._publishing.tell_again
 
     def on_yielded(self, heed: Callable[[str, ObjectName], None]) -> None:
         """Have `heed` told, by kind and name, of what this peer has published, and no more does,
@@ -323,7 +324,8 @@ async def open_catalog_in(
             catalog = Catalog(around, directory, store, bodies, config)
             nursery.start_soon(catalog.keep_told)
             try:
-                yield catalog
+                with around.returning(catalog.tell_again):
+                    yield catalog
             finally:
                 nursery.cancel_scope.cancel()
 

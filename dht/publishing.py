@@ -60,7 +60,6 @@ class Publishing:
         self._sooner = trio.Event()
         self._told_again_at = float("-inf")
         store.superseded = self._renew_soon
-        around.on_return(self._tell_again)
         self.yielded: Callable[[Subject], None] = lambda _: None
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:
@@ -171,7 +170,7 @@ class Publishing:
         except MedusaError as error:
             self._around.events.note("warning", f"{subject}: not renewed: {error}")
 
-    def _tell_again(self) -> None:
+    def tell_again(self) -> None:
         """Somebody is back who may have been on the other side of a split: those there have not
         heard of what was published here meanwhile, or have published the same."""
         now = trio.current_time()

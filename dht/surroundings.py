@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random, SystemRandom  # noqa: TID251 -- this is the driver that passes one in
 from typing import Final
@@ -61,7 +62,8 @@ class Surroundings:
         publisher_of: who a peer id belongs to, if it is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         clock: seconds since the epoch.
-        on_return: has somebody told whenever a peer is back that was taken for dead.
+        returning: while it is open, has somebody told whenever a peer is back that was taken for
+            dead.
         rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
     """
 
@@ -77,7 +79,9 @@ class Surroundings:
     events: Events
     clock: Callable[[], float] = wall_clock
     rng: Random = field(default_factory=SystemRandom)
-    on_return: Callable[[Callable[[], None]], None] = lambda _: None
+    returning: Callable[[Callable[[], None]], AbstractContextManager[None]] = lambda _: (
+        nullcontext()
+    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,8 @@ def surroundings_of(
         connection = await overlay.connect(peer_id)
         return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
 
-    def on_return(heed: Callable[[], None]) -> None:
+    @contextmanager
+    def returning(heed: Callable[[], None]) -> Iterator[None]:
         dead: set[bytes] = set()
 
         def changed(peer_id: bytes, health: Health) -> None:
@@ -144,6 +149,10 @@ def surroundings_of(
                 heed()
 
         overlay.gossip.changed.append(changed)
+        try:
+            yield
+        finally:
+            overlay.gossip.changed.remove(changed)
 
     own = overlay.identity
     return Surroundings(
@@ -159,5 +168,5 @@ def surroundings_of(
         events=overlay.events,
         clock=clock,
         rng=rng or SystemRandom(),
-        on_return=on_return,
+        returning=returning,
     )

@@ -42,7 +42,7 @@ class Recovery(StrEnum):
     """As if nothing had failed."""
 
 
-class Availability(Struct, frozen=True):
+class Availability(Struct, frozen=True, omit_defaults=True):
     """
     Attributes:
         bound_s: how long results may stand still, or wait for an input that is missing, seconds;

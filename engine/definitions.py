@@ -43,7 +43,7 @@ class Idle(StrEnum):
     """With the home's clock, less the slack: for streams whose stime is the present."""
 
 
-class StreamDefinition(Struct, frozen=True):
+class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     """One stream.
 
     Attributes:
@@ -132,7 +132,7 @@ class StreamEntry(Struct, frozen=True):
         return bool(self.schema.key) and not self.stream.k_safety
 
 
-class QueryEntry(Struct, frozen=True):
+class QueryEntry(Struct, frozen=True, omit_defaults=True):
     """A query as published.
 
     Attributes:

@@ -89,7 +89,7 @@ Box = Filter | Map | Union | Aggregate
 WINDOW_START = "window_start"
 
 
-class Query(Struct, frozen=True):
+class Query(Struct, frozen=True, omit_defaults=True):
     """A loop-free network of boxes.
 
     Attributes:

@@ -337,16 +337,30 @@ class Standbys:
         if sure or now - standby.looked_up_at < LOOK_UP_S:
             return
         standby.looked_up_at = now
-        with suppress(MedusaError), trio.move_on_after(LOOK_UP_S):
-            if await self._published_edition(standby) > known.edition:
-                await self._give_up(standby)  # what we would go on with is over
-                return
+        edition, found, over = known.edition, known, False
+
+        async def ask_for_edition() -> None:
+            nonlocal edition
+            with suppress(MedusaError):
+                edition = await self._published_edition(standby)
+
+        async def ask_for_entry() -> None:
+            nonlocal found, over
             try:
                 found = await self._queries.catalog.entry(standby.name)
             except WithdrawnError:
-                await self._give_up(standby)
-                return
-            if (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
+                over = True
+            except MedusaError:
+                pass  # it is asked again
+
+        with trio.move_on_after(LOOK_UP_S):  # side by side: the catalog is slow when peers die
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask_for_edition)
+                nursery.start_soon(ask_for_entry)
+        with suppress(MedusaError):
+            if over or edition > known.edition:
+                await self._give_up(standby)  # what we would go on with is over
+            elif (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:
                         await standby.take_status(found)
