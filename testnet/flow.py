@@ -126,7 +126,7 @@ class _Receiver:
         label = f"testnet-{self.name}"
         upto = BEGINNING
         if self._fold is None:
-            async for epoch in self._client.subscribe(self._stream, subscriber=label):
+            async for epoch in self._client.subscribe(self._stream, upto, label):
                 rows = rows_of(epoch.table, self.name)
                 self._take(rows, Received.of(epoch, self._board.seconds()))
                 upto = epoch.upto
