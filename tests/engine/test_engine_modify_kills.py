@@ -92,12 +92,11 @@ def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Scene:
     """
     Attributes:
-        clients: at the source's home; and at the two others, whoever answers.
+        poster: a client at the source's home. owner: at the others, whoever answers.
         posted: every time before this one.
     """
 
-    home: Peer
-    others: list[Peer]
+    peers: list[Peer]
     poster: AsyncMedusaClient
     owner: AsyncMedusaClient
     editions: list[Edition]
@@ -143,22 +142,20 @@ class Scene:
                 await trio.sleep(LOOK_S)
 
     async def cast(self) -> dict[str, Peer]:
-        """Who is what, once the secondary is as far as its primary."""
+        """Who is what, as the primary says once its secondary is as far as itself."""
         with trio.fail_after(STEP_S):
             while True:
-                found: dict[str, Peer] = {}
-                for peer in self.others:
+                for peer in self.peers:
                     with suppress(MedusaError):
                         async with open_medusa(peer.home.folder, patience_s=1.0) as client:
                             (status,) = (await client.status(federation=False)).peers
                         for each in status.replicas:
-                            if each.query == self.query and each.state != "alone":
-                                found[each.role] = peer
-                            if each.query == self.query and "catching" in each.state:
-                                found = {}
-                if len(found) == 2:
-                    return found
+                            if each.role == "primary" and each.state == "caught up":
+                                return {"primary": peer, "secondary": self._peer(each.secondary)}
                 await trio.sleep(LOOK_S)
+
+    def _peer(self, id_: str) -> Peer:
+        return next(peer for peer in self.peers if peer.home.running().peer == id_)
 
     async def modify(self, wish: BoxChange) -> None:
         """Ask until there is an answer."""
@@ -218,7 +215,7 @@ async def open_scene() -> AsyncIterator[Scene]:
             query = sieve_and_sums(place, source, availability=asked)  # type: ignore[arg-type]
             await owner.create_query(query)
             await owner.start_query(query.name)
-            scene = Scene(home, others, poster, owner, [Edition(query)], source)
+            scene = Scene([home, *others], poster, owner, [Edition(query)], source)
             nursery.start_soon(scene.flow)
             nursery.start_soon(scene.receive)
             await scene.reach(200)
@@ -277,8 +274,8 @@ async def test_killed_where_it_is_decided() -> None:
     """Around the steps that count; the others are in the campaign."""
     await survives(
         Step("primary", "queries:QueryHost.write", "after"),
-        Step("secondary", "replicas.standby:Standby.take_edition", "after"),
         Step("primary", "replicas.primaries:Primaries.tell", "after"),
+        Step("secondary", "replicas.standby:Standby.take_edition", "after"),
     )
 
 
