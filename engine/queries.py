@@ -197,6 +197,8 @@ class QueryHost:
 
     async def take_up(self, running: RunningQuery) -> None:
         """Go on with a query of the last run."""
+        if running.stored.availability.mode is not Mode.NONE:
+            running.parted_at = trio.current_time()  # from whom, is forgotten
         self.admit(running)
         # A crash may have come between the file and the catalog; the same again is no change.
         await self.catalog.publish(running)

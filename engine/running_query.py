@@ -23,6 +23,8 @@ class RunningQuery:
         taken_over_at: when this peer went on with what another had, on trio's clock, seconds.
         ended: called once all its outputs have ended.
         modifying: held while it is being modified.
+        parted_at: when a peer was given up that may take itself for its secondary yet, on trio's
+            clock, seconds.
     """
 
     def __init__(self, stored: StoredQuery, tasks: list[PlacedTask]) -> None:
@@ -30,6 +32,7 @@ class RunningQuery:
         self.tasks = tasks
         self.taken_over_at = float("-inf")
         self.ended: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.parted_at = float("-inf")
         self.modifying = trio.Lock()
         self._scope: trio.CancelScope | None = None
         self._stopped = trio.Event()
@@ -94,6 +97,11 @@ class RunningQuery:
         """No task has to wait any more."""
         for task in self.tasks:
             task.runner.halt.move(END)
+
+    def wait_s(self, parted_s: float) -> float:
+        """How long until nobody else gives out results of it, if it takes a peer so long to find
+        out that it is no secondary any more; seconds."""
+        return max(self.parted_at, self.taken_over_at) + parted_s - trio.current_time()
 
     @property
     def halted(self) -> bool:

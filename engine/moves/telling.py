@@ -23,6 +23,8 @@ CALL_S: Final = 10.0
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
 
+GONE: Final = frozenset({Health.DEAD, Health.LEFT})
+
 
 class Teller:
     """Remembers who has heard what."""
@@ -61,21 +63,24 @@ class Teller:
         Raises:
             UnavailableError: one lives and has not heard it yet.
         """
-        left: list[Placement] = []
         with trio.move_on_after(CALL_S):
-            while left := [each for each in self.untold(placed) if self._lives(each.worker)]:
-                await self.tell(placed)
+            await self.tell(placed)
+            while self._unheard(placed):
                 await trio.sleep(AGAIN_S)
+                await self.tell(placed)
+        left = self._unheard(placed)
+        if not left:
             return
         raise UnavailableError(
             f"{placed.name}: peer {left[0].worker[:8]} has not heard yet that it does not compute "
             "it any more; try again"
         )
 
-    def _lives(self, worker: str) -> bool:
-        peer = parse_peer_id(worker)
-        health = self._overlay.gossip.health(peer)
-        return self._overlay.peers.get(peer) is not None and health not in _GONE
+    def _unheard(self, placed: PlacedTask) -> list[Placement]:
+        """Of those untold, the ones whose worker lives."""
+        gossip, peers = self._overlay.gossip, self._overlay.peers
+        named = [(each, parse_peer_id(each.worker)) for each in self.untold(placed)]
+        return [each for each, peer in named if peers.get(peer) and gossip.health(peer) not in GONE]
 
     async def _tell_one(self, task: str, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
@@ -87,9 +92,6 @@ class Teller:
         release = Release(task, placement.fence, placement.until, placement.since)
         answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
         return answer.reached
-
-
-_GONE: Final = frozenset({Health.DEAD, Health.LEFT})
 
 
 def _news(task: str, placement: Placement) -> tuple[str, int, bool]:

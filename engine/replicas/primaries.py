@@ -27,6 +27,7 @@ from engine.replicas.care import Care
 from engine.replicas.choice import preferred
 from engine.replicas.messages import Dismiss, KeepUp, KeptUp, StandBy
 from engine.replicas.tenure import Tenure, next_fence
+from engine.replicas.watch import PARTED_S
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
@@ -147,6 +148,11 @@ class Primaries:
             raise UnavailableError(f"{running.name} is changing hands; try again")
         if tenure.secondary and not self._lives(tenure.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
+        if (wait_s := running.wait_s(PARTED_S)) > 0:
+            raise UnavailableError(
+                f"{running.name}: a peer that stood by for it may still give out results; "
+                f"try again in {wait_s + 1:.0f} s"
+            )
         if tenure.secondary:
             await self._keep_up(running, self.care(running.name))
 
@@ -221,6 +227,8 @@ class Primaries:
     async def _recruit(self, running: RunningQuery, care: Care) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
         care.reset()
+        if running.stored.tenure.secondary:
+            running.parted_at = trio.current_time()
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
@@ -237,6 +245,7 @@ class Primaries:
             try:
                 agreed = await self._stand_by(running, care, tenure)
             except MedusaError:  # why ever it does not: the next one
+                running.parted_at = trio.current_time()
                 if not self._is_ours(running):
                     return
                 continue
@@ -250,10 +259,16 @@ class Primaries:
             return
         care.reset()
         upkeep.hold_no_more(running)
-        running.go_on()
+        self._let_go_on(running)
         if running.stored.tenure.secondary:
             alone = msgspec.structs.replace(running.stored.tenure, secondary="")
             self._queries.appoint(running, alone)
+
+    def _let_go_on(self, running: RunningQuery) -> None:
+        """Nobody who may give out results of it does not know its last modification."""
+        if running.halted and running.wait_s(PARTED_S) <= 0:
+            running.go_on()
+            self._queries.catalog.publish_soon(running)  # it was not to be known before
 
     async def _stand_by(self, running: RunningQuery, care: Care, tenure: Tenure) -> bool:
         """Whether that peer stands by; or else we have been succeeded."""
@@ -310,9 +325,8 @@ class Primaries:
         care.earliest = answer.earliest
         if care.earliest > BEGINNING:
             care.told = None
-        elif running.halted and care.told and _unchanged(care.told, running.stored):
-            running.go_on()
-            self._queries.catalog.publish_soon(running)  # it was not to be known before
+        elif care.told and _unchanged(care.told, running.stored):
+            self._let_go_on(running)
         care.boundaries = answer.boundaries
         care.positions = answer.positions or care.positions
         if running.stored.availability.mode is Mode.PASSIVE_STANDBY:

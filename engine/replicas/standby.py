@@ -75,6 +75,7 @@ class Standby:
         self.decided: StoredQuery | None = None
         self.saved: dict[str, int] = {}
         self.running: RunningQuery | None = None
+        self._sure = not resumed
         self.succeeding = False
         self.looked_up_at = float("-inf")
         self._overlay = overlay
@@ -117,9 +118,18 @@ class Standby:
         return {name: kept.log.boundary for name, kept in self._kept.items()}
 
     def rendition(self, stream: str) -> KeptStream | None:
-        """An output, where it is computed here."""
+        """An output, where it is computed here as its primary computes it."""
         computed = self.running is not None and stream in self.stored.entry.outputs
-        return self._kept.get(stream) if computed else None
+        sure = self.watch.sure(trio.current_time())
+        return self._kept.get(stream) if computed and sure else None
+
+    def heed_silence(self, now: float) -> None:
+        """Send those who read here away, once it is not sure what its primary computes. now: on
+        trio's clock, seconds."""
+        sure, self._sure = self._sure, self.watch.sure(now)
+        if sure and not self._sure and self.running is not None:
+            for task in self.running.tasks:
+                task.kept.send_away()
 
     @property
     def behind_us(self) -> int:

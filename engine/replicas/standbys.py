@@ -241,6 +241,7 @@ class Standbys:
             self._apply(standby, [TakeOver("as it was decided")])
             return
         standby.note_boundaries(trio.current_time())
+        standby.heed_silence(trio.current_time())
         self._tell(standby, self._overlay.gossip.health(_id(standby.tenure.primary)))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.lost:
@@ -333,7 +334,7 @@ class Standbys:
         query is started, or, while we were away, that it is deleted, or modified with another peer
         as its secondary."""
         known, now = standby.stored.entry, trio.current_time()
-        sure = known.status is QueryStatus.RUNNING and not standby.watch.unheard
+        sure = known.status is QueryStatus.RUNNING and standby.watch.sure(now)
         if sure or now - standby.looked_up_at < LOOK_UP_S:
             return
         standby.looked_up_at = now
@@ -368,13 +369,11 @@ class Standbys:
     async def _published_edition(self, standby: Standby) -> int:
         """The newest that is known of. Who was away knows nobody yet who could tell, and asks
         again."""
-        while True:
-            try:
+        while not standby.watch.sure(trio.current_time()):
+            with suppress(UnavailableError):
                 return await self._producers.edition(_outputs(standby)[0])
-            except UnavailableError:
-                if not standby.watch.unheard:
-                    raise
             await trio.sleep(TICK_S)
+        return 0
 
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""

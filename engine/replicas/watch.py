@@ -20,6 +20,15 @@ ASK_S: Final = 5.0
 """Silence of a primary that lives after which it is asked whether it still counts on us, seconds:
 the query may be deleted, or have another secondary."""
 
+SURE_S: Final = 15.0
+"""Silence of a primary, seconds, after which its secondary does not take itself for that any more
+without asking: another one may have been found, and the query modified. A failure detector has
+mostly spoken by then."""
+
+PARTED_S: Final = 20.0
+"""How long a query is not modified after a peer was given up that may have stood by for it,
+seconds: more than `SURE_S`, as that one may have heard of its primary a little later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
@@ -83,6 +92,10 @@ class Watch:
         self._ask_s = DOUBT_S if resumed else ASK_S
         self.unheard = resumed
         self._behind_since: float | None = None
+
+    def sure(self, now: float) -> bool:
+        """Whether this peer is its secondary, and knows the query as it is now."""
+        return not self.unheard and now - self._heard_at <= SURE_S
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:

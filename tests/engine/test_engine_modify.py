@@ -287,8 +287,9 @@ async def test_editions_that_are_still_needed_are_bounded(
             await client.create_query(query)
             await client.start_query(query.name)
             await post(client, source, range(130))
-            for number in range(2):
-                await modify(client, query.name, change("sum", window_size=f"0.00{number + 1}"))
+            for size, at in (("0.0001", 1999), ("0.0002", 2999)):
+                wish = change("sum", window_size=size, advance=size)
+                await modify(client, query.name, MORE if at == 1999 else wish, at=at)
             with pytest.raises(MedusaError, match="catch up first"):
                 await modify(client, query.name, SHORTER)
             await post(client, source, range(130, 5000))

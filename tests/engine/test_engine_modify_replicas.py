@@ -30,6 +30,7 @@ from testnet.simulation.executor import InterpretedTask
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.replicas.primaries.PARTED_S", 0.3)
     monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
     monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
     return detectors(monkeypatch)
@@ -161,7 +162,7 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
         home, one, two, reader = await cast(town, made)
         async with (
             home.client() as poster,
-            one.client(patience_s=0.2) as owner,
+            one.client(patience_s=1.0) as owner,
             reader.client() as client,
         ):
             source = await make_stream(poster, home, "s")
@@ -188,6 +189,45 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
             editions = [Edition(query), edition(query, done.since, MORE)]
             wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
             assert sums.rows == wanted
+
+
+async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its primary took it for dead and found another; it has heard nothing of that. It serves
+    nobody by the time that the query is modified."""
+    monkeypatch.setattr("engine.replicas.watch.SURE_S", 1.0)
+    monkeypatch.setattr("engine.replicas.primaries.PARTED_S", 2.0)
+    monkeypatch.setattr("engine.replicas.watch.ASK_S", 1e9)
+    async with open_town(tmp_path) as town:
+        home, one, two, other = await cast(town, made)
+        async with home.client() as client, one.client(patience_s=0.1) as owner:
+            source = await make_stream(client, home, "s")
+            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            sums = Reader(client, one.name("sums"), "total", "number")
+            await stands_by(one, two, "q")
+            await post(client, source, range(250))
+            await sums.take(249)
+            assert two.up.engine.rendition(one.name("sums")) is not None
+            believes(made, one, other.id, Health.ALIVE)
+            believes(made, one, two.id, Health.DEAD)
+            await stands_by(one, other, "q")
+            with pytest.raises(UnavailableError, match="may still give out results; try again in"):
+                await modify(owner, query.name, MORE)
+            async with one.client() as patient:
+                done = await modify(patient, query.name, MORE)
+            assert two.up.engine.standbys.get(query.name) is not None
+            assert two.up.engine.rendition(one.name("sums")) is None
+            believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
+            await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
+            assert not has(two, query.name)
+            await client.post_event(source, rows((t, t) for t in range(250, 900)), end=True)
+            await sums.take(END)
+        editions = [Edition(query), edition(query, done.since, MORE)]
+        wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
+        assert sums.rows == wanted
 
 
 @pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])

@@ -1,0 +1,287 @@
+"""Somebody is killed (-9) at every step of a modification, under traffic: no result may be missing,
+come twice, or be of the wrong edition.
+
+Three real peers of one participant, with real Spark: the source's home, where the consumer is as
+well, and two that have the query between them, one as its primary, the other in active standby.
+Each step arms one of them (see `crashing_peer`), asks for a modification, waits until that peer has
+died of it, starts it again, and asks until it has an answer. What the consumer received over all
+steps is compared at the end with what the reference interpreter makes of the editions that were
+answered.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import trio
+from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+from engine_modified import Answer, Edition, answers, change, sieve_and_sums
+from engine_peers import rows, schema_of
+
+from engine.availability import Availability, Mode, Recovery
+from engine.definitions import StreamDefinition
+from engine.modifying.messages import BoxChange
+from engine.modifying.parameters import modified_query
+from engine.schema import BEGINNING, END
+from overlay.errors import MedusaError
+from testnet import peers
+from testnet.bench.moving import together
+from testnet.peers import CONFIG, Peer, open_federation
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+PARTICIPANT = "mit.edu"
+STEP_S = 150.0
+"""Longest wait for anything in a step: a JVM starts on a machine that does other things as well."""
+POST_S = 0.2
+ROWS = 37
+"""In a post; a window holds 100, or other numbers."""
+LOOK_S = 0.05
+
+Side = Literal["primary", "secondary"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where somebody dies. name: of the function, in `engine`."""
+
+    victim: Side
+    name: str
+    when: When
+
+    @property
+    def order(self) -> Order:
+        return Order(f"engine.{self.name}", self.when)
+
+    def __str__(self) -> str:
+        return f"{self.victim}, {self.when} {self.name}"
+
+
+def both(victim: Side, name: str) -> list[Step]:
+    return [Step(victim, name, "before"), Step(victim, name, "after")]
+
+
+ALL = [
+    *both("primary", "modifying.modifier:Modifier._decide"),
+    *both("primary", "queries:QueryHost.write"),
+    *both("primary", "replicas.primaries:Primaries.tell"),
+    *both("secondary", "replicas.standby:Standby.take_edition"),
+    *both("secondary", "replicas.standby:Standby._adopt"),
+    *both("primary", "query_catalog:QueryCatalog.publish"),
+]
+
+
+@pytest.fixture(autouse=True)
+def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `medusa-peer` is one that may be armed."""
+    program = Path(__file__).with_name("crashing_peer.py")
+    script = tmp_path / "medusa-peer"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
+    monkeypatch.setenv(STEPS, ",".join(sorted({step.order.step for step in ALL})))
+
+
+@dataclass
+class Scene:
+    """
+    Attributes:
+        poster: a client at the source's home. owner: at the others, whoever answers.
+        posted: every time before this one.
+    """
+
+    peers: list[Peer]
+    poster: AsyncMedusaClient
+    owner: AsyncMedusaClient
+    editions: list[Edition]
+    source: str
+    posted: int = 0
+    over: trio.Event = field(default_factory=trio.Event)
+    received: list[Answer] = field(default_factory=list)
+    boundary: int = BEGINNING
+
+    @property
+    def query(self) -> str:
+        return self.editions[0].query.name
+
+    @property
+    def sums(self) -> str:
+        return f"medusa://{PARTICIPANT}/sums"
+
+    async def flow(self) -> None:
+        while not self.over.is_set():
+            await self._post(ROWS, end=False)
+            with trio.move_on_after(POST_S):
+                await self.over.wait()
+        await self._post(1, end=True)
+        await self.poster.flush()
+
+    async def _post(self, count: int, *, end: bool) -> None:
+        times = range(self.posted, self.posted + count)
+        boundary = None if end else times[-1]
+        await self.poster.post_event(
+            self.source, rows((t, t) for t in times), boundary=boundary, end=end
+        )
+        self.posted += count
+
+    async def receive(self) -> None:
+        async for epoch in self.poster.subscribe(self.sums):
+            columns = [epoch.table.column(name) for name in ("stime", "total", "number")]
+            self.received += zip(*(column.to_pylist() for column in columns), strict=True)
+            self.boundary = epoch.upto
+
+    async def reach(self, boundary: int) -> None:
+        with trio.fail_after(STEP_S):
+            while self.boundary < boundary:  # noqa: ASYNC110 - it tells nobody
+                await trio.sleep(LOOK_S)
+
+    async def cast(self) -> dict[str, Peer]:
+        """Who is what, as the primary says once its secondary is as far as itself."""
+        with trio.fail_after(STEP_S):
+            while True:
+                for peer in self.peers:
+                    with suppress(MedusaError):
+                        async with open_medusa(peer.home.folder, patience_s=1.0) as client:
+                            (status,) = (await client.status(federation=False)).peers
+                        for each in status.replicas:
+                            if each.role == "primary" and each.state == "caught up":
+                                return {"primary": peer, "secondary": self._peer(each.secondary)}
+                await trio.sleep(LOOK_S)
+
+    def _peer(self, id_: str) -> Peer:
+        return next(peer for peer in self.peers if peer.home.running().peer == id_)
+
+    async def modify(self, wish: BoxChange) -> None:
+        """Ask until there is an answer."""
+        with trio.fail_after(STEP_S):
+            while True:
+                try:
+                    done = await self.owner.modify_query(self.query, [wish])
+                except MedusaError as error:
+                    print(f"  {error}", flush=True)
+                    await trio.sleep(LOOK_S)
+                    continue
+                break
+        query = modified_query(self.editions[-1].query, [wish])
+        self.editions.append(Edition(query, done.since))
+        print(f"  from {done.since} on", flush=True)
+
+    async def kill_at(self, step: Step, wish: BoxChange) -> None:
+        victim = (await self.cast())[step.victim]
+        process = victim.process
+        assert process is not None
+        arm(victim.home.folder, step.order)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.modify, wish)
+            with trio.fail_after(STEP_S):
+                await process.wait()
+            assert process.returncode == -signal.SIGKILL, victim.tail()
+            assert not is_armed(victim.home.folder), "it died of something else"
+            await victim.kill_9()  # its JVM is gone with it
+            await victim.start()
+        await victim.ready()
+        await self.reach(self.editions[-1].since)
+
+
+@asynccontextmanager
+async def open_scene() -> AsyncIterator[Scene]:
+    async with open_federation() as federation:
+        federation.config = CONFIG + "[engine]\nepoch_s = 0.2\n"
+        home = await federation.found(PARTICIPANT)
+        others = [await federation.admit_sibling(home) for _ in range(2)]
+        for peer in (home, *others):
+            await peer.ready()
+        await together(federation)
+        one, two = others
+        async with (
+            open_medusa(home.home.folder) as poster,
+            open_medusa(one.home.folder, also=[two.home.folder]) as owner,
+            trio.open_nursery() as nursery,
+        ):
+            schema = schema_of(PARTICIPANT)
+            source = f"medusa://{PARTICIPANT}/s"
+            await poster.create_schema(schema)
+            await poster.create_stream(StreamDefinition(source, schema.name))
+            running = two.running
+            assert running is not None
+            asked = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, secondary=running.peer)
+            place = PlaceName()
+            query = sieve_and_sums(place, source, availability=asked)  # type: ignore[arg-type]
+            await owner.create_query(query)
+            await owner.start_query(query.name)
+            scene = Scene([home, *others], poster, owner, [Edition(query)], source)
+            nursery.start_soon(scene.flow)
+            nursery.start_soon(scene.receive)
+            await scene.reach(200)
+            try:
+                yield scene
+                scene.over.set()
+                await scene.reach(END)
+            except BaseException:
+                for peer in federation.peers:
+                    print(f"--- {peer.name}\n{peer.tail(40)}", flush=True)
+                raise
+            nursery.cancel_scope.cancel()
+
+
+class PlaceName:
+    """Only the names of a place."""
+
+    def name(self, path: str) -> str:
+        return f"medusa://{PARTICIPANT}/{path}"
+
+
+async def survives(*steps: Step) -> None:
+    async with open_scene() as scene:
+        for number, step in enumerate(steps):
+            began = trio.current_time()
+            print(f"{step}:", flush=True)
+            wish = (
+                change("sieve", expression_0=f"value % {number + 3} = 1")
+                if number % 2
+                else change("sum", window_size=f"0.000{60 + 20 * number:03}")
+            )
+            await scene.kill_at(step, wish)
+            print(f"  {trio.current_time() - began:.1f} s", flush=True)
+    times = range(scene.posted)
+    wanted = answers(scene.editions, scene.source, times, scene.sums, "total", "number")
+    found = scene.received
+    differing = [pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]]
+    assert (len(found), differing[:3]) == (len(wanted), []), "received, and what must have come"
+
+
+@pytest.mark.parametrize("step", sorted({step.order.step for step in ALL}))
+def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that a step that was renamed is found here, in no time, and by its name."""
+    wrapped: list[str] = []
+    crasher = Crasher(tmp_path, lambda: None)
+    monkeypatch.setattr(
+        crasher, "_wrapped", lambda name, function: wrapped.append(name) or function
+    )
+    crasher.wrap(step)
+    assert wrapped == [step]
+
+
+@pytest.mark.process
+@pytest.mark.spark
+async def test_killed_where_it_is_decided() -> None:
+    """Around the steps that count; the others are in the campaign."""
+    await survives(
+        Step("primary", "queries:QueryHost.write", "after"),
+        Step("primary", "replicas.primaries:Primaries.tell", "after"),
+        Step("secondary", "replicas.standby:Standby.take_edition", "after"),
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+async def test_killed_at_every_step() -> None:
+    await survives(*ALL)
