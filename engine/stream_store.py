@@ -14,19 +14,19 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.definitions import LATE, Idle, StreamEntry
+from engine.definitions import LATE, StreamEntry
+from engine.intake import Intake
 from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_entry
 from engine.leases import Lease
-from engine.messages import Post, Posted, StreamStatus
-from engine.pacing import Pacer
+from engine.messages import StreamStatus
 from engine.revisions.columns import revisions_entry, revisions_name
 from engine.room import Room
-from engine.streams.home import Home, open_home, open_sources
+from engine.streams.home import open_home, open_sources
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
 from engine.streams.source import SourceConfig
 from engine.subscriptions import Subscriptions
-from overlay.errors import BusyError, InternalError, MedusaError, StorageFullError
+from overlay.errors import InternalError, MedusaError
 from overlay.events import Events, wall_clock
 from overlay.files import write_atomically
 
@@ -55,15 +55,15 @@ GONE: Final = "~"
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
 
-HURRY_SHARE: Final = 0.125
-"""Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
-
 
 class StreamStore:
     """
     Args:
         folder: one folder a stream.
         nursery: runs what moves posts into the logs.
+
+    Attributes:
+        intake: takes posts to the sources among them.
     """
 
     def __init__(
@@ -78,12 +78,11 @@ class StreamStore:
         self._subscriptions = subscriptions
         self._config = config
         self._events = events
-        self._nursery = nursery
         self._shared = SharedMemory()
         self._streams: dict[str, KeptStream] = {}
-        self._broken: dict[str, str] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
+        self.intake = Intake(config, self._room, events, nursery)
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -223,7 +222,7 @@ class StreamStore:
         if home.revisions_log is not None:
             of = revisions_entry(entry)
             self._adopt(KeptStream(of, Role.REVISIONS, home.revisions_log, variant=variant))
-        self._nursery.start_soon(self._advance, kept, home)
+        self.intake.start(kept, home)
         return kept
 
     def _source_config(self, entry: StreamEntry) -> SourceConfig:
@@ -306,7 +305,7 @@ class StreamStore:
         if kept is None:
             return False
         kept.scope.cancel()
-        self._broken.pop(key, None)
+        self.intake.forget(key)
         if kept.home is not None:
             await kept.at_rest.wait()
         await kept.closing.aclose()
@@ -332,81 +331,9 @@ class StreamStore:
                 await kept.closing.aclose()
             await self._subscriptions.save()
 
-    async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
-        """Accept a post, waiting while too much waits for the log already.
-
-        Raises:
-            InternalError: the stream stands still.
-            StorageFullError: the streams of this peer take all the room they may.
-            MedusaError: see `Source.post`.
-        """
-        home = kept.home
-        assert home is not None, "only a home takes posts"
-        self._room.check(kept.name)
-        while True:
-            if kept.key in self._broken:
-                raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
-            moved = home.log.boundary
-            try:
-                take = home.post
-                if post.revisions:
-                    take = partial(home.revise, history_us=kept.entry.stream.history_us)
-                posted = await take(
-                    producer,
-                    post.sequence,
-                    body,
-                    boundary=post.boundary,
-                    end=post.end,
-                    now=wall_clock(),
-                )
-            except StorageFullError:
-                raise
-            except BusyError:
-                kept.hurry.set()
-                with trio.move_on_after(TEND_S):  # a stream that breaks tells nobody
-                    await home.log.wait_beyond(moved)
-                continue
-            if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
-                kept.hurry.set()
-            return posted
-
     async def wait_for_room(self) -> None:
         """Return once the streams of this peer take less than they may."""
         await self._room.wait()
-
-    async def _advance(self, kept: KeptStream, home: Home) -> None:
-        """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
-        try:
-            with kept.scope:
-                await self._move_epochs(kept, home)
-        except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
-            self._broken[kept.key] = f"{type(error).__name__}: {error}"
-            text = "stands still; its posts are refused until this peer is started again"
-            self._events.note("error", f"{kept.name} {text}: {self._broken[kept.key]}")
-            kept.send_away()
-        finally:
-            kept.at_rest.set()
-
-    async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
-        pacer = Pacer(self._config.epoch_s)
-        clocked = kept.entry.stream.idle is Idle.CLOCK
-        full = False
-        while True:
-            with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                await home.wait_ready()
-            with trio.move_on_after(pacer.delay(trio.current_time())):
-                await kept.hurry.wait()
-            kept.hurry = trio.Event()
-            pacer.started(trio.current_time())
-            try:
-                await home.advance(wall_clock())
-                full = False
-            except StorageFullError as error:
-                if not full:
-                    self._events.note("error", f"{kept.name} waits for room: {error}")
-                full = True
-                await trio.sleep(TEND_S)
-            pacer.finished(trio.current_time())
 
     async def tend(self) -> None:
         """Retention, leases, rates and compaction, for ever."""

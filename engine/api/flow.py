@@ -84,7 +84,7 @@ class FlowCalls:
                 post, body = await duplex.receive(Post)
             except EndOfCall:
                 return
-            await duplex.send(await store.post(kept, request.producer, post, body))
+            await duplex.send(await store.intake.post(kept, request.producer, post, body))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         homes = self._engine.homes

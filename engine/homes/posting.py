@@ -38,7 +38,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, producer: str, duplex: 
                     post, body = await duplex.receive(Post)
                 except EndOfCall:
                     break
-                posted = await store.post(kept, producer, post, body)
+                posted = await store.intake.post(kept, producer, post, body)
                 # A duplicate as well waits for all that was before it.
                 await accepted.send((posted, keeper.home.source.position))
         await trio.sleep_forever()  # the answers still go

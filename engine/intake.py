@@ -1,0 +1,120 @@
+"""From posts to epochs: what every source that this peer is home of goes through."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.config import EngineConfig
+from engine.definitions import Idle
+from engine.kept import KeptStream
+from engine.messages import Post, Posted
+from engine.pacing import Pacer
+from engine.room import Room
+from engine.streams.home import Home
+from overlay.errors import BusyError, InternalError, StorageFullError
+from overlay.events import Events, wall_clock
+
+AGAIN_S: Final = 1.0
+"""How often it is tried again what had to wait, seconds."""
+
+HURRY_SHARE: Final = 0.125
+"""Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
+
+
+class Intake:
+    """
+    Args:
+        nursery: runs what moves posts into the logs.
+    """
+
+    def __init__(
+        self, config: EngineConfig, room: Room, events: Events, nursery: trio.Nursery
+    ) -> None:
+        self._config = config
+        self._room = room
+        self._events = events
+        self._nursery = nursery
+        self._broken: dict[str, str] = {}
+
+    def start(self, kept: KeptStream, home: Home) -> None:
+        """Move what is posted to a source into its log, until its scope is cancelled."""
+        self._nursery.start_soon(self._advance, kept, home)
+
+    def forget(self, key: str) -> None:
+        """That source is closed."""
+        self._broken.pop(key, None)
+
+    async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
+        """Accept a post, waiting while too much waits for the log already.
+
+        Raises:
+            InternalError: the stream stands still.
+            StorageFullError: the streams of this peer take all the room they may.
+            MedusaError: see `Source.post`.
+        """
+        home = kept.home
+        assert home is not None, "only a home takes posts"
+        self._room.check(kept.name)
+        while True:
+            if kept.key in self._broken:
+                raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
+            moved = home.log.boundary
+            try:
+                take = home.post
+                if post.revisions:
+                    take = partial(home.revise, history_us=kept.entry.stream.history_us)
+                posted = await take(
+                    producer,
+                    post.sequence,
+                    body,
+                    boundary=post.boundary,
+                    end=post.end,
+                    now=wall_clock(),
+                )
+            except StorageFullError:
+                raise
+            except BusyError:
+                kept.hurry.set()
+                with trio.move_on_after(AGAIN_S):  # a stream that breaks tells nobody
+                    await home.log.wait_beyond(moved)
+                continue
+            if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
+                kept.hurry.set()
+            return posted
+
+    async def _advance(self, kept: KeptStream, home: Home) -> None:
+        """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
+        try:
+            with kept.scope:
+                await self._move_epochs(kept, home)
+        except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
+            self._broken[kept.key] = f"{type(error).__name__}: {error}"
+            text = "stands still; its posts are refused until this peer is started again"
+            self._events.note("error", f"{kept.name} {text}: {self._broken[kept.key]}")
+            kept.send_away()
+        finally:
+            kept.at_rest.set()
+
+    async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
+        pacer = Pacer(self._config.epoch_s)
+        clocked = kept.entry.stream.idle is Idle.CLOCK
+        full = False
+        while True:
+            with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
+                await home.wait_ready()
+            with trio.move_on_after(pacer.delay(trio.current_time())):
+                await kept.hurry.wait()
+            kept.hurry = trio.Event()
+            pacer.started(trio.current_time())
+            try:
+                await home.advance(wall_clock())
+                full = False
+            except StorageFullError as error:
+                if not full:
+                    self._events.note("error", f"{kept.name} waits for room: {error}")
+                full = True
+                await trio.sleep(AGAIN_S)
+            pacer.finished(trio.current_time())
