@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from engine.messages import Snapshot
 from testnet.history import History
+from testnet.stages import Stage, Stages
 
 STAGES: Final[dict[str, str]] = {
     "traces": "read the traces",
@@ -22,24 +21,6 @@ STAGES: Final[dict[str, str]] = {
     "compare": "compare with a batch run",
 }
 """Stage -> what a person reads."""
-
-
-class State(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
-@dataclass
-class Stage:
-    """One stage. Times are seconds of the run; detail is its last word."""
-
-    name: str
-    state: State = State.WAITING
-    began: float = 0.0
-    ended: float = 0.0
-    detail: str = ""
 
 
 @dataclass
@@ -66,20 +47,17 @@ class Toll:
 
 
 @dataclass
-class Board:
+class Board(Stages):
     """
     Attributes:
-        seconds: a monotonic clock; zero: what it said when the run began.
-        on_stage: called when a stage begins, ends or fails.
         posting: by participant. answers: rows received so far, by answer.
         snapshot: the federation as the subscriber's peer sees it, or None as yet.
+        first_answer: when its first row was received, seconds since the run began.
         history: every epoch that the subscriber received.
         moved: when anything last moved on, seconds; silence for long is a fault.
     """
 
-    seconds: Callable[[], float] = time.monotonic
-    on_stage: Callable[[Stage], None] = lambda stage: None
-    stages: dict[str, Stage] = field(default_factory=lambda: {name: Stage(name) for name in STAGES})
+    words: Mapping[str, str] = field(default_factory=lambda: STAGES)
     posting: dict[str, Posting] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     first_answer: float | None = None
@@ -87,30 +65,18 @@ class Board:
     toll: Toll = field(default_factory=Toll)
     history: History = field(default_factory=History)
     moved: float = 0.0
-    zero: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        self.zero = self.seconds()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """A stage, from here to the end of the block."""
-        stage = self.stages[name]
-        stage.state, stage.began = State.RUNNING, self.seconds()
-        self.moved = stage.began
-        self.on_stage(stage)
-        finished = False
-        try:
+        self.moved = self.seconds()
+        with super().stage(name) as stage:
             yield stage
-            finished = True
-        finally:
-            stage.state = State.DONE if finished else State.FAILED
-            stage.ended = self.moved = self.seconds()
-            self.on_stage(stage)
+        self.moved = self.seconds()
 
     def say(self, name: str, detail: str) -> None:
         """Change a stage's last word."""
-        self.stages[name].detail = detail
+        super().say(name, detail)
         self.moved = max(self.moved, self.seconds())
 
     def wait(self, seconds: float) -> None:
@@ -127,7 +93,7 @@ class Board:
         """Rows of an answer that the subscriber received; 0 for an epoch without any."""
         self.answers[answer] = self.answers.get(answer, 0) + rows
         if rows and self.first_answer is None:
-            self.first_answer = self.seconds()
+            self.first_answer = self.now
         self.say("answers", ", ".join(f"{count} {name}" for name, count in self.answers.items()))
 
     def killed(self, peer: str) -> None:

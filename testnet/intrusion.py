@@ -284,7 +284,7 @@ def _result(
         rows=board.total,
         seconds=round(seconds, 3),
         rows_per_second=round(board.total / seconds, 1) if seconds else 0.0,
-        first_answer_seconds=None if first is None else round(first - board.zero, 3),
+        first_answer_seconds=None if first is None else round(first, 3),
         first_answer_after_post_seconds=None if first is None else round(first - posting.began, 3),
         answers=compared,
         exact=all(answer.exact for answer in compared.values()),

@@ -54,12 +54,13 @@ async def run_intrusion_kills(options: Options, kills: int, board: Board) -> Kil
         error.add_note("\n".join(("--- kills", *killer.log)))
         raise
     faults = (*killer.faults, *board.history.faults())
+    posting = board.zero + board.stages["post"].began
     plain = {**structs.asdict(result), "exact": result.exact and not faults}
     return KillsResult(
         **plain,
         kills=board.toll.kills,
         restarts=board.toll.restarts,
-        longest_pause_seconds=round(board.history.longest_pause_s(board.stages["post"].began), 3),
+        longest_pause_seconds=round(board.history.longest_pause_s(posting), 3),
         longest_afterlife_seconds=round(killer.remains.longest_s, 3),
         faults=faults,
         history=tuple(killer.log),

@@ -173,7 +173,7 @@ class Splitter:
         self.faults.append(f"receipts differ after {SETTLE_S:.0f} s: {'; '.join(differ)}")
 
     def _note(self, board: Board, text: str) -> None:
-        self.log.append(f"{board.seconds() - board.zero:8.2f} {text}")
+        self.log.append(f"{board.now:8.2f} {text}")
 
 
 async def run_intrusion_split(options: Options, split: Split, board: Board) -> SplitResult:

@@ -205,7 +205,7 @@ class Killer:
         self.faults.append(f"answers stood still for {FAILOVER_S:.0f} s without {peer.name}")
 
     def _note(self, board: Board, text: str) -> None:
-        self.log.append(f"{board.seconds() - board.zero:8.2f} {text}")
+        self.log.append(f"{board.now:8.2f} {text}")
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -8,14 +8,12 @@ from typing import Final
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testnet.board import STAGES, Board, Stage, State
+from testnet.board import STAGES, Board
 from testnet.intrusion import AnswerResult, Result
 from testnet.intrusion_kills import KillsResult
 from testnet.live import open_live
@@ -26,11 +24,6 @@ FRAME_S: Final = 0.125
 """Between two frames of the live screen, seconds: smooth enough for a bar, cheap enough for a core
 that the peers need."""
 
-_ICONS: Final = {
-    State.WAITING: ("·", "dim"),
-    State.DONE: ("✓", "green"),
-    State.FAILED: ("✗", "red"),
-}
 
 _MEANINGS: Final = {
     "busy": "addresses with > 100 connections a minute",
@@ -43,7 +36,7 @@ _MEANINGS: Final = {
 async def open_screen(board: Board, console: Console) -> AsyncIterator[None]:
     """Show the board while the body runs; what was shown last stays."""
     if not console.is_terminal:
-        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        board.print_each(console)
         yield
         return
     async with open_live(
@@ -53,16 +46,6 @@ async def open_screen(board: Board, console: Console) -> AsyncIterator[None]:
         FRAME_S,
     ):
         yield
-
-
-def _print_stage(stage: Stage, board: Board, console: Console) -> None:
-    if stage.state is State.RUNNING:
-        console.print(f"{STAGES[stage.name]} ...", style="dim", highlight=False)
-        return
-    word = "failed" if stage.state is State.FAILED else "done"
-    seconds = stage.ended - stage.began
-    detail = f": {stage.detail}" if stage.detail else ""
-    console.print(f"{STAGES[stage.name]} {word} in {seconds:.1f} s{detail}", highlight=False)
 
 
 def render(board: Board, width: int, height: int) -> RenderableType:
@@ -89,34 +72,7 @@ def _lines_above(board: Board) -> int:
 
 def render_stages(board: Board) -> RenderableType:
     """The stages, what each says, and how long it took."""
-    table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(width=1)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    for stage in board.stages.values():
-        table.add_row(
-            _icon(stage),
-            Text(STAGES[stage.name], "" if stage.state is not State.WAITING else "dim"),
-            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
-            Text(_seconds(stage, board), "dim"),
-        )
-    title = "[bold]medusa-testnet intrusion[/]"
-    return Panel(table, title=title, title_align="left", box=box.ROUNDED, border_style="dim")
-
-
-def _icon(stage: Stage) -> RenderableType:
-    if stage.state is State.RUNNING:
-        return Spinner("dots", style="cyan")
-    sign, style = _ICONS[stage.state]
-    return Text(sign, style)
-
-
-def _seconds(stage: Stage, board: Board) -> str:
-    if stage.state is State.WAITING:
-        return ""
-    until = board.seconds() if stage.state is State.RUNNING else stage.ended
-    return f"{until - stage.began:.1f} s"
+    return board.render("intrusion")
 
 
 def render_posting(board: Board) -> RenderableType:

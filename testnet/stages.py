@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from rich import box
@@ -14,7 +16,13 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testnet.board import Stage, State
+
+class State(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
 
 _ICONS: Final = {
     State.WAITING: ("·", "dim"),
@@ -23,34 +31,49 @@ _ICONS: Final = {
 }
 
 
+@dataclass
+class Stage:
+    """One stage. Times are seconds since the scenario began; detail is its last word."""
+
+    name: str
+    state: State = State.WAITING
+    began: float = 0.0
+    ended: float = 0.0
+    detail: str = ""
+
+
+@dataclass
 class Stages:
     """
-    Args:
-        words: by stage, in order, what a person reads.
-        seconds: a monotonic clock.
-
     Attributes:
+        words: by stage, in order, what a person reads.
+        seconds: a monotonic clock; zero: what it said when the scenario began.
         on_stage: called when a stage begins, ends or fails.
     """
 
-    def __init__(
-        self, words: Mapping[str, str], seconds: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.words = words
-        self.all = {name: Stage(name) for name in words}
-        self.on_stage: Callable[[Stage], None] = lambda _: None
-        self._seconds = seconds
-        self._zero = seconds()
+    words: Mapping[str, str]
+    seconds: Callable[[], float] = time.monotonic
+    on_stage: Callable[[Stage], None] = lambda stage: None
+    stages: dict[str, Stage] = field(init=False)
+    zero: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.zero = self.seconds()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """All stages are to come."""
+        self.stages = {name: Stage(name) for name in self.words}
 
     @property
     def now(self) -> float:
         """Seconds since the beginning."""
-        return self._seconds() - self._zero
+        return self.seconds() - self.zero
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """A stage, from here to the end of the block."""
-        stage = self.all[name]
+        stage = self.stages[name]
         stage.state, stage.began = State.RUNNING, self.now
         self.on_stage(stage)
         finished = False
@@ -62,30 +85,47 @@ class Stages:
             stage.ended = self.now
             self.on_stage(stage)
 
-    def print_each(self, console: Console) -> None:
-        """A line whenever a stage begins or ends: where there is no screen to draw on."""
+    def say(self, name: str, detail: str) -> None:
+        """Change a stage's last word."""
+        self.stages[name].detail = detail
+
+    def print_each(
+        self,
+        console: Console,
+        before: Callable[[], str] = lambda: "",
+        after: Callable[[], str] = lambda: "",
+    ) -> None:
+        """A line whenever a stage begins or ends: where there is no screen to draw on.
+
+        Args:
+            before: what each line begins with. after: what that of an end ends with.
+        """
 
         def print_one(stage: Stage) -> None:
-            words = self.words[stage.name]
+            words = f"{before()}{self.words[stage.name]}"
             if stage.state is State.RUNNING:
                 console.print(f"{words} ...", style="dim", highlight=False)
                 return
             word = "failed" if stage.state is State.FAILED else "done"
             detail = f": {stage.detail}" if stage.detail else ""
             took_s = stage.ended - stage.began
-            text = f"{words} {word} in {took_s:.1f} s{detail}"
+            text = f"{words} {word} in {took_s:.1f} s{detail}{after()}"
             console.print(text, highlight=False, soft_wrap=True)
 
         self.on_stage = print_one
 
-    def render(self, title: str) -> RenderableType:
-        """A row a stage."""
+    def render(self, title: str, subtitle: str = "") -> RenderableType:
+        """A row a stage: what it says, and how long it took.
+
+        Args:
+            title: of the command. subtitle: for the lower right corner.
+        """
         table = Table.grid(padding=(0, 1), expand=True)
         table.add_column(width=1)
         table.add_column(no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         table.add_column(justify="right", no_wrap=True)
-        for stage in self.all.values():
+        for stage in self.stages.values():
             waiting = stage.state is State.WAITING
             until = self.now if stage.state is State.RUNNING else stage.ended
             table.add_row(
@@ -96,8 +136,10 @@ class Stages:
             )
         return Panel(
             table,
-            title=f"[bold]{title}[/]",
+            title=f"[bold]medusa-testnet {title}[/]",
             title_align="left",
+            subtitle=f"[dim]{subtitle}[/]" if subtitle else None,
+            subtitle_align="right",
             box=box.ROUNDED,
             border_style="dim",
         )

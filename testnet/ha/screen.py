@@ -8,13 +8,10 @@ from typing import Final
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testnet.board import Stage, State
-from testnet.ha.board import STAGES, HaBoard
+from testnet.ha.board import HaBoard
 from testnet.ha.observations import Observations
 from testnet.ha.result import Check, HaResult, ModeResult
 from testnet.live import open_live
@@ -25,36 +22,16 @@ SHOWN_S: Final = 40
 """Seconds of arrivals on the screen, a column each."""
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
-_ICONS: Final = {
-    State.WAITING: ("·", "dim"),
-    State.DONE: ("✓", "green"),
-    State.FAILED: ("✗", "red"),
-}
-
 
 @asynccontextmanager
 async def open_screen(board: HaBoard, console: Console) -> AsyncIterator[None]:
     """Show the board while the body runs; the table of what was measured stays."""
     if not console.is_terminal:
-        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        board.print_each(console, before=lambda: f"{_label(board)}: ")
         yield
         return
     async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
         yield
-
-
-def _print_stage(stage: Stage, board: HaBoard, console: Console) -> None:
-    label = board.runs[-1].variant.label if board.runs else ""
-    if stage.state is State.RUNNING:
-        console.print(f"{label}: {STAGES[stage.name]} ...", style="dim", highlight=False)
-        return
-    word = "failed" if stage.state is State.FAILED else "done"
-    detail = f": {stage.detail}" if stage.detail else ""
-    console.print(
-        f"{label}: {STAGES[stage.name]} {word} in {stage.ended - stage.began:.1f} s{detail}",
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def render(board: HaBoard) -> RenderableType:
@@ -68,37 +45,13 @@ def render(board: HaBoard) -> RenderableType:
 
 
 def render_stages(board: HaBoard) -> RenderableType:
-    table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(width=1)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    for stage in board.stages.values():
-        waiting = stage.state is State.WAITING
-        until = board.now if stage.state is State.RUNNING else stage.ended
-        table.add_row(
-            _icon(stage),
-            Text(STAGES[stage.name], "dim" if waiting else ""),
-            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
-            Text("" if waiting else f"{until - stage.began:.0f} s", "dim"),
-        )
-    run = f": {board.runs[-1].variant.label}" if board.runs else ""
-    return Panel(
-        table,
-        title=f"[bold]medusa-testnet ha[/]{run}",
-        title_align="left",
-        subtitle=f"[dim]run {len(board.runs)} of {len(board.planned)}[/]",
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style="dim",
-    )
+    label = _label(board)
+    run = f"run {len(board.runs)} of {len(board.planned)}"
+    return board.render(f"ha{f': {label}' if label else ''}", run)
 
 
-def _icon(stage: Stage) -> RenderableType:
-    if stage.state is State.RUNNING:
-        return Spinner("dots", style="cyan")
-    sign, style = _ICONS[stage.state]
-    return Text(sign, style)
+def _label(board: HaBoard) -> str:
+    return board.runs[-1].variant.label if board.runs else ""
 
 
 def render_arrivals(run: Observations) -> Text:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from testnet.board import Stage, State
 from testnet.load.judge import Load, Recent, Sample
 from testnet.load.result import Moved
+from testnet.stages import Stages
 
 STAGES: Final[dict[str, str]] = {
     "start": "start A, B and C",
@@ -27,51 +25,19 @@ STAGES: Final[dict[str, str]] = {
 
 
 @dataclass
-class LoadBoard:
+class LoadBoard(Stages):
     """
     Attributes:
-        seconds: a monotonic clock; zero: what it said when the run began.
-        on_stage: called when a stage begins, ends or fails.
         samples: the loads over time. recent: their means. moves: by when they ended.
         rows: posted so far, by participant. answers: rows received of all answers.
     """
 
-    seconds: Callable[[], float] = time.monotonic
-    on_stage: Callable[[Stage], None] = lambda stage: None
-    stages: dict[str, Stage] = field(default_factory=lambda: {name: Stage(name) for name in STAGES})
+    words: Mapping[str, str] = field(default_factory=lambda: STAGES)
     samples: list[Sample] = field(default_factory=list)
     recent: Recent = field(default_factory=Recent)
     moves: list[Moved] = field(default_factory=list)
     rows: int = 0
     answers: int = 0
-    zero: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        self.zero = self.seconds()
-
-    @property
-    def now(self) -> float:
-        """Seconds of the run."""
-        return self.seconds() - self.zero
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Stage]:
-        """A stage, from here to the end of the block; its times are seconds of the run."""
-        stage = self.stages[name]
-        stage.state, stage.began = State.RUNNING, self.now
-        self.on_stage(stage)
-        finished = False
-        try:
-            yield stage
-            finished = True
-        finally:
-            stage.state = State.DONE if finished else State.FAILED
-            stage.ended = self.now
-            self.on_stage(stage)
-
-    def say(self, name: str, detail: str) -> None:
-        """Change a stage's last word."""
-        self.stages[name].detail = detail
 
     def sampled(self, loads: dict[str, Load]) -> None:
         """What the peers say now."""

@@ -8,14 +8,11 @@ from typing import Final
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testnet.board import Stage, State
 from testnet.live import open_live
-from testnet.load.board import STAGES, LoadBoard
+from testnet.load.board import LoadBoard
 from testnet.load.judge import Load
 from testnet.load.places import EVERYBODY
 from testnet.load.result import LoadResult, Moved
@@ -26,11 +23,6 @@ MOVES_SHOWN: Final = 8
 BAR: Final = 30
 """Columns of a bar of load; capacity is at two thirds of it."""
 
-_ICONS: Final = {
-    State.WAITING: ("·", "dim"),
-    State.DONE: ("✓", "green"),
-    State.FAILED: ("✗", "red"),
-}
 _LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
 
 
@@ -38,29 +30,19 @@ _LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
 async def open_screen(board: LoadBoard, console: Console) -> AsyncIterator[None]:
     """Show the board while the body runs; the stages stay."""
     if not console.is_terminal:
-        board.on_stage = lambda stage: _print_stage(stage, board, console)
+        board.print_each(console, after=lambda: _loads(board))
         yield
         return
     async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
         yield
 
 
-def _print_stage(stage: Stage, board: LoadBoard, console: Console) -> None:
-    if stage.state is State.RUNNING:
-        console.print(f"{STAGES[stage.name]} ...", style="dim", highlight=False)
-        return
-    word = "failed" if stage.state is State.FAILED else "done"
-    detail = f": {stage.detail}" if stage.detail else ""
+def _loads(board: LoadBoard) -> str:
     loads = ", ".join(
         f"{_letter(name)} {load.load:.1f}/{load.capacity:.0f}"
         for name, load in board.recent.means().items()
     )
-    console.print(
-        f"{STAGES[stage.name]} {word} in {stage.ended - stage.began:.1f} s{detail}"
-        f"{f' ({loads})' if loads else ''}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    return f" ({loads})" if loads else ""
 
 
 def render(board: LoadBoard) -> RenderableType:
@@ -75,37 +57,7 @@ def render(board: LoadBoard) -> RenderableType:
 
 
 def render_stages(board: LoadBoard) -> RenderableType:
-    table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(width=1)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    for stage in board.stages.values():
-        waiting = stage.state is State.WAITING
-        until = board.now if stage.state is State.RUNNING else stage.ended
-        table.add_row(
-            _icon(stage),
-            Text(STAGES[stage.name], "dim" if waiting else ""),
-            Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
-            Text("" if waiting else f"{until - stage.began:.0f} s", "dim"),
-        )
-    counts = f"{board.rows:,} connections, {board.answers:,} answers"
-    return Panel(
-        table,
-        title="[bold]medusa-testnet load[/]",
-        title_align="left",
-        subtitle=f"[dim]{counts}[/]",
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style="dim",
-    )
-
-
-def _icon(stage: Stage) -> RenderableType:
-    if stage.state is State.RUNNING:
-        return Spinner("dots", style="cyan")
-    sign, style = _ICONS[stage.state]
-    return Text(sign, style)
+    return board.render("load", f"{board.rows:,} connections, {board.answers:,} answers")
 
 
 def render_loads(loads: dict[str, Load]) -> RenderableType:

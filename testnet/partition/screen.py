@@ -17,7 +17,7 @@ from testnet.stages import Stages
 
 FRAME_S: Final = 0.5
 """Between two frames, seconds: the peers need the cores."""
-TITLE: Final = "medusa-testnet partition"
+TITLE: Final = "partition"
 
 
 @asynccontextmanager

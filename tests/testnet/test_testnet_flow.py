@@ -14,10 +14,11 @@ import trio
 from engine.schema import BEGINNING, END
 from overlay.concurrency import one_error
 from overlay.errors import BrokenError, DeadlineError, InternalError
-from testnet.board import Board, State
+from testnet.board import Board
 from testnet.flow import STALL_S, flow, rows_of
 from testnet.generate import generate
 from testnet.oracle import COLUMNS, Answers, expected
+from testnet.stages import State
 from testnet.traces import open_trace, write_trace
 from tools.async_client import Epoch
 

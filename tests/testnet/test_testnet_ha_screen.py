@@ -15,7 +15,6 @@ import testnet.ha.run
 from engine.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import ConflictError, UnavailableError
-from testnet.board import State
 from testnet.ha.board import HaBoard
 from testnet.ha.chain import SERVERS, Reading, expected
 from testnet.ha.command import ha as ha_command
@@ -27,6 +26,7 @@ from testnet.ha.result import HaResult, ModeResult
 from testnet.ha.run import Options, run_ha
 from testnet.ha.screen import open_screen, per_second, render, render_result
 from testnet.ha.variants import NONE, VARIANTS, Variant
+from testnet.stages import State
 
 OUTAGES_S = {
     Mode.NONE: 14.0,

@@ -14,7 +14,6 @@ from rich.console import Console
 import testnet.load.run
 from overlay.concurrency import one_error
 from overlay.errors import UnavailableError
-from testnet.board import State
 from testnet.load.board import STAGES, LoadBoard
 from testnet.load.command import load as load_command
 from testnet.load.judge import Load
@@ -22,6 +21,7 @@ from testnet.load.plot import lines_of, load_at, write_plot
 from testnet.load.result import LoadResult, Moved, Step
 from testnet.load.run import Options
 from testnet.load.screen import open_screen, render, render_result
+from testnet.stages import State
 
 # -- showing ---------------------------------------------------------------------------------------
 
