@@ -9,7 +9,7 @@ from msgspec import Struct
 from engine.tentative.suffix import State
 
 MAX_STREAMS: Final = 256
-"""In one question: what one peer reads of another; beyond it the rest is asked the next time."""
+"""In one question; who reads more of one peer asks it several, one after the other."""
 
 
 class AskVersions(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import trio
@@ -84,7 +85,7 @@ class VersionMonitor:
         for peer, streams in questions.items():
             if peer not in self._asked:
                 self._asked.add(peer)
-                self._nursery.start_soon(self._ask, peer, tuple(streams[:MAX_STREAMS]))
+                self._nursery.start_soon(self._ask, peer, streams)
 
     def _learn(self, stream: str) -> None:
         now = trio.current_time()
@@ -92,20 +93,28 @@ class VersionMonitor:
             self._learned_at[stream] = now
             self._producers.learn_soon(stream)
 
-    async def _ask(self, peer: bytes, streams: tuple[str, ...]) -> None:
+    async def _ask(self, peer: bytes, streams: Sequence[str]) -> None:
         try:
-            with trio.move_on_after(ANSWER_S):
-                connection = await self._overlay.connect(peer)
-                said = await connection.call("versions", AskVersions(streams), Versions)
-                versions = {version.stream: version for version in said.versions}
-                for stream in streams:
-                    if stream in self._choices:
-                        version = versions.get(stream)
-                        self._choices[stream].heard(peer, version, trio.current_time())
+            for first in range(0, len(streams), MAX_STREAMS):
+                await self._ask_about(peer, streams[first : first + MAX_STREAMS])
         except MedusaError:
             pass  # silence says it
         finally:
             self._asked.discard(peer)
+
+    async def _ask_about(self, peer: bytes, streams: Sequence[str]) -> None:
+        """
+        Raises:
+            MedusaError: it gives no answer.
+        """
+        with trio.move_on_after(ANSWER_S):
+            connection = await self._overlay.connect(peer)
+            said = await connection.call("versions", AskVersions(tuple(streams)), Versions)
+            versions = {version.stream: version for version in said.versions}
+            for stream in streams:
+                if stream in self._choices:
+                    version = versions.get(stream)
+                    self._choices[stream].heard(peer, version, trio.current_time())
 
     def _choose(self, stream: str) -> None:
         choice, current = self._choices[stream], self._producers.read_from(stream)

@@ -1,0 +1,127 @@
+"""The producers of what is read here are asked how they are: all of it, whoever does not answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+import trio.testing
+
+from engine.config import EngineConfig
+from engine.kept import Role
+from engine.tentative.suffix import State
+from engine.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
+from engine.versions.monitor import VersionMonitor
+from overlay.errors import UnavailableError
+
+PRIMARY, SECONDARY, GONE = (bytes([n]) * 32 for n in (1, 2, 3))
+
+
+class Peers:
+    """What the monitor sees of the others: who answers says that it is well."""
+
+    def __init__(self, states: dict[bytes, State]) -> None:
+        self.states = states
+        self.asked: list[tuple[bytes, tuple[str, ...]]] = []
+
+    async def connect(self, peer: bytes) -> Any:
+        state = self.states.get(peer)
+        if state is None:
+            raise UnavailableError("not there")
+
+        async def call(method: str, question: AskVersions, _: type) -> Versions:
+            assert method == "versions"
+            self.asked.append((peer, question.streams))
+            await trio.sleep(0.01)
+            return Versions(tuple(Version(name, state, 7, 7, 1) for name in question.streams))
+
+        return SimpleNamespace(call=call)
+
+
+class Town:
+    """Streams that are read here, each from the first of its producers at first."""
+
+    def __init__(self, names: list[str], versions: tuple[bytes, ...]) -> None:
+        self.kept = [
+            SimpleNamespace(
+                name=name,
+                role=Role.MIRROR,
+                version=0,
+                entry=SimpleNamespace(stream=SimpleNamespace(query="medusa://a.org/q")),
+            )
+            for name in names
+        ]
+        self.known = versions
+        self.read = dict.fromkeys(names, versions[0])
+        self.reconnected: list[str] = []
+
+    def all(self) -> list[Any]:
+        return self.kept
+
+    def versions(self, _: str) -> tuple[bytes, ...]:
+        return self.known
+
+    def read_from(self, stream: str) -> bytes:
+        return self.read[stream]
+
+    def prefer(self, stream: str, peer: bytes) -> None:
+        self.read[stream] = peer
+
+    def learn_soon(self, _: str) -> None:
+        pass
+
+    def read_anew(self, stream: str) -> None:
+        self.reconnected.append(stream)
+
+
+async def watch(town: Town, peers: Peers, seconds: float) -> None:
+    parts: dict[str, Any] = {"overlay": peers, "store": town, "producers": town, "mirrors": town}
+    async with trio.open_nursery() as nursery:
+        monitor = VersionMonitor(**parts, config=EngineConfig(keep_alive_s=0.1), nursery=nursery)
+        nursery.start_soon(monitor.tend)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_stream_is_asked_about_however_many_there_are(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    names = [f"medusa://a.org/s{number:04}" for number in range(2 * MAX_STREAMS + 3)]
+    town = Town(names, (PRIMARY, SECONDARY))
+    peers = Peers({PRIMARY: State.UP_FAILURE, SECONDARY: State.STABLE})
+    await watch(town, peers, 1.0)
+    assert all(len(streams) <= MAX_STREAMS for _, streams in peers.asked)
+    for peer in (PRIMARY, SECONDARY):
+        assert {name for who, streams in peers.asked if who == peer for name in streams} == {*names}
+    assert set(town.read.values()) == {SECONDARY}
+    assert sorted(town.reconnected) == names  # once each: who is as good is kept
+
+
+async def test_who_does_not_answer_is_read_no_more(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    town = Town(["medusa://a.org/s"], (GONE, SECONDARY))
+    await watch(town, Peers({SECONDARY: State.STABLE}), 1.0)
+    assert town.read == {"medusa://a.org/s": SECONDARY}
+
+
+async def test_the_only_producer_is_not_asked(autojump_clock: trio.testing.MockClock) -> None:
+    peers = Peers({PRIMARY: State.STABLE})
+    await watch(Town(["medusa://a.org/s"], (PRIMARY,)), peers, 1.0)
+    assert not peers.asked
+
+
+async def test_what_is_made_from_another_version_is_another_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, town, peers, 10.0)
+        await trio.sleep(5.0)
+        number = town.kept[0].version
+        del peers.states[PRIMARY]
+        await trio.sleep(4.0)
+    assert town.read == {"medusa://a.org/s": SECONDARY}
+    assert town.kept[0].version == number + 1
