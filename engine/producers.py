@@ -14,6 +14,7 @@ from engine.definitions import Producer, StreamEntry
 from engine.kinds import PRODUCER, STREAM, lookup
 from overlay.connection import Connection
 from overlay.errors import (
+    ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
@@ -225,9 +226,10 @@ class Producers:
         await self._catalog.publish(PRODUCER, ObjectName.parse(producer.stream), producer)
 
     async def withdraw(self, stream: str) -> None:
-        """Take both back; what is not published here, or no more, is no error."""
+        """Take both back; what is not published here, or no more, or by another peer of ours by
+        now, is no error."""
         name = ObjectName.parse(stream)
-        with suppress(NotFoundError, UnavailableError):
+        with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(STREAM, name)
         await self.withdraw_producer(stream)
 

@@ -201,7 +201,10 @@ class QueryHost:
             running.parted_at = trio.current_time()  # from whom, is forgotten
         self.admit(running)
         # A crash may have come between the file and the catalog; the same again is no change.
-        await self.catalog.publish(running)
+        try:
+            await self.catalog.publish(running)
+        except ConflictError:  # another peer took it over, and we shall hear of it
+            self.catalog.publish_soon(running)
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:

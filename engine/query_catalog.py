@@ -14,7 +14,7 @@ from engine.moves.placed_task import PlacedTask
 from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.running_query import RunningQuery
-from overlay.errors import MedusaError, NotFoundError, UnavailableError
+from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.names import ObjectName
 
@@ -125,8 +125,7 @@ class QueryCatalog:
         """There is no such query."""
         for output in stored.entry.outputs:
             await self._producers.withdraw(output)
-        with suppress(NotFoundError, UnavailableError):
-            await self._catalog.withdraw(QUERY, ObjectName.parse(stored.name))
+        await self._withdraw_entry(ObjectName.parse(stored.name))
 
     async def withdraw_all_but(self, known: set[str]) -> None:
         """Of what the last run has published, what is of no query that is known."""
@@ -136,7 +135,12 @@ class QueryCatalog:
                 await self._producers.withdraw(str(stream.name))
         for published in self._catalog.own(QUERY):
             if str(published.name) not in known:
-                await self._catalog.withdraw(QUERY, published.name)
+                await self._withdraw_entry(published.name)
+
+    async def _withdraw_entry(self, query: ObjectName) -> None:
+        # where another peer of ours goes on to publish it, it is that one's
+        with suppress(NotFoundError, UnavailableError, ConflictError):
+            await self._catalog.withdraw(QUERY, query)
 
 
 class _Telling:
