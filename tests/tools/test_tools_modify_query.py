@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import open_town
-from test_tools_travel import MINUTE_S, THREE, Prompt, world
+from test_tools_travel import MINUTE_S, THREE, Prompt, examples, world
 
 from engine.definitions import QueryEntry
 from engine.modifying.messages import BoxChange, Modified
@@ -142,6 +143,27 @@ async def test_boxes_are_modified_together_by_a_document(
                 *wanted(TWO_S, FIVE_S, window_s=60, least=2),
                 *wanted(FIVE_S, SIX_S, window_s=120, least=3),
             ]
+
+
+async def test_the_manual_works_as_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heading = "## Modifying a query while it runs"
+    (document,) = examples("xml", heading)
+    (session,) = examples("sh", heading)
+    lines = session.splitlines()
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        prompt = Prompt(mit.home.folder, capfd)
+        file = tmp_path / "shorter.xml"
+        file.write_text(document)
+        async with mit.client() as client:
+            await world(client, mit)
+            for command, answer in zip(lines[::2], lines[1::2], strict=True):
+                words = shlex.split(command.replace(file.name, str(file)))
+                assert words.pop(0) == "medusa"
+                assert f"# {await prompt(*words)}" == f"{answer}\n"
+            assert (await boxes(client))[0] == 2
 
 
 async def test_the_prompt_has_the_last_word_on_when_it_counts(
