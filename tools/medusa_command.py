@@ -141,7 +141,6 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
     elements. Results up to that time stay as they are.
     """
     from tools import modify_query as modifying
-    from tools.times import show_time
 
     if file is None and box is not None and settings:
         wish = modifying.from_prompt(box, settings, at)
@@ -149,9 +148,8 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
         wish = modifying.from_document(file, at)
     else:
         raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE.xml")
-    since = modifying.modify(home, name, wish).since
-    told = f"{name}: modified; counts after {show_time(since)} ({since})"
-    say(as_json, {"query": name, "since": since}, told)
+    done = modifying.modify(home, name, wish)
+    say(as_json, {"query": name, "since": done.since}, modifying.in_words(done))
 
 
 @medusa.command()

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 from engine.modifying.document import Modification, read_modification
 from engine.modifying.messages import BoxChange, Modified
+from engine.schema import BEGINNING
 from overlay.errors import InvalidInputError
 from tools.calls import ask, read_text
-from tools.times import parse_time
+from tools.times import parse_time, show_time
 
 
 def modify(home: str | None, query: str, wish: Modification) -> Modified:
     return ask(home, lambda client: client.modify_query(query, wish.changes, wish.at))
+
+
+def in_words(modified: Modified) -> str:
+    if modified.since == BEGINNING:
+        return f"{modified.query}: modified; counts from the beginning"
+    counts = f"{show_time(modified.since)} ({modified.since})"
+    return f"{modified.query}: modified; counts after {counts}"
 
 
 def from_document(file: str, at: str | None) -> Modification:
@@ -24,8 +32,9 @@ def from_document(file: str, at: str | None) -> Modification:
     Raises:
         InvalidInputError: names file, line and reason.
     """
+    text = read_text(file)
     try:
-        wish = read_modification(read_text(file), parse_time)
+        wish = read_modification(text, parse_time)
     except InvalidInputError as error:
         raise type(error)(f"{file}: {error}") from None
     return wish if at is None else Modification(wish.changes, parse_time(at))

@@ -30,7 +30,11 @@ class ModifyQuery(Struct, frozen=True):
 
 
 class Modified(Struct, frozen=True):
-    """It is, and will be after any failure. since: the boundary from which on, microseconds."""
+    """It is, and will be after any crash; ADR 13 has what a split may do.
+
+    Attributes:
+        since: the boundary from which on, microseconds.
+    """
 
     query: str
     since: int

@@ -1,0 +1,127 @@
+"""A query is modified while it runs on real Spark: up to T it makes what a batch run by the old
+parameters makes, after T what one by the new ones makes. Both runs are a few lines of PyArrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import trio
+from engine_modified import Reader, change, modify
+from engine_peers import Place, make_stream, open_town
+from test_engine_api_queries import LentSpark
+
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import END
+from engine.spark.session import Spark
+from tools.async_client import AsyncMedusaClient
+
+pytestmark = pytest.mark.spark
+
+T = 799
+"""Old windows and new ones end there, of 100 and 160 microseconds."""
+GATE, LAST = 700, 2000
+PER_POST = 40
+
+
+@pytest.fixture(autouse=True)
+def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
+
+
+def tuples(stimes: range) -> pa.Table:
+    return pa.table(
+        {
+            "t": pa.array(stimes, pa.int64()),
+            "name": ["xyz"[t * t % 7 % 3] for t in stimes],
+            "value": pa.array([t * 7919 % 1009 for t in stimes], pa.int32()),
+        }
+    )
+
+
+def sums_of_some(place: Place, source: str) -> Query:
+    functions = (
+        AggregateFunction(Function.SUM, "value", "total"),
+        AggregateFunction(Function.COUNT, None, "number"),
+        AggregateFunction(Function.MAX, "value", "greatest"),
+    )
+    kept, sums = place.name("kept"), place.name("sums")
+    boxes = (
+        Filter("sieve", source, (kept,), ("value % 2 = 1",)),
+        Aggregate("sum", kept, sums, 100, 100, ("name",), functions),
+    )
+    return Query(place.name("q"), boxes, (kept,))
+
+
+def sieved(passes: Callable[[pa.Table], Any]) -> pa.Table:
+    """All tuples at once, through the filter."""
+    everything = tuples(range(LAST))
+    return everything.filter(passes(everything["value"]))
+
+
+def summed(kept: pa.Table, size: int) -> pa.Table:
+    """All at once, by window and name."""
+    last = pa.array([t - t % size + size - 1 for t in kept["t"].to_pylist()], pa.int64())
+    kinds = [("value", "sum"), ("value", "count"), ("value", "max")]
+    groups = kept.append_column("last", last).group_by(["last", "name"]).aggregate(kinds)
+    return groups.sort_by([("last", "ascending"), ("name", "ascending")])
+
+
+def rows_of(table: pa.Table, time: str, *columns: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[name].to_pylist() for name in (time, *columns)), strict=True))
+
+
+def old_then_new(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    assert old != new
+    return [row for row in old if row[0] <= T] + [row for row in new if row[0] > T]
+
+
+async def pour(client: AsyncMedusaClient, source: str, modified: trio.Event) -> None:
+    """Post without pause; only T itself is not passed before it is known to be T."""
+    for first in range(0, LAST, PER_POST):
+        if first >= GATE:
+            await modified.wait()
+        stimes = range(first, min(first + PER_POST, LAST))
+        await client.post_event(source, tuples(stimes), end=stimes[-1] == LAST - 1)
+        await trio.sleep(0.05)
+
+
+async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        async with one.client() as client, one.client() as poster:
+            source = await make_stream(client, one, "s")
+            query = sums_of_some(one, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            kept = Reader(client, one.name("kept"), "name", "value")
+            sums = Reader(client, one.name("sums"), "name", "total", "number", "greatest")
+            modified = trio.Event()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pour, poster, source, modified)
+                await sums.take(199)  # results are out
+                assert sums.rows
+                changes = (
+                    change("sieve", expression_0="value % 3 = 1"),
+                    change("sum", window_size="0.00016"),
+                )
+                assert (await modify(client, query.name, *changes, at=T)).since == T
+                assert one.kept("kept").log.boundary < T, "it is before its time"
+                modified.set()
+                await sums.take(T)
+                await sums.take(END)
+                await kept.take(END)
+    odd = sieved(lambda value: pc.equal(pc.bit_wise_and(value, 1), 1))
+    thirds = sieved(lambda value: pa.array([each % 3 == 1 for each in value.to_pylist()]))
+    columns = ("name", "value")
+    assert kept.rows == old_then_new(rows_of(odd, "t", *columns), rows_of(thirds, "t", *columns))
+    names = ("name", "value_sum", "value_count", "value_max")
+    assert sums.rows == old_then_new(
+        rows_of(summed(odd, 100), "last", *names), rows_of(summed(thirds, 160), "last", *names)
+    )
+    assert {row[0] for row in sums.rows if T - 100 <= row[0] <= T + 160} == {699, T, T + 160}
