@@ -82,6 +82,7 @@ class StoredQuery(Struct, frozen=True):
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.kept.key_of`).
         former: editions of the query that somebody may still compute, the oldest first.
+        parted: peer ids (hex) of those that had a part in it and may not know that they have none.
         since: by output that was made otherwise in an edition that nobody computes any more: the
             boundary from which on it is made as in the oldest that is left.
     """
@@ -95,6 +96,7 @@ class StoredQuery(Struct, frozen=True):
     variant: str = ""
     former: tuple[Former, ...] = ()
     since: dict[str, int] = {}
+    parted: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -107,6 +109,10 @@ class StoredQuery(Struct, frozen=True):
     @property
     def network(self) -> Network:
         return Network(self.entry.query, self.inputs, self.kept, self.former)
+
+    def parted_from(self, peer: str) -> tuple[str, ...]:
+        """`parted`, with that peer (hex) besides."""
+        return tuple(sorted({*self.parted, peer} - {""}))
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
         """The same, with another record of who works on a task."""

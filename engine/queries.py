@@ -233,7 +233,8 @@ class QueryHost:
                 # before the file goes: or a restart would withdraw what is another's by now
                 with suppress(MedusaError):
                     self.catalog.leave(running.stored)
-                self.files.remove(name)
+                given = {task.name: max(task.boundary, task.given) for task in running.tasks}
+                self.files.leave(name, given)
                 for task in running.tasks:
                     task.runner.release()
             return running
@@ -330,7 +331,8 @@ class QueryHost:
 
     def appoint(self, running: RunningQuery, tenure: Tenure) -> None:
         """Another tenure, written down and then announced. Blocking. Raises: as `write`."""
-        self.write(running, tenure=tenure)
+        parted = tuple(peer for peer in running.stored.parted if peer != tenure.secondary)
+        self.write(running, tenure=tenure, parted=parted)
         self.catalog.publish_soon(running)
         self.appointed()
 

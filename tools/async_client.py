@@ -159,7 +159,12 @@ class AsyncMedusaClient:
         await self._define("delete_view", DeleteView(name), Done)
 
     async def modify_query(
-        self, query: str, changes: Sequence[BoxChange], at: int | None = None
+        self,
+        query: str,
+        changes: Sequence[BoxChange],
+        at: int | None = None,
+        *,
+        alone: bool = False,
     ) -> Modified:
         """Let a query go on with other parameters, exactly from one boundary on.
 
@@ -167,11 +172,15 @@ class AsyncMedusaClient:
             changes: of its boxes; what is not named stays.
             at: tuples with stime > at are made by the new ones, microseconds; None: from the
                 earliest boundary on that is safe.
+            alone: a peer that had a part in the query, and cannot be told, is gone for good: else
+                it may go on with the query as it is, on the other side of a split.
 
         Raises:
             InvalidInputError: no such box or parameter, or a value or boundary that cannot be.
+            UnavailableError: somebody who must know of it cannot be reached.
         """
-        return await self._define("modify_query", ModifyQuery(query, tuple(changes), at), Modified)
+        wish = ModifyQuery(query, tuple(changes), at, alone)
+        return await self._define("modify_query", wish, Modified)
 
     async def move_task(self, stream: str, to: str = "") -> MoveRecord:
         """Let another peer of our participant compute a stream that a query of this peer makes, or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -155,10 +156,16 @@ class MedusaClient:
         self._run(self._client.delete_view, name)
 
     def modify_query(
-        self, query: str, changes: Sequence[BoxChange], at: int | None = None
+        self,
+        query: str,
+        changes: Sequence[BoxChange],
+        at: int | None = None,
+        *,
+        alone: bool = False,
     ) -> Modified:
         """See `AsyncMedusaClient.modify_query`."""
-        return self._run(self._client.modify_query, query, changes, at)
+        modify = partial(self._client.modify_query, query, changes, at, alone=alone)
+        return self._run(modify)
 
     def move_task(self, stream: str, to: str = "") -> MoveRecord:
         return self._run(self._client.move_task, stream, to)

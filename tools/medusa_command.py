@@ -124,6 +124,11 @@ _add_status("delete", "DELETED", "Delete query NAME and the streams it produces.
     help="For tuples after this time: 2018-03-24T15:00:00Z, or microseconds (default: from the "
     "earliest time on that is safe).",
 )
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Though a peer that had a part in the query cannot be told: it is gone for good.",
+)
 @home_option
 @json_option
 def modify_query(  # noqa: PLR0917 - click passes by keyword
@@ -132,6 +137,7 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
     box: str | None,
     settings: tuple[str, ...],
     at: str | None,
+    alone: bool,
     home: str | None,
     as_json: bool,
 ) -> None:
@@ -148,7 +154,7 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
         wish = modifying.from_document(file, at)
     else:
         raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE.xml")
-    done = modifying.modify(home, name, wish)
+    done = modifying.modify(home, name, wish, alone=alone)
     say(as_json, {"query": name, "since": done.since}, modifying.in_words(done))
 
 

@@ -12,8 +12,8 @@ from tools.calls import ask, read_text
 from tools.times import parse_time, show_time
 
 
-def modify(home: str | None, query: str, wish: Modification) -> Modified:
-    return ask(home, lambda client: client.modify_query(query, wish.changes, wish.at))
+def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> Modified:
+    return ask(home, lambda client: client.modify_query(query, wish.changes, wish.at, alone=alone))
 
 
 def in_words(modified: Modified) -> str:

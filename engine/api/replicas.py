@@ -9,7 +9,15 @@ import trio
 from engine.availability import Mode
 from engine.engine import Engine
 from engine.messages import Acknowledge, Done
-from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, ReadReplica, StandBy
+from engine.replicas.messages import (
+    Dismiss,
+    Dismissed,
+    Incumbent,
+    KeepUp,
+    KeptUp,
+    ReadReplica,
+    StandBy,
+)
 from engine.schema import BEGINNING
 from engine.streams.feed import serve
 from engine.streams.log import StreamLog
@@ -40,7 +48,7 @@ class ReplicaCalls:
     async def keep_up(self, caller: Caller, request: KeepUp, _: bytes) -> KeptUp:
         return await self._engine.standbys.keep_up(_peer(caller), request)
 
-    async def dismiss(self, caller: Caller, request: Dismiss, _: bytes) -> Done:
+    async def dismiss(self, caller: Caller, request: Dismiss, _: bytes) -> Dismissed:
         return await self._engine.standbys.dismiss(_peer(caller), request)
 
     # -- asked of a primary -----------------------------------------------------------------------

@@ -101,5 +101,6 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
         positions=told.positions,
         variant=told.variant,
         placements=told.placements,
+        parted=told.parted,
     )
     return as_known == told and told.entry.outputs == known.entry.outputs

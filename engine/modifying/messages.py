@@ -22,11 +22,13 @@ class ModifyQuery(Struct, frozen=True):
         changes: all count from the same boundary on.
         at: that boundary, microseconds: tuples with stime > at are made otherwise; None: the
             earliest that is safe.
+        alone: a peer that had a part in the query, and cannot be told of this, is gone for good.
     """
 
     query: str
     changes: tuple[BoxChange, ...]
     at: int | None = None
+    alone: bool = False
 
 
 class Modified(Struct, frozen=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import trio
@@ -59,6 +59,8 @@ class _Plan:
         query: as it is to be. before: the tasks as they are. tasks: as they are to be.
         names: of those that make something else.
         wish: what was asked for.
+        elsewhere: by task, how far other peers, which had the query once, have given out its
+            output, microseconds.
     """
 
     query: Query
@@ -66,6 +68,7 @@ class _Plan:
     tasks: tuple[Task, ...]
     names: frozenset[str]
     wish: ModifyQuery
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     def refusal(self, error: MedusaError) -> MedusaError:
         """The same, which says what it was that was asked for."""
@@ -107,7 +110,8 @@ class Modifier:
             plan = await self._plan(running, wish)
             if plan is None:
                 return self._as_it_is(running, wish)
-            async with self._undisturbed(running, plan):
+            async with self._undisturbed(running, plan) as elsewhere:
+                plan = replace(plan, elsewhere=elsewhere)
                 since = await self._decide(running, plan)
                 if running.halted:
                     since = await self._confirm(running, plan)
@@ -145,9 +149,13 @@ class Modifier:
         return Modified(running.name, since)
 
     @asynccontextmanager
-    async def _undisturbed(self, running: RunningQuery, plan: _Plan) -> AsyncIterator[None]:
+    async def _undisturbed(
+        self, running: RunningQuery, plan: _Plan
+    ) -> AsyncIterator[Mapping[str, int]]:
         """Within the block the tasks that change are here and stay here, and nobody else talks to
-        the secondary, which is there if there is one."""
+        the secondary, which is there if there is one. Gives how far other peers have given out
+        what they had."""
+        elsewhere: Mapping[str, int] = {}
         placed = [task for task in running.tasks if task.name in plan.names]
         async with AsyncExitStack() as stack:
             for task in placed:
@@ -162,8 +170,8 @@ class Modifier:
                 await self._mover.teller.until_told(task)
             if running.stored.availability.mode is not Mode.NONE:
                 await stack.enter_async_context(self._primaries.care(running.name).talking)
-                await self._primaries.reach(running)
-            yield
+                elsewhere = await self._primaries.reach(running, alone=plan.wish.alone)
+            yield elsewhere
 
     async def _decide(self, running: RunningQuery, plan: _Plan) -> int:
         """Write it down: from which boundary on it counts."""
@@ -173,7 +181,8 @@ class Modifier:
             if known > BEGINNING:
                 least = max(least, known + 1)  # one after the other
             at = self._earliest(running, plan, least)
-            self._write(running, modified(running.stored, plan.query, at), plan.from_boundary(at))
+            stored = modified(running.stored, plan.query, at)
+            self._write(running, stored, plan.from_boundary(at), parted=())
             if running.stored.tenure.secondary:
                 running.halt()
             else:
@@ -206,7 +215,7 @@ class Modifier:
             InvalidInputError: there is none, or it is not the one asked for.
         """
         try:
-            at = earliest(plan.tasks, plan.names, self._footing(running), least)
+            at = earliest(plan.tasks, plan.names, self._footing(running, plan), least)
         except (InvalidInputError, ConflictError) as error:
             raise plan.refusal(error) from None
         asked = plan.wish.at
@@ -216,15 +225,22 @@ class Modifier:
             )
         return at
 
-    def _footing(self, running: RunningQuery) -> Footing:
+    def _footing(self, running: RunningQuery, plan: _Plan) -> Footing:
         starts = {name: upkeep.log_of(running, name).start for name in upkeep.streams_of(running)}
-        given = {task.name: max(task.boundary, task.given) for task in running.tasks}
+        given = {
+            task.name: max(task.boundary, task.given, plan.elsewhere.get(task.name, BEGINNING))
+            for task in running.tasks
+        }
         since = made_since([task.runner.task for task in running.tasks], running.stored.since)
         kept = upkeep.released(running, self._primaries.care(running.name))
         return Footing(given, starts).joined(since).joined(kept)
 
-    def _write(self, running: RunningQuery, stored: StoredQuery, tasks: tuple[Task, ...]) -> None:
-        self._queries.write(running, entry=stored.entry, former=stored.former, since=stored.since)
+    def _write(
+        self, running: RunningQuery, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
+    ) -> None:
+        self._queries.write(
+            running, entry=stored.entry, former=stored.former, since=stored.since, **more
+        )
         running.modify(tasks)
 
     def withdraw(self, running: RunningQuery) -> None:

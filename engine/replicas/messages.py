@@ -58,6 +58,12 @@ class Dismiss(Struct, frozen=True):
     fence: int
 
 
+class Dismissed(Struct, frozen=True):
+    """given: by stream, how far this peer has given out those of the query, microseconds."""
+
+    given: dict[str, int] = {}
+
+
 class Incumbent(Struct, frozen=True):
     """A secondary that hears nothing asks the primary: is this still so?"""
 

@@ -17,7 +17,6 @@ import trio
 from engine.availability import Mode
 from engine.digests import Digests
 from engine.heeding import heeding
-from engine.messages import Done
 from engine.mirrors import Mirrors
 from engine.network import StoredQuery
 from engine.producers import Producers
@@ -25,7 +24,8 @@ from engine.queries import QueryHost
 from engine.replicas import care as upkeep
 from engine.replicas.care import Care
 from engine.replicas.choice import preferred
-from engine.replicas.messages import Dismiss, KeepUp, KeptUp, StandBy
+from engine.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp, StandBy
+from engine.replicas.parting import Parting
 from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import PARTED_S
 from engine.running_query import RunningQuery
@@ -90,6 +90,7 @@ class Primaries:
         self._digests = digests
         self._nursery = nursery
         self._cares: dict[str, Care] = {}
+        self._parting = Parting(overlay)
         self.refused: Callable[[RunningQuery], None] = lambda _: None
 
     def care(self, query: str) -> Care:
@@ -138,8 +139,9 @@ class Primaries:
 
     # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
 
-    async def reach(self, running: RunningQuery) -> None:
-        """
+    async def reach(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
+        """How far others have given out its streams; see `Parting.settle`.
+
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
         """
@@ -148,13 +150,10 @@ class Primaries:
             raise UnavailableError(f"{running.name} is changing hands; try again")
         if tenure.secondary and not self._lives(tenure.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
-        if (wait_s := running.wait_s(PARTED_S)) > 0:
-            raise UnavailableError(
-                f"{running.name}: a peer that stood by for it may still give out results; "
-                f"try again in {wait_s + 1:.0f} s"
-            )
+        given = await self._parting.settle(running, alone=alone)
         if tenure.secondary:
             await self._keep_up(running, self.care(running.name))
+        return given
 
     async def tell(self, running: RunningQuery) -> int:
         """Let its secondary have the query as it is now; see `KeptUp.earliest`.
@@ -229,6 +228,7 @@ class Primaries:
         care.reset()
         if running.stored.tenure.secondary:
             running.parted_at = trio.current_time()
+            self._part_from(running, running.stored.tenure.secondary)
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
@@ -242,6 +242,7 @@ class Primaries:
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
             care.reset()
             tenure = msgspec.structs.replace(running.stored.tenure, secondary=candidate.hex())
+            self._part_from(running, candidate.hex())  # until it is known to be the secondary
             try:
                 agreed = await self._stand_by(running, care, tenure)
             except MedusaError:  # why ever it does not: the next one
@@ -263,6 +264,10 @@ class Primaries:
         if running.stored.tenure.secondary:
             alone = msgspec.structs.replace(running.stored.tenure, secondary="")
             self._queries.appoint(running, alone)
+
+    def _part_from(self, running: RunningQuery, peer: str) -> None:
+        """It may take itself for the secondary yet, or come to do so."""
+        self._queries.write(running, parted=running.stored.parted_from(peer))
 
     def _let_go_on(self, running: RunningQuery) -> None:
         """Nobody who may give out results of it does not know its last modification."""
@@ -354,7 +359,7 @@ class Primaries:
                 await self._step_down(running)
                 return
             if self._known_fence(stored) > stored.tenure.fence:
-                self._insist(running)  # it was, by a peer that is gone itself
+                self._insist(running, await self._successor(stored))  # which is gone itself
             if running.stored.tenure.secondary:
                 running.halt()  # it may not have heard of the last modification
             self._queries.take_over(running)
@@ -395,12 +400,13 @@ class Primaries:
         if not self._is_ours(running):
             return
         if peer and not self._lives(peer):
-            self._insist(running)
+            self._insist(running, peer)
         else:
             await self._step_down(running)
 
-    def _insist(self, running: RunningQuery) -> None:
+    def _insist(self, running: RunningQuery, gone: str) -> None:
         """Have it again, under a fence of our own that is higher than that of who is gone."""
+        self._part_from(running, gone)
         known = max(self._known_fence(running.stored), running.stored.tenure.fence)
         tenure = Tenure(next_fence(known, wall_clock(), self._here), self._here)
         self._queries.appoint(running, tenure)
@@ -437,11 +443,15 @@ class Primaries:
         with suppress(MedusaError):
             connection = await self._overlay.connect(parse_peer_id(tenure.secondary))
             message = Dismiss(query, tenure.fence)
-            await connection.call("replica.dismiss", message, Done, timeout_s=CALL_S)
+            await connection.call("replica.dismiss", message, Dismissed, timeout_s=CALL_S)
 
 
 def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
     same = msgspec.structs.replace(
-        told, placements=stored.placements, positions=stored.positions, variant=stored.variant
+        told,
+        placements=stored.placements,
+        positions=stored.positions,
+        variant=stored.variant,
+        parted=stored.parted,
     )
     return same == stored

@@ -98,6 +98,11 @@ class Standby:
     def name(self) -> str:
         return self.stored.name
 
+    def yields_to(self, tenure: Tenure) -> bool:
+        """Whether it is to let go of the query by the word of that primary: it has not taken over
+        itself, and knows of no later one."""
+        return self.decided is None and not self.tenure.succeeds(tenure)
+
     @property
     def tenure(self) -> Tenure:
         """The highest that is known of it here."""
@@ -294,7 +299,11 @@ class Standby:
             StorageFullError: no room; nothing has changed.
         """
         stored = msgspec.structs.replace(
-            self.stored, entry=told.entry, former=told.former, since=told.since
+            self.stored,
+            entry=told.entry,
+            former=told.former,
+            since=told.since,
+            parted=told.parted,
         )
         if stored == self.stored:
             self._go_on()
@@ -341,9 +350,17 @@ class Standby:
             name: positions.get(name, BEGINNING) if log.boundary == BEGINNING else log.start
             for name, log in ((name, kept.log) for name, kept in self._kept.items())
         }
-        given = {task.output: self.boundaries.get(task.output, BEGINNING) for task in self._tasks}
+        before = self._queries.files.given(self.name)  # as its primary, say
+        given = {
+            name: max(reached, before.get(name, BEGINNING)) for name, reached in self._given.items()
+        }
         since = made_since(self._tasks, self.stored.since)
         return Footing(given, starts).joined(since)
+
+    @property
+    def _given(self) -> dict[str, int]:
+        """By output, how far somebody may have it from here."""
+        return {task.output: self.boundaries.get(task.output, BEGINNING) for task in self._tasks}
 
     def save(self) -> None:
         """
@@ -379,6 +396,6 @@ class Standby:
                     placed.runner.release()
             for name in self.stored.inputs:
                 await self._mirrors.leave(name, self.name)
-            self._queries.files.remove(self.name)
+            self._queries.files.leave(self.name, self._given)
             for task in self._tasks:
                 await self._store.drop(key_of(task.output, REPLICA))

@@ -24,7 +24,7 @@ from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.query import QueryStatus
-from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, StandBy
+from engine.replicas.messages import Dismiss, Dismissed, Incumbent, KeepUp, KeptUp, StandBy
 from engine.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
@@ -166,15 +166,19 @@ class Standbys:
                 with suppress(BusyError):  # of its consumers this peer keeps less than it might
                     self._store.adopt(lease)
 
-    async def dismiss(self, primary: str, request: Dismiss) -> Done:
-        """The primary has another secondary, or no such query any more."""
+    async def dismiss(self, primary: str, request: Dismiss) -> Dismissed:
+        """The primary has another secondary, or no such query any more.
+
+        Raises:
+            ConflictError: this peer has, or may come to have, the query all the same.
+        """
         async with self._changing:
             standby = self._standbys.get(request.query)
-            if standby is not None:
-                tenure = standby.tenure
-                if (tenure.primary, tenure.fence) == (primary, request.fence):
-                    await self._drop(standby)
-        return Done()
+            if standby is not None and standby.yields_to(Tenure(request.fence, primary)):
+                await self._drop(standby)
+            if self._known(request.query).primary:
+                raise ConflictError(f"{request.query[:256]}: this peer has not let go of it")
+            return Dismissed(self._queries.files.given(request.query))
 
     async def vacate(self, query: str) -> None:
         """A query of that name is to be made here: whether the one that we stand by for is no more.
@@ -380,7 +384,9 @@ class Standbys:
         before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
         tenure = Tenure(next_fence(before, wall_clock(), self._here), self._here)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
-        stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure)
+        before_us = standby.stored.parted_from(standby.tenure.primary)
+        parted = tuple(peer for peer in before_us if peer != self._here)
+        stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure, parted=parted)
         self._queries.files.save(stored)
         standby.decided = stored
         return stored

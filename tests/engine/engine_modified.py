@@ -53,10 +53,14 @@ def change(box: str, **parameters: str) -> BoxChange:
 
 
 async def modify(
-    client: AsyncMedusaClient, query: str, *changes: BoxChange, at: int | None = None
+    client: AsyncMedusaClient,
+    query: str,
+    *changes: BoxChange,
+    at: int | None = None,
+    alone: bool = False,
 ) -> Modified:
     with trio.fail_after(DEADLINE_S):
-        return await client.modify_query(query, changes, at)
+        return await client.modify_query(query, changes, at, alone=alone)
 
 
 class Edition:

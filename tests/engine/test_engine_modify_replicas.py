@@ -30,10 +30,15 @@ from testnet.simulation.executor import InterpretedTask
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.replicas.primaries.PARTED_S", 0.3)
+    parted_after(monkeypatch, 0.3)
     monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
     monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
     return detectors(monkeypatch)
+
+
+def parted_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module in ("parting", "primaries"):
+        monkeypatch.setattr(f"engine.replicas.{module}.PARTED_S", seconds)
 
 
 async def cast(town: Town, made: Made) -> list[Place]:
@@ -82,7 +87,7 @@ async def test_a_dead_primary_is_succeeded_with_what_was_modified(
             assert stored(two).entry.edition == 1
             editions = [Edition(query), edition(query, since, MORE, LONGER)]
             async with two.client() as successor:
-                later = await modify(successor, query.name, SHORTER)
+                later = await modify(successor, query.name, SHORTER, alone=True)
             editions.append(edition(editions[-1].query, later.since, SHORTER))
             await poster.post_event(source, rows((t, t) for t in range(1777, 2500)), end=True)
             await sums.take(END)
@@ -182,7 +187,9 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
             believes(made, one, reader.id, Health.ALIVE)
             believes(made, one, query.availability.secondary, Health.DEAD)
             await stands_by(one, reader, "q")
-            done = await modify(owner, query.name, MORE)
+            with pytest.raises(UnavailableError, match="it is gone for good, with --alone"):
+                await modify(owner, query.name, MORE)
+            done = await modify(owner, query.name, MORE, alone=True)
             assert standby_edition(reader, query.name) == 1
             await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
             await sums.take(END)
@@ -197,7 +204,7 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
     """Its primary took it for dead and found another; it has heard nothing of that. It serves
     nobody by the time that the query is modified."""
     monkeypatch.setattr("engine.replicas.watch.SURE_S", 1.0)
-    monkeypatch.setattr("engine.replicas.primaries.PARTED_S", 2.0)
+    parted_after(monkeypatch, 2.0)
     monkeypatch.setattr("engine.replicas.watch.ASK_S", 1e9)
     async with open_town(tmp_path) as town:
         home, one, two, other = await cast(town, made)
@@ -215,9 +222,9 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
             believes(made, one, two.id, Health.DEAD)
             await stands_by(one, other, "q")
             with pytest.raises(UnavailableError, match="may still give out results; try again in"):
-                await modify(owner, query.name, MORE)
+                await modify(owner, query.name, MORE, alone=True)
             async with one.client() as patient:
-                done = await modify(patient, query.name, MORE)
+                done = await modify(patient, query.name, MORE, alone=True)
             assert two.up.engine.standbys.get(query.name) is not None
             assert two.up.engine.rendition(one.name("sums")) is None
             believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
@@ -276,7 +283,8 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
                 await until(lambda: has(two, query.name), "it is taken over")
                 keeper = two
             async with keeper.client() as owner:
-                since = (await modify(owner, query.name, SHORTER)).since
+                alone = keeper is two
+                since = (await modify(owner, query.name, SHORTER, alone=alone)).since
             assert since >= 529
             await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
             await sums.take(END)
@@ -349,7 +357,7 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
                 believes(made, one, other.id, Health.ALIVE)
                 believes(made, one, gone, Health.DEAD)
                 await stands_by(one, other, "q")
-                done = await modify(owner, query.name, MORE)
+                done = await modify(owner, query.name, MORE, alone=True)
             await town.stop(one)
             made[bytes.fromhex(gone)].tell(former, Health.DEAD)
             await town.start(two)

@@ -1,0 +1,87 @@
+"""Peers that had a part in a query, and may not know that they have none any more.
+
+As long as the query stays as it is that is harmless: on the other side of a split such a peer
+computes the same (ADR 8). Before it is modified each of them must have let go of it (ADR 13).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from engine.replicas.messages import Dismiss, Dismissed
+from engine.replicas.watch import PARTED_S
+from engine.running_query import RunningQuery
+from engine.schema import BEGINNING
+from overlay.errors import MedusaError, UnavailableError
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+DISMISS_S: Final = 2.0
+"""Patience with a peer that is to let go of a query, seconds."""
+
+
+class Parting:
+    """Those of the queries whose primary this peer is."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+
+    async def settle(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
+        """Have all of them let go of it, until it is written down that they have. A secondary is
+        none of them.
+
+        Args:
+            alone: those that cannot be told are gone for good, as the user says.
+
+        Returns:
+            by stream, how far they have given it out, microseconds.
+
+        Raises:
+            UnavailableError: one cannot be told, or may still give out results.
+        """
+        given: dict[str, int] = {}
+        left: list[str] = []
+        for peer in running.stored.parted:
+            try:
+                theirs = await self._dismiss(running, peer)
+            except MedusaError:
+                left.append(peer)
+                continue
+            for stream, boundary in theirs.items():
+                given[stream] = max(given.get(stream, BEGINNING), boundary)
+        if left and not alone:
+            raise UnavailableError(
+                f"{running.name}: {_listed(left)} had a part in it and cannot be reached; on the "
+                "other side of a split it may go on with the query as it is. Try again when it "
+                "is back; or, if it is gone for good, with --alone"
+            )
+        if left and (wait_s := running.wait_s(PARTED_S)) > 0:
+            raise UnavailableError(
+                f"{running.name}: a peer that stood by for it may still give out results; "
+                f"try again in {wait_s + 1:.0f} s"
+            )
+        return given
+
+    async def _dismiss(self, running: RunningQuery, peer: str) -> dict[str, int]:
+        """
+        Raises:
+            MedusaError: it cannot be told, or has the query all the same.
+        """
+        id_ = parse_peer_id(peer)
+        if self._overlay.gossip.health(id_) in {Health.DEAD, Health.LEFT}:
+            raise UnavailableError("it is gone")
+        message = Dismiss(running.name, running.stored.tenure.fence)
+        with trio.move_on_after(DISMISS_S):
+            connection = await self._overlay.connect(id_)
+            answer = await connection.call(
+                "replica.dismiss", message, Dismissed, timeout_s=DISMISS_S
+            )
+            return answer.given
+        raise UnavailableError("it does not answer")
+
+
+def _listed(peers: list[str]) -> str:
+    return ", ".join(peer[:8] for peer in peers[:4])
