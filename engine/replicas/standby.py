@@ -100,8 +100,9 @@ class Standby:
 
     def yields_to(self, tenure: Tenure) -> bool:
         """Whether it is to let go of the query by the word of that primary: it has not taken over
-        itself, and knows of no later one."""
-        return self.decided is None and not self.tenure.succeeds(tenure)
+        itself, and that one is its own or a later one."""
+        own = tenure.rank == self.tenure.rank
+        return self.decided is None and (own or tenure.fence > self.tenure.fence)
 
     @property
     def tenure(self) -> Tenure:

@@ -17,6 +17,7 @@ import os
 import random
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,7 +94,7 @@ def _clocks(virtual: VirtualTime) -> list[Any]:
         mock.patch.object(time, "monotonic", steady),
         mock.patch.object(time, "thread_time", _no_cpu_time),  # CPU time is no virtual time
         mock.patch.object(time, "process_time", _no_cpu_time),
-        mock.patch.object(time, "sleep", _refuse_to_sleep),
+        mock.patch.object(time, "sleep", _refusing_to_sleep()),
     ]
 
 
@@ -101,8 +102,16 @@ def _no_cpu_time() -> float:
     return 0.0
 
 
-def _refuse_to_sleep(_seconds: float) -> None:
-    raise AssertionError("time.sleep stops the whole simulation")
+def _refusing_to_sleep() -> Callable[[float], None]:
+    """Threads of libraries that this process has used before may sleep on."""
+    simulation, really_sleep = threading.get_ident(), time.sleep
+
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() == simulation:
+            raise AssertionError("time.sleep stops the whole simulation")
+        really_sleep(seconds)
+
+    return sleep
 
 
 def _random_bytes(rng: random.Random) -> list[Any]:

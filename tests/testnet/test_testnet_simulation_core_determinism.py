@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -66,6 +67,25 @@ def run(main: Callable[[VirtualTime], Awaitable[None]]) -> None:
     virtual = VirtualTime()
     with deterministic(0, virtual, Disk(random.Random(0))):
         trio.run(main, virtual, clock=virtual.clock)
+
+
+def test_a_thread_of_before_sleeps_on_and_the_simulation_never_does() -> None:
+    woken = []
+    begin = threading.Event()
+
+    def sleep() -> None:
+        begin.wait()
+        time.sleep(0.01)
+        woken.append(True)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    with deterministic(0, VirtualTime(), Disk(random.Random(0))):
+        with pytest.raises(AssertionError, match="stops the whole simulation"):
+            time.sleep(0.01)
+        begin.set()
+        thread.join()
+    assert woken
 
 
 def test_each_process_reads_its_own_machines_clock() -> None:
