@@ -24,7 +24,7 @@ from engine.room import Room
 from engine.streams.home import open_home, open_sources
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from engine.subscriptions import Subscriptions
 from overlay.errors import InternalError, MedusaError
 from overlay.events import Events, wall_clock

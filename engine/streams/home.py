@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,14 +15,14 @@ import trio
 
 from engine.messages import Posted
 from engine.revisions.columns import revisions_schema
-from engine.revisions.lookup import LogLookup, read_rows
-from engine.revisions.source import RevisingSource
+from engine.revisions.source import ReplicatedRevisingSource, RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
-from engine.streams.source import Source, SourceConfig
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
 from overlay.errors import InvalidInputError
 
 _INLINE_BYTES: Final = 16 * 2**10
@@ -51,6 +51,8 @@ class Home:
         self._source = source
         self._late = late
         self._lock = trio.Lock()
+        order: AbstractAsyncContextManager[None] = nullcontext()
+        self._order = order if revisions_log is None else trio.Lock()
         self._advancing = trio.Lock()
         self.log = log
         self.late_log = late_log
@@ -86,8 +88,14 @@ class Home:
     def lost(self) -> tuple[str, ...]:
         """What a loss of power took, for people; known when it is opened."""
         journals = (self._source.lost, self._late.lost)
-        lost = (*(text for text in journals if text), *self.log.lost, *self.late_log.lost)
-        return lost if self.revisions_log is None else (*lost, *self.revisions_log.lost)
+        logs = [text for log in self.logs for text in log.lost]
+        return (*(text for text in journals if text), *logs)
+
+    @property
+    def logs(self) -> tuple[StreamLog, ...]:
+        """Its logs: that of its revisions first, which is never behind."""
+        beside = () if self.revisions_log is None else (self.revisions_log,)
+        return (*beside, self.log, self.late_log)
 
     @property
     def late_source(self) -> Source:
@@ -115,7 +123,7 @@ class Home:
         def accept() -> Posted:
             return self._source.post(producer, sequence, body, boundary=boundary, end=end, now=now)
 
-        async with self._lock:
+        async with self._order, self._lock:
             if len(body) < _INLINE_BYTES:
                 posted = accept()
             else:
@@ -134,39 +142,33 @@ class Home:
         end: bool = False,
         now: float,
     ) -> Posted:
-        """See `RevisingSource.revise`; in order with the posts of that producer.
+        """See `RevisingSource.revise`; in order with the posts of that producer. Posts wait while
+        it is looked up; replicas and logs go on.
 
         Raises:
             InvalidInputError: the stream takes no revisions.
         """
-        source, revisions_log = self._source, self.revisions_log
-        if revisions_log is None or not isinstance(source, RevisingSource):
-            raise InvalidInputError(
-                "the stream takes no revisions: its schema declares no key, or it has k_safety"
-            )
-        async with self._lock:
-            with (
-                self.log.files(self.log.start, source.logged) as tuples,
-                revisions_log.files(revisions_log.start, source.revised) as revisions,
-            ):
-                posted = await trio.to_thread.run_sync(
-                    partial(
-                        source.revise,
-                        producer,
-                        sequence,
-                        body,
-                        LogLookup(tuples, source.schema),
-                        partial(
-                            read_rows, revisions, revisions_log.schema, BEGINNING, source.revised
-                        ),
-                        history_us=history_us,
-                        boundary=boundary,
-                        end=end,
-                        now=now,
-                    )
-                )
+        if self.revisions_log is None:
+            raise InvalidInputError("the stream takes no revisions: its schema declares no key")
+        async with self._order:
+            with ExitStack() as pinned:
+                async with self._lock:
+                    source = self._revising
+                    if (posted := source.known(producer, sequence)) is not None:
+                        return posted
+                    here = pinned.enter_context(source.here(self.log, self.revisions_log))
+                looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+            async with self._lock:
+                revise = partial(self._revising.revise, producer, sequence, looked_up)
+                accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)
+                posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted
+
+    @property
+    def _revising(self) -> RevisingSource:
+        assert isinstance(self._source, RevisingSource), "it takes no revisions"
+        return self._source
 
     async def settle(self, upto: Position, now: float) -> None:
         """All replicas have everything before `upto`; see `Source.settle`."""
@@ -231,16 +233,15 @@ class Home:
         """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
         self._source.close()
         self._late.close()
-        self.log.close()
-        self.late_log.close()
-        if self.revisions_log is not None:
-            self.revisions_log.close()
+        for log in self.logs:
+            log.close()
 
     async def _advance_revisions(self, now: float) -> None:
         """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
-        source, log = self._source, self.revisions_log
-        if log is None or not isinstance(source, RevisingSource):
+        log = self.revisions_log
+        if log is None:
             return
+        source = self._revising
         async with self._lock:
             source.tick(now)
             cut = source.cut_revisions()
@@ -315,7 +316,7 @@ async def open_home(
             durable=config.durable,
         )
         revisions_log = None
-        if schema.key and not config.replicated:
+        if schema.key:
             revisions_log = StreamLog.open(
                 folder / "revisions",
                 revisions_schema(schema, source=True).source,
@@ -373,8 +374,10 @@ def open_sources(
         late=None,
         now=now,
     )
-    kind = ReplicatedSource if config.replicated else RevisingSource if schema.key else Source
-    source = kind.open(
+    plain, revising = Source, RevisingSource
+    if config.replicated:
+        plain, revising = ReplicatedSource, ReplicatedRevisingSource
+    source = (revising if schema.key else plain).open(
         main,
         name,
         schema,

@@ -16,7 +16,7 @@ from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND, Field, F
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (

@@ -32,7 +32,7 @@ from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
 

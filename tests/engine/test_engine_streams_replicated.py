@@ -17,7 +17,7 @@ from engine.streams.home import open_sources
 from engine.streams.journal import split
 from engine.streams.log import StreamLog
 from engine.streams.replicated import ReplicatedSource
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.errors import DecodeError, UnavailableError
 
 NOW = 1_700_000_000.0
