@@ -98,6 +98,12 @@ def check_stream(stream: StreamDefinition) -> None:
                 check_participant(member)
 
 
+def base_of(name: str) -> str:
+    """The stream whose late tuples, or revisions, have that name; else itself."""
+    base, _, kept_for = name.rpartition("/")
+    return base if kept_for in {LATE, REVISIONS} else name
+
+
 def check_not_late(name: str) -> None:
     """
     Raises:
@@ -126,10 +132,8 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def is_revised(self) -> bool:
-        """Whether there is a stream of its revisions. None with replicas takes any yet."""
-        if self.stream.query:
-            return self.stream.revised
-        return bool(self.schema.key) and not self.stream.k_safety
+        """Whether there is a stream of its revisions."""
+        return self.stream.revised if self.stream.query else bool(self.schema.key)
 
 
 class QueryEntry(Struct, frozen=True, omit_defaults=True):

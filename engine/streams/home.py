@@ -15,7 +15,7 @@ import trio
 
 from engine.messages import Posted
 from engine.revisions.columns import revisions_schema
-from engine.revisions.source import ReplicatedRevisingSource, RevisingSource
+from engine.revisions.source import RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
@@ -23,6 +23,7 @@ from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
 from overlay.errors import InvalidInputError
 
 _INLINE_BYTES: Final = 16 * 2**10
@@ -94,8 +95,24 @@ class Home:
     @property
     def logs(self) -> tuple[StreamLog, ...]:
         """Its logs: that of its revisions first, which is never behind."""
-        beside = () if self.revisions_log is None else (self.revisions_log,)
-        return (*beside, self.log, self.late_log)
+        return (*self.logs_beside[1:], self.log, self.late_log)
+
+    @property
+    def logs_beside(self) -> tuple[StreamLog, ...]:
+        """That of its late tuples, and of its revisions if it takes any."""
+        revisions = () if self.revisions_log is None else (self.revisions_log,)
+        return (self.late_log, *revisions)
+
+    @property
+    def starts(self) -> tuple[int, int, int]:
+        """The boundaries from which the stream is here, its late tuples and its revisions."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.start
+        return self.log.start, self.late_log.start, revisions
+
+    @property
+    def revised(self) -> int:
+        """So far its revisions are in their log, microseconds."""
+        return BEGINNING if self.revisions_log is None else self.revisions_log.boundary
 
     @property
     def late_source(self) -> Source:
@@ -342,55 +359,3 @@ async def open_home(
         yield home
     finally:
         home.close()
-
-
-def open_sources(
-    folder: Path,
-    name: str,
-    schema: Schema,
-    config: SourceConfig,
-    *,
-    committed: tuple[int, int],
-    revised: int = BEGINNING,
-    journal: int,
-    now: float,
-) -> tuple[Source, Source]:
-    """The sources of a stream and of its late tuples. Blocking.
-
-    Args:
-        committed: the boundaries of their logs. revised: of that of its revisions.
-        journal: see `open_home`.
-
-    Raises:
-        InternalError: the files are damaged. StorageFullError: no room to begin.
-    """
-    main, lates = journal_folders(folder, journal)
-    late = Source.open(
-        lates,
-        f"{name}/late",
-        Schema(schema.name, schema.fields),
-        committed=committed[1],
-        config=SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes),
-        late=None,
-        now=now,
-    )
-    plain, revising = Source, RevisingSource
-    if config.replicated:
-        plain, revising = ReplicatedSource, ReplicatedRevisingSource
-    source = (revising if schema.key else plain).open(
-        main,
-        name,
-        schema,
-        committed=committed[0],
-        config=config,
-        late=late,
-        now=now,
-        revised=revised,
-    )
-    return source, late
-
-
-def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
-    """Of the stream, and of its late tuples."""
-    suffix = f"-{journal}" if journal else ""
-    return folder / f"journal{suffix}", folder / f"late-journal{suffix}"
