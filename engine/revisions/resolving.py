@@ -133,7 +133,7 @@ def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> 
         NotRetainedError: what is to be revised may be there, but not here.
     """
     rows = search.found(BEGINNING)
-    reach = place(_latest(rows)) - history_us
+    reach = max(place(_latest(rows)) - history_us, BEGINNING)
     if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= reach:
         rows = search.found(reach)
     hit = pc.unique(rows.column(_ROW))
