@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, received, rows, until
-from homes_town import keeper, kept_at, new_home, replicas_of, siblings
+from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
 from test_engine_homes_reading import take_over
 from test_engine_revisions_peers import (
     Told,
@@ -25,6 +27,7 @@ from test_engine_revisions_peers import (
 
 from engine.kept import Role
 from engine.query import Query
+from engine.revisions.source import LookedUp, RevisingSource
 from engine.schema import END
 from engine.stream_store import HOME
 from overlay.errors import InvalidInputError, NotFoundError
@@ -238,6 +241,26 @@ def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
     assert log is not None
     epoch = log.read(log.start)
     return [] if epoch is None else changes_of(epoch.table)
+
+
+async def test_a_home_that_looks_long_for_a_tuple_stays_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with siblings(tmp_path) as (_, places), places[0].client() as client:
+        first = places[0]
+        stream = await keyed_stream(client, first, k_safety=1)
+        fence = keeper(first, stream).tenure.fence
+        look_up = RevisingSource.look_up
+
+        def slowly(*args: Any) -> LookedUp:
+            sleep(5 * QUIET_S)
+            return look_up(*args)
+
+        monkeypatch.setattr(RevisingSource, "look_up", slowly)
+        await client.post_event(stream, rows([(10, 1)]))
+        assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
+        assert keeper(first, stream).is_home
+        assert keeper(first, stream).tenure.fence == fence
 
 
 async def test_a_witness_that_becomes_home_finds_all_of_the_history(tmp_path: Path) -> None:

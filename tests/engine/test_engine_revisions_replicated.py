@@ -1,15 +1,16 @@
-"""Any posts and revisions of a stream with a replica, any shipping, settling, cutting, crashes and
-changes of home: each is there once, is answered the same, and every peer's logs come to what plain
-Python makes of the posts."""
+"""Any posts and revisions of a stream with a replica, any shipping, settling, cutting, crashes,
+full disks and changes of home: each is there once, is answered the same, and every peer's logs come
+to what plain Python makes of the posts."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +44,7 @@ from engine.streams.log import StreamLog
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import journal_folders, open_sources
-from overlay.errors import NotRetainedError, UnavailableError
+from overlay.errors import NotRetainedError, StorageFullError, UnavailableError
 
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
 
@@ -79,8 +80,12 @@ class Peer:
         await self.close()
         await self.open()
 
-    async def advance(self) -> None:
-        await self.home.advance(0.0)
+    async def advance(self, full: int = 3) -> None:
+        """full: the number of the log that has no room."""
+        log = self.home.logs[full % 3]
+        commit = log.commit if full > 2 else no_room
+        with patch.object(log, "commit", commit), suppress(StorageFullError):
+            await self.home.advance(0.0)
         assert self.home.revised >= self.home.log.boundary, "whoever has those finds these"
         for number, log in enumerate(self.home.logs):
             self.seen.append((number, log.boundary, contents(log)))
@@ -148,6 +153,10 @@ class Peer:
         return [(ours, log.start) for ours, log in zip(self.home.logs, home.logs, strict=True)]
 
 
+async def no_room(*_: object) -> float:
+    raise StorageFullError("no room for an epoch")
+
+
 def copy_journal(source: Source, folder: Path) -> None:
     journal = Journal.open(folder, _nothing)
     at = (source.segments[0][0], 0)
@@ -168,17 +177,23 @@ def contents(log: StreamLog) -> pa.Table:
 
 
 class Town:
-    """Three peers, one of them home, another its replica, and the one client."""
+    """Three peers, one of them home, another its replica; and two clients, of every other act.
+
+    Attributes:
+        order: which acts are in the home's journal, by client and number.
+        answers: what was missed, of those that were acknowledged.
+    """
 
     def __init__(self, folder: Path, done: Sequence[Act], history_us: int) -> None:
         self.peers = [Peer(folder / str(number), history_us) for number in range(3)]
         self.home, self.replica, self.third = self.peers
         self.history_us = history_us
         self.fence = 1
-        self.acts = done
-        self.answers: dict[int, list[int]] = {}
-        self._sent: list[tuple[int, Position, Posted]] = []
-        self._next = 0
+        self.acts = {"p": done[::2], "q": done[1::2]}
+        self.order: list[tuple[str, int]] = []
+        self.answers: dict[tuple[str, int], list[int]] = {}
+        self._sent: list[tuple[tuple[str, int], Position, Posted]] = []
+        self._next = dict.fromkeys(self.acts, 0)
 
     async def found(self) -> None:
         for peer in self.peers:
@@ -187,7 +202,8 @@ class Town:
 
     async def fail_over(self, how: int) -> None:
         """One of both goes on, with the other or the third. how: which, and when it breaks."""
-        self._next = min((number for number, _, _ in self._sent), default=self._next)
+        for (client, number), _, _ in reversed(self._sent):
+            self._next[client] = number
         self._sent.clear()
         self.home.home.replica.leading = False
         members = [self.home, self.replica]
@@ -198,20 +214,28 @@ class Town:
         self.home, self.replica = home, joins
         self.fence += 1
         home.lead(self.fence)
+        last = home.home.replica._acceptance.snapshot().producers
+        self.order = [(client, n) for client, n in self.order if n < last.get(client, 0)]
         await joins.join(home, how // 4 % 8)
         home.home.replica.leading = True
         await self.settle()
         await self.tell()
 
-    async def post(self) -> None:
-        if self._next == len(self.acts):
+    async def post(self, how: int) -> None:
+        client = "pq"[how % 2]
+        number = self._next[client]
+        if number == len(self.acts[client]):
             return
-        act, number = self.acts[self._next], self._next
-        posted = await self._post(act, number + 1)
-        self._sent.append((number, self.home.home.source.position, posted))
-        self._next += 1
+        posted = await self._post(self.acts[client][number], number + 1, client)
+        assert posted.duplicate == ((client, number) in self.order)
+        if not posted.duplicate:
+            self.order.append((client, number))
+        self._sent.append(((client, number), self.home.home.source.position, posted))
+        self._next[client] += 1
 
-    async def _post(self, act: Act, sequence: int, *, end: bool = False) -> Posted:
+    async def _post(
+        self, act: Act, sequence: int, client: str = "p", *, end: bool = False
+    ) -> Posted:
         home = self.home.home
         if act.revised:
             shape = request_schema(KEYED).payload
@@ -220,9 +244,9 @@ class Town:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            return await home.revise("p", sequence, body, history_us=self.history_us, now=0.0)
+            return await home.revise(client, sequence, body, history_us=self.history_us, now=0.0)
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await home.post("p", sequence, body, boundary=act.promise, end=end, now=0.0)
+        return await home.post(client, sequence, body, boundary=act.promise, end=end, now=0.0)
 
     async def ship(self, limit: int) -> None:
         self.replica.follow(self.home.home, limit)
@@ -231,8 +255,8 @@ class Town:
         """The home hears what its replica has, and answers."""
         await self.home.home.settle(self.replica.home.source.position, 0.0)
         while self._sent and self._sent[0][1] <= self.home.home.replica.settled:
-            number, _, posted = self._sent.pop(0)
-            assert self.answers.setdefault(number, list(posted.missed)) == list(posted.missed)
+            which, _, posted = self._sent.pop(0)
+            assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
 
     async def tell(self) -> None:
         await self.replica.home.settle(self.home.home.replica.settled, 0.0)
@@ -241,7 +265,7 @@ class Town:
         what, how = step
         match what:
             case 0 | 1 | 2:
-                await self.post()
+                await self.post(how)
             case 3:
                 await self.ship(1 + how % 600)
             case 4:
@@ -249,7 +273,7 @@ class Town:
             case 5:
                 await self.tell()
             case 6:
-                await self.peers[how % 3].advance()
+                await self.peers[how % 3].advance((how >> 3) % 8)
             case 7:
                 if (victim := self.peers[how % 3]) is not self.home:
                     await victim.crash()
@@ -260,16 +284,16 @@ class Town:
                 await self.fail_over(how)
 
     async def finish(self) -> None:
-        while self._next < len(self.acts) or self._sent:
-            await self.post()
-            while self.replica.home.source.position < self.home.home.source.position:
-                await self.ship(600)
-            await self.settle()
-        for number, act in enumerate(self.acts):  # all again: nothing happens
-            posted = await self._post(act, number + 1)
-            assert posted.duplicate
-            assert list(posted.missed) == self.answers[number]
-        await self._post(Act("s0"), len(self.acts) + 1, end=True)
+        for client, done in self.acts.items():
+            while self._next[client] < len(done):
+                await self.post("pq".index(client))
+        while self.replica.home.source.position < self.home.home.source.position:
+            await self.ship(600)
+        await self.settle()
+        for (client, number), missed in self.answers.items():  # again: nothing happens
+            posted = await self._post(self.acts[client][number], number + 1, client)
+            assert (posted.duplicate, list(posted.missed)) == (True, missed)
+        await self._post(Act("s0"), 1, "the end", end=True)
         await self.ship(600)
         await self.settle()
         await self.tell()
@@ -298,9 +322,9 @@ async def lived_through(
 
 def check(town: Town) -> None:
     model = Model(town.history_us)
-    assert [model.take(act) for act in town.acts] == [
-        town.answers[number] for number in range(len(town.acts))
-    ]
+    assert len(town.order) == len(town.answers) == sum(len(done) for done in town.acts.values())
+    for client, number in town.order:
+        assert model.take(town.acts[client][number]) == town.answers[client, number]
     times = [time for log in town.home.home.logs[:2] for time in stimes(contents(log))]
     earliest = max(times, default=0) - town.history_us
     last = [contents(log) for log in town.home.home.logs]
@@ -329,7 +353,7 @@ def cut(table: pa.Table, since: int, upto: int) -> list[dict[str, Any]]:
     return table.filter(within).to_pylist()
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2**12 - 1)), max_size=40)
+STEPS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2**12 - 1)), max_size=50)
 OF_S0 = st.lists(acts.filter(lambda act: act.stream == "s0"), max_size=14)
 DENSE = dense_acts().map(lambda found: [act for act in found if act.stream == "s0"])
 
@@ -358,7 +382,7 @@ def gone(*keys: int) -> Act:
 async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path, [act(10), gone(10)], HISTORY_US)
     await town.found()
-    await town.post()
+    await town.post(0)
     town.home.home.replica.leading = False
     with pytest.raises(UnavailableError, match="not its home"):
         await town._post(gone(10), 2)
@@ -373,7 +397,7 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
     """Even if it is home again by the time that it has found something."""
     town = Town(tmp_path, [act(10, promise=20)], HISTORY_US)
     await town.found()
-    await town.post()
+    await town.post(0)
     home = town.home.home
     run_sync, body = trio.to_thread.run_sync, revision(10)
 
