@@ -313,7 +313,7 @@ DENSE = Query(
 
 
 @st.composite
-def dense_acts(draw: st.DrawFn, of: Sequence[str] = ("s0", "s0", "s1")) -> list[Act]:
+def dense_acts(draw: st.DrawFn) -> list[Act]:
     """Tuples of few keys close together, a boundary that follows them, and revisions throughout."""
     found: list[Act] = []
     for now in range(0, 60, 10):
@@ -326,12 +326,12 @@ def dense_acts(draw: st.DrawFn, of: Sequence[str] = ("s0", "s0", "s1")) -> list[
                 "t": st.integers(now - 5, now + 15),
             }
         )
-        stream = draw(st.sampled_from(of))
+        stream = draw(st.sampled_from(["s0", "s0", "s1"]))
         found.append(Act(stream, draw(st.lists(payload, max_size=4))))
         if draw(st.booleans()):
             revision = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payload)
             found.append(Act("s0", [], draw(st.lists(revision, min_size=1, max_size=3))))
-        found += [Act(name, [], [], now + draw(st.integers(-9, 3))) for name in dict.fromkeys(of)]
+        found += [Act(name, [], [], now + draw(st.integers(-9, 3))) for name in SCHEMAS]
     return found
 
 
