@@ -472,6 +472,18 @@ def revision(key: int) -> memoryview:
     return encode(pa.Table.from_pylist([{REVISION_KIND: "DELETION", "b": key}], schema=shape))
 
 
+async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
+    """After a loss of power that left the journal shorter than the logs."""
+    peer = Peer(tmp_path, 1000)
+    await peer.open()
+    peer.home.logs[0].append(500, None)
+    peer.home.logs[1].append(400, None)
+    await peer.crash()
+    peer.lead(2)
+    assert peer.home.boundary == 500
+    await peer.close()
+
+
 @pytest.mark.parametrize("late", [0, 1])
 async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> None:
     """Logs that begin later than the stream's history: the tuples', or that of the revisions."""
