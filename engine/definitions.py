@@ -132,8 +132,10 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def is_revised(self) -> bool:
-        """Whether there is a stream of its revisions."""
-        return self.stream.revised if self.stream.query else bool(self.schema.key)
+        """Whether there is a stream of its revisions. A view shows tuples as they came."""
+        if self.stream.query or self.stream.view is not None:
+            return self.stream.revised
+        return bool(self.schema.key)
 
 
 class QueryEntry(Struct, frozen=True, omit_defaults=True):

@@ -129,6 +129,12 @@ class KeptStream:
     def key(self) -> str:
         return key_of(self.name, self.variant)
 
+    @property
+    def is_beside_a_source(self) -> bool:
+        """Whether it is the late tuples of a source stream, or its revisions."""
+        beside = base_of(self.name) != self.name
+        return self.role in {Role.LATE, Role.REVISIONS} or (self.role is Role.REPLICA and beside)
+
     async def released(self, boundary: int) -> None:
         """Returns once consumers may have the stream up to there."""
         if self.gate is not None:

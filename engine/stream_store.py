@@ -356,7 +356,7 @@ class StreamStore:
         return tuple(
             kept.status(now)
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
-            if kept.role not in {Role.LATE, Role.REVISIONS} or kept.log.rows
+            if kept.log.rows or not kept.is_beside_a_source
         )
 
 

@@ -26,7 +26,7 @@ from engine.streams.journal import Journal, Record, split
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
 from overlay.encoding import decode
-from overlay.errors import ConflictError, DecodeError, StorageFullError
+from overlay.errors import ConflictError, DecodeError, StorageFullError, UnavailableError
 from overlay.events import wall_clock
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
@@ -138,12 +138,8 @@ class _Following:
 
     async def _begin_anew(self, plan: Plan, standing: Standing) -> None:
         keeper = self._keeper
-        if not all(_joins(log, start) for log, start, _ in self._planned(plan)):
-            await keeper.forget()
-            await keeper.around.store.drop(self._kept.key)
-            keeper.kept = None
-            await keeper.open()
-            self._hold(plan)
+        if not _fits(self._home, self._planned(plan)):
+            await self._drop_logs()
         discarded = standing.joined and sum(each.length for each in standing.segments)
         if discarded:
             text = f"{keeper.name}: its journal of fence {standing.joined} is replaced"
@@ -160,6 +156,19 @@ class _Following:
         for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
             if path not in journal_folders(folder, self._fence):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
+
+    async def _drop_logs(self) -> None:
+        """And have the home ship once more: what it is about to send goes on where they ended.
+
+        Raises:
+            UnavailableError: always.
+        """
+        keeper = self._keeper
+        await keeper.forget()
+        await keeper.around.store.drop(self._kept.key)
+        keeper.kept = None
+        await keeper.open()
+        raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
 
     def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
         """Our logs in the order in which they come: the boundaries from which, and up to which."""
@@ -216,9 +225,14 @@ class _Following:
                 self._keeper.tenure.hear(self._fence, trio.current_time())
 
 
-def _joins(log: StreamLog, start: int) -> bool:
-    """Whether a log that is kept elsewhere from `start` on can follow ours."""
-    return log.boundary == BEGINNING or log.boundary >= start
+def _fits(home: Home, planned: list[tuple[StreamLog, int, int]]) -> bool:
+    """Whether logs that are kept elsewhere can follow ours. Late tuples have no place in time
+    before they are in their log: ours must not have more of them than the journal that follows
+    tells of."""
+    ahead = any(log is home.late_log and log.boundary > upto for log, _, upto in planned)
+    return not ahead and all(
+        log.boundary == BEGINNING or log.boundary >= start for log, start, _ in planned
+    )
 
 
 def _copy(journal: Journal, part: Part, body: bytes) -> None:

@@ -125,6 +125,9 @@ def check_request(request: pa.Table, schema: Schema) -> None:
 def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> Resolved:
     """What the revisions that were looked up come to. In memory.
 
+    Nothing is heeded that is behind the history at the least position that there can be: whether it
+    is there still is a matter of when retention ran, which peers do each at its own time.
+
     Args:
         place: the position of revisions of which the latest stime is this one.
         history_us: what is as far behind that position is not there any more.
@@ -132,14 +135,15 @@ def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> 
     Raises:
         NotRetainedError: what is to be revised may be there, but not here.
     """
-    rows = search.found(BEGINNING)
+    kept = max(place(BEGINNING) - history_us, BEGINNING)
+    rows = search.found(kept)
     reach = max(place(_latest(rows)) - history_us, BEGINNING)
     if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= reach:
         rows = search.found(reach)
     hit = pc.unique(rows.column(_ROW))
     unhit = pc.invert(pc.is_in(search.request.column(_ROW), hit))
     missed = tuple(search.request.filter(unhit).column(_ROW).to_pylist())
-    if search.start > reach:
+    if search.start > kept:
         _check_here(rows, missed, search.start)
     rows = rows.take(pc.sort_indices(rows, [(_ROW, "ascending"), (SIGN, "ascending")]))
     position = place(_latest(rows)) if rows.num_rows else BEGINNING

@@ -108,6 +108,24 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("retained", [False, True])
+async def test_what_is_behind_the_history_counts_for_nothing(
+    tmp_path: Path, *, retained: bool
+) -> None:
+    """Were it found because it is there still, its replacement would put what is to be deleted
+    behind the history."""
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1), boundary=20)
+        await home.advance(1.0)
+        await poster.post((2000, "b", 1, 2), boundary=1990)
+        await home.advance(1.0)
+        if retained:
+            assert home.log.retain(0.0) == 1
+        posted = await poster.revise(replaced(3100, "a", 1, 3), gone("b", 1))
+        assert posted.missed == (0,)
+
+
 async def test_where_stime_is_the_time_of_arrival(tmp_path: Path) -> None:
     schema = Schema("medusa://mit.edu/arriving", FIELDS, key=("k",))
     async with home_in(tmp_path, schema) as home:
