@@ -118,6 +118,8 @@ async def test_what_is_behind_the_history_counts_for_nothing(
         poster = Poster(home)
         await poster.post((10, "a", 1, 1), boundary=20)
         await home.advance(1.0)
+        await poster.post((500, "c", 1, 1), boundary=900)
+        await home.advance(1.0)
         await poster.post((2000, "b", 1, 2), boundary=1990)
         await home.advance(1.0)
         if retained:
