@@ -98,6 +98,12 @@ def check_stream(stream: StreamDefinition) -> None:
                 check_participant(member)
 
 
+def base_of(name: str) -> str:
+    """The stream whose late tuples, or revisions, have that name; else itself."""
+    base, _, kept_for = name.rpartition("/")
+    return base if kept_for in {LATE, REVISIONS} else name
+
+
 def check_not_late(name: str) -> None:
     """
     Raises:
@@ -126,10 +132,10 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def is_revised(self) -> bool:
-        """Whether there is a stream of its revisions. None with replicas takes any yet."""
-        if self.stream.query:
+        """Whether there is a stream of its revisions. A view shows tuples as they came."""
+        if self.stream.query or self.stream.view is not None:
             return self.stream.revised
-        return bool(self.schema.key) and not self.stream.k_safety
+        return bool(self.schema.key)
 
 
 class QueryEntry(Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from engine.definitions import StreamEntry
 from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
 from engine.homes.homes import Homes
-from engine.kept import KeptStream, Role, late_entry
+from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import STREAM
 from engine.leases import Leases
 from engine.mirrors import Mirrors
@@ -26,7 +26,6 @@ from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
-from engine.revisions.columns import revisions_entry
 from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
@@ -164,7 +163,8 @@ class Engine:
         of us must be its home."""
         await self.producers.withdraw_producer(kept.name)
         folder = await self.store.set_aside(kept)
-        await self.producers.withdraw(late_entry(kept.entry).stream.name)
+        for beside in entries_of(kept.entry)[1:]:
+            await self.producers.withdraw(beside.stream.name)
         self.overlay.events.note(
             "error",
             f"{kept.name} was defined at another peer of ours as well while we were apart, and "
@@ -233,10 +233,8 @@ class Engine:
         kept = await self.store.keep(entry, Role.SOURCE)
         if (kept.entry, kept.role) != (entry, Role.SOURCE):
             raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
-        await self.producers.announce(entry)
-        await self.producers.announce(late_entry(entry))
-        if entry.is_revised:
-            await self.producers.announce(revisions_entry(entry))
+        for announced in entries_of(entry):
+            await self.producers.announce(announced)
 
 
 @asynccontextmanager

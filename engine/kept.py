@@ -10,9 +10,10 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from engine.definitions import LATE, StreamDefinition, StreamEntry
+from engine.definitions import LATE, REVISIONS, StreamDefinition, StreamEntry, base_of
 from engine.messages import StreamStatus
 from engine.pacing import Rate
+from engine.revisions.columns import revisions_entry
 from engine.schema import BEGINNING, END
 from engine.streams.home import Home
 from engine.streams.log import StreamLog
@@ -33,9 +34,15 @@ class Role(StrEnum):
     STANDBY = "standby"
     """The output of a query whose secondary this peer is: nobody reads it yet."""
     REPLICA = "replica"
-    """A source stream, or its late tuples, whose home is elsewhere at the moment."""
+    """A source stream, its late tuples or its revisions, whose home is elsewhere at the moment."""
     VIEW = "view"
     """What a view shows, copied."""
+
+    @classmethod
+    def at_home(cls, stream: str) -> Role:
+        """Of a source stream, of its late tuples or of its revisions, at its home."""
+        kinds = {LATE: cls.LATE, REVISIONS: cls.REVISIONS}
+        return cls.SOURCE if base_of(stream) == stream else kinds[stream.rpartition("/")[2]]
 
     @property
     def is_served(self) -> bool:
@@ -122,6 +129,12 @@ class KeptStream:
     def key(self) -> str:
         return key_of(self.name, self.variant)
 
+    @property
+    def is_beside_a_source(self) -> bool:
+        """Whether it is the late tuples of a source stream, or its revisions."""
+        beside = base_of(self.name) != self.name
+        return self.role in {Role.LATE, Role.REVISIONS} or (self.role is Role.REPLICA and beside)
+
     async def released(self, boundary: int) -> None:
         """Returns once consumers may have the stream up to there."""
         if self.gate is not None:
@@ -173,6 +186,12 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
         home=entry.stream.home,
     )
     return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None, key=()))
+
+
+def entries_of(entry: StreamEntry) -> tuple[StreamEntry, ...]:
+    """A source stream and what it has beside it."""
+    beside = (revisions_entry(entry),) if entry.is_revised else ()
+    return (entry, late_entry(entry), *beside)
 
 
 def key_of(stream: str, variant: str = "") -> str:

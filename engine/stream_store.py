@@ -14,17 +14,17 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.definitions import LATE, StreamEntry
+from engine.definitions import StreamEntry
 from engine.intake import Intake
-from engine.kept import KeptEntry, KeptStream, Role, file_name, key_of, late_entry
+from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_of
 from engine.leases import Lease
 from engine.messages import StreamStatus
-from engine.revisions.columns import revisions_entry, revisions_name
 from engine.room import Room
-from engine.streams.home import open_home, open_sources
+from engine.streams.home import open_home
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
 from overlay.errors import InternalError, MedusaError
 from overlay.events import Events, wall_clock
@@ -114,17 +114,12 @@ class StreamStore:
         """
         self._subscriptions.adopt(lease, self._streams.get(key_of(lease.stream, REPLICA)))
 
-    def late_of(self, kept: KeptStream) -> KeptStream | None:
-        """The late tuples of a source."""
+    def beside(self, kept: KeptStream) -> list[KeptStream]:
+        """The late tuples of a source, and its revisions if it takes any."""
         if kept.home is None:
-            return None
-        return self._streams.get(key_of(f"{kept.name}/{LATE}", kept.variant))
-
-    def revisions_of(self, kept: KeptStream) -> KeptStream | None:
-        """The revisions of a source that takes any."""
-        if kept.home is None or kept.home.revisions_log is None:
-            return None
-        return self._streams.get(key_of(revisions_name(kept.name), kept.variant))
+            return []
+        keys = [key_of(entry.stream.name, kept.variant) for entry in entries_of(kept.entry)[1:]]
+        return [self._streams[key] for key in keys if key in self._streams]
 
     async def change_role(self, kept: KeptStream, role: Role) -> None:
         """The same log, kept for another reason from now on; on disk on return."""
@@ -217,11 +212,9 @@ class StreamStore:
         )
         self._tell_lost(entry, home.lost)
         kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
-        late_role = Role.LATE if role is Role.SOURCE else role
-        self._adopt(KeptStream(late_entry(entry), late_role, home.late_log, variant=variant))
-        if home.revisions_log is not None:
-            of = revisions_entry(entry)
-            self._adopt(KeptStream(of, Role.REVISIONS, home.revisions_log, variant=variant))
+        for of, log in zip(entries_of(entry)[1:], home.logs_beside, strict=True):
+            role_beside = Role.at_home(of.stream.name) if role is Role.SOURCE else role
+            self._adopt(KeptStream(of, role_beside, log, variant=variant))
         self.intake.start(kept, home)
         return kept
 
@@ -249,6 +242,7 @@ class StreamStore:
             kept.entry.schema,
             self._source_config(kept.entry),
             committed=(home.log.boundary, home.late_log.boundary),
+            revised=home.revised,
             journal=journal,
             now=wall_clock(),
         )
@@ -309,10 +303,9 @@ class StreamStore:
         if kept.home is not None:
             await kept.at_rest.wait()
         await kept.closing.aclose()
-        for beside in (self.late_of(kept), self.revisions_of(kept)):
-            if beside is not None:
-                del self._streams[beside.key]
-                self._subscriptions.forget(beside.name)
+        for beside in self.beside(kept):
+            del self._streams[beside.key]
+            self._subscriptions.forget(beside.name)
         if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
             self._subscriptions.forget(kept.name)
         return True
@@ -363,7 +356,7 @@ class StreamStore:
         return tuple(
             kept.status(now)
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
-            if kept.role not in {Role.LATE, Role.REVISIONS} or kept.log.rows
+            if kept.log.rows or not kept.is_beside_a_source
         )
 
 

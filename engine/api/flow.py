@@ -195,7 +195,7 @@ class FlowCalls:
             return kept.entry
         keeper = self._engine.homes.get(stream)
         if keeper is not None:
-            return keeper.entry_of(stream)
+            return keeper.entries[stream]
         return await self._engine.producers.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:

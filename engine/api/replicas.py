@@ -49,7 +49,7 @@ class ReplicaCalls:
         return await self._engine.standbys.keep_up(_peer(caller), request)
 
     async def dismiss(self, caller: Caller, request: Dismiss, _: bytes) -> Dismissed:
-        return await self._engine.standbys.dismiss(_peer(caller), request)
+        return await self._engine.standbys.dismiss(_peer(caller), caller.participant, request)
 
     # -- asked of a primary -----------------------------------------------------------------------
 

@@ -21,11 +21,12 @@ from engine.kept import KeptStream
 from engine.messages import Tuples
 from engine.schema import BEGINNING
 from engine.streams.feed import Assembler
-from engine.streams.home import Home, journal_folders
+from engine.streams.home import Home
 from engine.streams.journal import Journal, Record, split
 from engine.streams.log import StreamLog
+from engine.streams.sources import journal_folders
 from overlay.encoding import decode
-from overlay.errors import ConflictError, DecodeError, StorageFullError
+from overlay.errors import ConflictError, DecodeError, StorageFullError, UnavailableError
 from overlay.events import wall_clock
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
@@ -76,10 +77,12 @@ class _Following:
     async def run(self) -> None:
         home, ballot = self._home, self._keeper.tenure.ballot
         segments = tuple(Segment(*each) for each in home.source.segments)
-        standing = Standing(ballot.joined, segments, home.log.boundary, home.late_log.boundary)
+        standing = Standing(
+            ballot.joined, segments, home.log.boundary, home.late_log.boundary, home.revised
+        )
         await self._duplex.send(standing)
         plan, _ = await self._duplex.receive(Plan)
-        self._keeper.hold(plan.start, plan.late_start)
+        self._hold(plan)
         if plan.anew:
             await self._begin_anew(plan, standing)
         else:
@@ -88,6 +91,9 @@ class _Following:
         _check(self._keeper, self._peer, self._fence)
         await self._duplex.send(Stored(self._home.source.position, joined=True))
         await self._store_parts()
+
+    def _hold(self, said: Plan | Part) -> None:
+        self._keeper.hold(said.start, said.late_start, said.revisions_start)
 
     # -- in step ------------------------------------------------------------------------------
 
@@ -125,29 +131,23 @@ class _Following:
                     part = msgspec.structs.replace(part, at=done)
                 await self._duplex.send(Stored(done, trouble=str(error)))
                 await trio.sleep(ROOM_AGAIN_S)
-        self._keeper.hold(part.start, part.late_start)
+        self._hold(part)
         self._keeper.tenure.hear(self._fence, trio.current_time())
 
     # -- all of it ----------------------------------------------------------------------------
 
     async def _begin_anew(self, plan: Plan, standing: Standing) -> None:
         keeper = self._keeper
-        if not _joins(self._home.log, plan.start) or not _joins(
-            self._home.late_log, plan.late_start
-        ):
-            await keeper.forget()
-            await keeper.around.store.drop(keeper.name)
-            keeper.kept = None
-            await keeper.open()
-            keeper.hold(plan.start, plan.late_start)
+        if not _fits(self._home, self._planned(plan)):
+            await self._drop_logs()
         discarded = standing.joined and sum(each.length for each in standing.segments)
         if discarded:
             text = f"{keeper.name}: its journal of fence {standing.joined} is replaced"
             keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
         folder = keeper.around.store.folder_of(self._kept.key)
         async with self._at_rest_over():
-            await self._receive_log(self._home.log, plan.start, plan.boundary)
-            await self._receive_log(self._home.late_log, plan.late_start, plan.late_boundary)
+            for log, start, upto in self._planned(plan):
+                await self._receive_log(log, start, upto)
             for path in journal_folders(folder, self._fence):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
             await self._receive_journals()
@@ -157,16 +157,41 @@ class _Following:
             if path not in journal_folders(folder, self._fence):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
 
+    async def _drop_logs(self) -> None:
+        """And have the home ship once more: what it is about to send goes on where they ended.
+
+        Raises:
+            UnavailableError: always.
+        """
+        keeper = self._keeper
+        await keeper.forget()
+        await keeper.around.store.drop(self._kept.key)
+        keeper.kept = None
+        await keeper.open()
+        raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
+
+    def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
+        """Our logs in the order in which they come: the boundaries from which, and up to which."""
+        home = self._home
+        planned = [
+            (home.log, plan.start, plan.boundary),
+            (home.late_log, plan.late_start, plan.late_boundary),
+        ]
+        if home.revisions_log is not None:
+            first = home.revisions_log, plan.revisions_start, plan.revisions_boundary
+            planned.insert(0, first)
+        return planned
+
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
         """Our old journal's rows are not cut while the logs grow by the home's epochs."""
         home, journal = self._home, self._keeper.tenure.ballot.journal
         async with home.at_rest():
-            before = home.log.boundary, home.late_log.boundary
+            before = [log.boundary for log in home.logs]
             try:
                 yield
             except BaseException:
-                if before != (home.log.boundary, home.late_log.boundary):
+                if before != [log.boundary for log in home.logs]:
                     with trio.CancelScope(shield=True):
                         await self._keeper.around.store.replace_journal(self._kept, journal)
                 raise
@@ -200,9 +225,14 @@ class _Following:
                 self._keeper.tenure.hear(self._fence, trio.current_time())
 
 
-def _joins(log: StreamLog, start: int) -> bool:
-    """Whether a log that is kept elsewhere from `start` on can follow ours."""
-    return log.boundary == BEGINNING or log.boundary >= start
+def _fits(home: Home, planned: list[tuple[StreamLog, int, int]]) -> bool:
+    """Whether logs that are kept elsewhere can follow ours. Late tuples have no place in time
+    before they are in their log: ours must not have more of them than the journal that follows
+    tells of."""
+    ahead = any(log is home.late_log and log.boundary > upto for log, _, upto in planned)
+    return not ahead and all(
+        log.boundary == BEGINNING or log.boundary >= start for log, start, _ in planned
+    )
 
 
 def _copy(journal: Journal, part: Part, body: bytes) -> None:

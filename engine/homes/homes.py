@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from engine.definitions import LATE, StreamEntry
+from engine.definitions import StreamEntry, base_of
 from engine.heeding import heeding
 from engine.homes.ballot_files import BallotFiles, StoredBallot
 from engine.homes.events import HealthChanged
@@ -89,8 +89,9 @@ class Homes:
             await trio.sleep_forever()
 
     def get(self, stream: str) -> Keeper | None:
-        """By the name of the stream, or of its late tuples."""
-        return self._keepers.get(stream) or self._keepers.get(stream.removesuffix(f"/{LATE}"))
+        """By the name of the stream, of its late tuples or of its revisions."""
+        keeper = self._keepers.get(base_of(stream))
+        return keeper if keeper is not None and stream in keeper.entries else None
 
     async def connect(self, stream: str) -> Connection:
         """A connection to the home of a stream, which is elsewhere.

@@ -32,7 +32,7 @@ from engine.homes.events import (
 from engine.homes.messages import TELL, AskVote, Inquire, Install, Message, Tell, Told
 from engine.homes.tenure import BEATS, HomeTenure
 from engine.homes.tenure import Role as TenureRole
-from engine.kept import KeptStream, Role, late_entry
+from engine.kept import KeptStream, Role, entries_of
 from engine.producers import Producers
 from engine.stream_store import HOME, StreamStore
 from engine.streams.home import Home
@@ -83,7 +83,7 @@ class Surroundings:
 class Keeper:
     """
     Attributes:
-        entry: the stream as published.
+        entry: the stream as published. entries: that, and what is beside it, by name.
         tenure: what this peer is to it.
         kept: its logs and journal, where this peer has any.
         trouble: why replicas of ours store nothing more.
@@ -92,6 +92,7 @@ class Keeper:
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
         self.around = around
         self.entry = stored.entry
+        self.entries = {entry.stream.name: entry for entry in entries_of(stored.entry)}
         self.tenure = HomeTenure(
             around.own,
             stored.ballot,
@@ -114,10 +115,6 @@ class Keeper:
     @property
     def name(self) -> str:
         return self.entry.stream.name
-
-    def entry_of(self, stream: str) -> StreamEntry:
-        """The stream as published, or its late tuples, by name."""
-        return self.entry if stream == self.name else late_entry(self.entry)
 
     @property
     def is_home(self) -> bool:
@@ -142,7 +139,7 @@ class Keeper:
             store, journal = self.around.store, self.tenure.ballot.journal
             self.kept = await store.keep(self.entry, Role.REPLICA, HOME, journal=journal)
             if self.tenure.home not in {"", self.around.own}:
-                self.hold(self.home.log.start, self.home.late_log.start)
+                self.hold(*self.home.starts)
             lost = self.home.lost or not self.home.source.segments
             if lost and self.tenure.ballot.joined > FOUNDED:
                 text = "what it had as a replica is not whole: it waits for another member's"
@@ -150,15 +147,15 @@ class Keeper:
                 await self.forget()
         return self.kept
 
-    def hold(self, start: int, late_start: int) -> None:
-        """As a replica: keep what the home keeps for those who read it."""
-        self.home.log.hold(HOLDER, start)
-        self.home.late_log.hold(HOLDER, late_start)
+    def hold(self, *starts: int) -> None:
+        """As a replica: keep what the home keeps for those who read it. starts: see `Home`."""
+        for log, start in zip((self.home.log, *self.home.logs_beside), starts, strict=False):
+            log.hold(HOLDER, start)
 
     def _hold_for_a_while(self) -> None:
         """As the next home: whom the last one waited for is not known, but how long at most."""
         expires = wall_clock() + self.around.store.lease_s
-        for log in (self.home.log, self.home.late_log):
+        for log in self.home.logs:
             if HOLDER in log.retention.consumers:
                 log.hold(HOLDER, log.start, expires)
 
@@ -306,7 +303,8 @@ class Keeper:
         assert self.kept is not None
         async with self.home.exclusive():
             self.home.replica.leading = True
-        self._set_role(Role.SOURCE)
+        for kept in self._all_kept:
+            kept.role = Role.at_home(kept.name)
         self._hold_for_a_while()
         self.around.events.note("info", f"{self.name}: this peer is its home, fence {tenure.fence}")
         self._announcing.cancel()
@@ -324,22 +322,18 @@ class Keeper:
             self._serve_no_more()
         self._notify()
 
-    def _set_role(self, role: Role) -> None:
+    @property
+    def _all_kept(self) -> list[KeptStream]:
         assert self.kept is not None
-        self.kept.role = role
-        late = self.around.store.late_of(self.kept)
-        if late is not None:
-            late.role = Role.LATE if role is Role.SOURCE else role
+        return [self.kept, *self.around.store.beside(self.kept)]
 
     def _serve_no_more(self) -> None:
         """Send subscribers away, here too: the log of who is no replica any more stands still."""
         if self.kept is None or self.kept.role is not Role.SOURCE:
             return
-        self._set_role(Role.REPLICA)
-        self.kept.send_away()
-        late = self.around.store.late_of(self.kept)
-        if late is not None:
-            late.send_away()
+        for kept in self._all_kept:
+            kept.role = Role.REPLICA
+            kept.send_away()
 
     def _notify(self) -> None:
         self._moved.set()
@@ -371,8 +365,8 @@ class Keeper:
         with scope:
             while True:
                 try:
-                    await announce(self.entry)
-                    await announce(late_entry(self.entry))
+                    for entry in self.entries.values():
+                        await announce(entry)
                 except MedusaError as error:
                     self.around.events.note("warning", f"{self.name} is not announced: {error}")
                     await trio.sleep(ANNOUNCE_AGAIN_S)
@@ -392,11 +386,11 @@ class Keeper:
         self.around.nursery.start_soon(self._leave)
 
     async def _leave(self) -> None:
-        for entry in (self.entry, late_entry(self.entry)):
+        for stream in self.entries:
             try:
-                await self.around.producers.leave(entry.stream.name)
+                await self.around.producers.leave(stream)
             except MedusaError as error:
-                self.around.events.note("warning", f"{entry.stream.name}: {error}")
+                self.around.events.note("warning", f"{stream}: {error}")
 
 
 def started(entry: StreamEntry, electors: tuple[str, ...]) -> StoredBallot:

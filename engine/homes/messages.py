@@ -101,22 +101,23 @@ class Standing(Struct, frozen=True):
     Attributes:
         joined: the fence whose journal it has.
         segments: of its journal, the oldest first.
-        boundary, late_boundary: of its logs.
+        boundary, late_boundary, revisions_boundary: of its logs.
     """
 
     joined: int
     segments: tuple[Segment, ...]
     boundary: int
     late_boundary: int
+    revisions_boundary: int = BEGINNING
 
 
 class Plan(Struct, frozen=True):
     """What follows: all of the journals anew, or the rest of the one it has.
 
     Attributes:
-        boundary, late_boundary: epochs up to there follow first, those of the late tuples second;
-            only where `anew`.
-        start, late_start: the boundaries from which the logs are kept here.
+        boundary, late_boundary, revisions_boundary: epochs up to there follow first: of the
+            revisions, of the stream, of the late tuples; only where `anew`.
+        start, late_start, revisions_start: the boundaries from which the logs are kept here.
     """
 
     anew: bool
@@ -124,6 +125,8 @@ class Plan(Struct, frozen=True):
     late_boundary: int
     start: int
     late_start: int
+    revisions_start: int = BEGINNING
+    revisions_boundary: int = BEGINNING
 
 
 class Part(Struct, frozen=True, tag="part"):
@@ -133,7 +136,7 @@ class Part(Struct, frozen=True, tag="part"):
         at: where they stand; offset 0: the segment begins.
         committed: everything before it is on all members of the tenure.
         late: they belong to the journal of the late tuples.
-        start, late_start: the boundaries from which the home keeps its logs.
+        start, late_start, revisions_start: the boundaries from which the home keeps its logs.
     """
 
     at: Position
@@ -141,6 +144,7 @@ class Part(Struct, frozen=True, tag="part"):
     late: bool = False
     start: int = BEGINNING
     late_start: int = BEGINNING
+    revisions_start: int = BEGINNING
 
 
 class Join(Struct, frozen=True, tag="join"):

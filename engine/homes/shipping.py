@@ -91,11 +91,13 @@ class _Ship:
         source, late = home.source, home.late_source
         at = _continues(standing, source)
         log, late_log = home.log, home.late_log
-        plan = Plan(at is None, log.boundary, late_log.boundary, log.start, late_log.start)
+        plan = Plan(at is None, log.boundary, late_log.boundary, *home.starts, home.revised)
         if at is None and self._keeper.is_home:
             raise ConflictError("its journal is not that of this tenure")
         await self._duplex.send(plan)
         if at is None:
+            if home.revisions_log is not None:
+                await self._send_log(home.revisions_log, standing.revisions_boundary)
             await self._send_log(log, standing.boundary)
             await self._send_log(late_log, standing.late_boundary)
             await self._send_journal(late, (late.segments[0][0], 0), late=True)
@@ -128,8 +130,7 @@ class _Ship:
             await self._ahead.acquire()
             self._at, data = await self._home.read(self._at, PART_BYTES)
             committed = self._keeper.tenure.committed
-            starts = self._home.log.start, self._home.late_log.start
-            part = Part(self._at, committed, False, *starts)
+            part = Part(self._at, committed, False, *self._home.starts)
             await self._duplex.send(Shipped(part), data)
             self._at = (self._at[0], self._at[1] + len(data))
 

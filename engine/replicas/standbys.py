@@ -166,12 +166,14 @@ class Standbys:
                 with suppress(BusyError):  # of its consumers this peer keeps less than it might
                     self._store.adopt(lease)
 
-    async def dismiss(self, primary: str, request: Dismiss) -> Dismissed:
+    async def dismiss(self, primary: str, participant: str, request: Dismiss) -> Dismissed:
         """The primary has another secondary, or no such query any more.
 
         Raises:
+            NotAuthorisedError: the query is not of our participant, or not of the caller's.
             ConflictError: this peer has, or may come to have, the query all the same.
         """
+        self._check_owner(participant, request.query)
         async with self._changing:
             standby = self._standbys.get(request.query)
             if standby is not None and standby.yields_to(Tenure(request.fence, primary)):
@@ -196,11 +198,14 @@ class Standbys:
             )
 
     def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
-        owner = ObjectName.parse(stored.name).participant
-        if not owner == participant == self._participant:
-            raise NotAuthorisedError(f"{stored.name}: only peers of {owner} stand by for it")
+        self._check_owner(participant, stored.name)
         if (stored.tenure.primary, stored.tenure.secondary) != (primary, self._here):
             raise InvalidInputError(f"{stored.name}: a tenure of other peers")
+
+    def _check_owner(self, participant: str, query: str) -> None:
+        owner = ObjectName.parse(query).participant
+        if not owner == participant == self._participant:
+            raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
 
     def _known(self, query: str) -> Tenure:
         """The highest tenure of the query that this peer knows of."""

@@ -36,7 +36,7 @@ from engine.schema import (
 from engine.streams.ipc import decode
 from engine.streams.validate import check_sizes, times_of
 from engine.tentative.corrections import Kind
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096
 """Revisions in one post: each may be looked for in all that is retained, and while they are no
@@ -68,6 +68,10 @@ class Resolved:
 
 class Retained(Protocol):
     """Where tuples are looked for."""
+
+    @property
+    def start(self) -> int:
+        """The boundary from which the tuples, and their revisions, are here; microseconds."""
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """The tuples with these keys (`wanted` has the key's columns), piece by piece: (all tuples
@@ -118,45 +122,73 @@ def check_request(request: pa.Table, schema: Schema) -> None:
         times_of(request.filter(replaces), schema)  # that they are times
 
 
-def resolve(
-    request: pa.Table,
-    schema: Schema,
-    retained: Retained,
-    *,
-    place: Callable[[int], int],
-    history_us: int,
-) -> Resolved:
-    """
+def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> Resolved:
+    """What the revisions that were looked up come to. In memory.
+
+    Nothing is heeded that is behind the history at the least position that there can be: whether it
+    is there still is a matter of when retention ran, which peers do each at its own time.
+
     Args:
-        request: of `read_request`.
         place: the position of revisions of which the latest stime is this one.
         history_us: what is as far behind that position is not there any more.
 
     Raises:
-        InvalidInputError: too many of one key.
+        NotRetainedError: what is to be revised may be there, but not here.
     """
-    search = _Search(request, schema, retained)
-    rows = search.found(BEGINNING)
-    position = place(pc.max(rows.column(STIME)).as_py()) if rows.num_rows else BEGINNING
-    if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= position - history_us:
-        rows = search.found(position - history_us)
-        position = place(pc.max(rows.column(STIME)).as_py()) if rows.num_rows else BEGINNING
+    kept = max(place(BEGINNING) - history_us, BEGINNING)
+    rows = search.found(kept)
+    reach = max(place(_latest(rows)) - history_us, BEGINNING)
+    if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= reach:
+        rows = search.found(reach)
     hit = pc.unique(rows.column(_ROW))
-    missed = pc.invert(pc.is_in(search.request.column(_ROW), hit))
+    unhit = pc.invert(pc.is_in(search.request.column(_ROW), hit))
+    missed = tuple(search.request.filter(unhit).column(_ROW).to_pylist())
+    if search.start > kept:
+        _check_here(rows, missed, search.start)
     rows = rows.take(pc.sort_indices(rows, [(_ROW, "ascending"), (SIGN, "ascending")]))
-    return Resolved(
-        _logged(rows, schema),
-        position,
-        tuple(search.request.filter(missed).column(_ROW).to_pylist()),
-    )
+    position = place(_latest(rows)) if rows.num_rows else BEGINNING
+    return Resolved(_logged(rows, search.schema), position, missed)
 
 
-class _Search:
-    """What one post is about. request: with the numbers of its rows."""
+def _latest(rows: pa.Table) -> int:
+    return pc.max(rows.column(STIME)).as_py() if rows.num_rows else BEGINNING
+
+
+def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
+    """What was found beyond `start` is the newest of its key wherever one looks. All else may be
+    otherwise where the stream, or its revisions, reach farther back.
+
+    Raises:
+        NotRetainedError: names the first row of which it is not known.
+    """
+    early = rows.filter(pc.and_(pc.less(rows.column(SIGN), 0), pc.less_equal(rows[STIME], start)))
+    unsure = {*missed, *early.column(_ROW).to_pylist()}
+    if unsure:
+        raise NotRetainedError(
+            f"row {min(unsure)}: the tuple may be of before boundary {start}, and this peer has "
+            "the stream, with its revisions, from there on: nothing of the post was taken; leave "
+            "the row out, or post again when another peer is home"
+        )
+
+
+class Search:
+    """What one post is about, read from where it is kept. Blocking, and long: the rest is quick.
+
+    Attributes:
+        request: with the numbers of its rows. start: see `Retained`.
+    """
 
     def __init__(self, request: pa.Table, schema: Schema, retained: Retained) -> None:
+        """
+        Args:
+            request: of `read_request`.
+
+        Raises:
+            InvalidInputError: too many of one key.
+        """
+        self.start = retained.start
+        self.schema = schema
         self.request = request.append_column(_ROW, pa.arange(0, request.num_rows))
-        self._schema = schema
         self._key = list(schema.key)
         self._rounds = _rounds(self.request, self._key)
         self._shape = _signed_shape(schema)
@@ -165,7 +197,7 @@ class _Search:
             of_keys(signed(table), wanted).select(self._shape.names).cast(self._shape)
             for table in retained.revisions()
         ]
-        for reached, tuples in retained.newest_first(wanted):
+        for reached, tuples in retained.newest_first(wanted) if request.num_rows else ():
             self._known.append(with_sign(tuples, 1).select(self._shape.names).cast(self._shape))
             if tuples.num_rows and self._suffices(reached):
                 break
@@ -215,9 +247,9 @@ class _Search:
     def _replacements(self, gone: pa.Table) -> pa.Table:
         """What takes the place of these tuples."""
         new = self.request.take(gone.column(_ROW))
-        times = times_of(new, self._schema) if self._schema.time else gone.column(STIME)
+        times = times_of(new, self.schema) if self.schema.time else gone.column(STIME)
         columns = {STIME: times, SEQ: gone.column(SEQ)}
-        columns |= {each.name: new.column(each.name) for each in self._schema.fields}
+        columns |= {each.name: new.column(each.name) for each in self.schema.fields}
         return with_sign(pa.table(columns), 1).append_column(_ROW, gone.column(_ROW))
 
 

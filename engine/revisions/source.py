@@ -7,27 +7,28 @@ that stime are. The log of revisions is moved first (`engine.streams.home`): it 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.revisions.columns import revisions_schema
-from engine.revisions.resolving import of_keys, read_request, resolve
-from engine.schema import BEGINNING, END, Schema
-from engine.streams.acceptance import Entry, decode_entry
+from engine.revisions.lookup import LogLookup, read_rows
+from engine.revisions.resolving import Search, of_keys, read_request, resolve
+from engine.schema import BEGINNING, END
+from engine.streams.acceptance import Entry, check_promise, decode_entry
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Bytes, Position
+from engine.streams.log import StreamLog
 from engine.streams.pending import Pending
+from engine.streams.replicated import ReplicatedSource
 from engine.streams.source import Source
 from engine.streams.validate import Batch
-from overlay.errors import BusyError, InvalidInputError
-
-MISSES_KEPT: Final = 1024
-"""Posts of which is remembered what was missed, so that a client whose answer was lost gets the
-same one when it posts again: more than a poster has unanswered, for many of them."""
+from overlay.errors import BusyError, InvalidInputError, UnavailableError
 
 PENDING_SHARE: Final = 0.25
 """Of what may wait for the boundary in memory, for revisions beside the tuples."""
@@ -44,15 +45,25 @@ class RevisingSource(Source):
         super().__init__(*args, **more)
         self._revision = revisions_schema(self._schema, source=True)
         self._waiting = Pending(self._revision.source)
-        self._missed: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
+
+    def look_up(self, body: Bytes, here: Here) -> LookedUp:
+        """Reads what a post of revisions is about: the long part of it, for any thread. What is
+        accepted meanwhile it does not see: let nothing be, but the clock.
+
+        Args:
+            body: an Arrow IPC stream of `request_schema`, or empty.
+
+        Raises:
+            InvalidInputError: the body is not right.
+        """
+        request = read_request(body, self._schema)
+        return LookedUp(Search(request, self._schema, here), here)
 
     def revise(
         self,
         producer: str,
         sequence: int,
-        body: Bytes,
-        lookup: Lookup,
-        logged: Callable[[], Sequence[pa.Table]],
+        looked_up: LookedUp,
         *,
         history_us: int,
         boundary: int | None = None,
@@ -62,29 +73,25 @@ class RevisingSource(Source):
         """Accepts a post of revisions: when this returns, it survives the death of the process.
 
         Args:
-            body: an Arrow IPC stream of `request_schema`, or empty.
-            lookup: finds tuples in the log. logged: reads the revisions in theirs.
             history_us: what is further behind is not looked for.
             boundary, end: as of `Source.post`.
 
         Raises:
-            InvalidInputError: the body is not right, or the stream has ended. Else as
-                `Source.post`, and as there nothing was stored.
+            InvalidInputError: the stream has ended, or it is too much at once.
+            NotRetainedError: some of it is about what this peer does not have.
+            UnavailableError: the stream has changed since it was looked up.
+            Else as `Source.post`, and as there nothing was stored.
         """
-        if self._acceptance.is_duplicate(producer, sequence):
-            missed = self._missed.get((producer, sequence), ())
-            return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
-        promise = END if end else boundary
-        if promise is not None and not BEGINNING <= promise <= END:
-            raise InvalidInputError(f"boundary {promise} is not an int64 of microseconds")
+        if (posted := self.known(producer, sequence)) is not None:
+            return posted
+        here, promise = looked_up.here, END if end else boundary
+        if here.source is not self or here.accepted != self.accepted:
+            raise UnavailableError(f"stream {self._name}: its home is changing: send it again")
+        check_promise(promise)
         if self.boundary == END:
             raise InvalidInputError(f"stream {self._name} has ended: it is revised no more")
-        request = read_request(body, self._schema)
-        retained = _Retained(self, lookup, [*logged(), *self._waiting.tables()])
         resolved = resolve(
-            request,
-            self._schema,
-            retained,
+            looked_up.search,
             place=lambda latest: self._acceptance.revised_at_after(int(now * 1e6), latest),
             history_us=history_us,
         )
@@ -104,7 +111,7 @@ class RevisingSource(Source):
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))
         self._append(entry, journaled, Batch(resolved.rows))
-        accepted = request.num_rows - len(entry.missed)
+        accepted = looked_up.search.request.num_rows - len(entry.missed)
         return Posted(sequence, accepted, 0, self.boundary, missed=entry.missed)
 
     def cut(self) -> tuple[int, pa.Table] | None:
@@ -127,32 +134,36 @@ class RevisingSource(Source):
         self._waiting.let_go()
         self._revised = upto
 
-    def waiting(self) -> tuple[pa.Table, int]:
-        """The tuples that are not in the log, as far as `committed` has said so; and how far that
-        is, microseconds."""
-        tables = [self._columns.empty_table(), *self._pending.tables()]
-        return pa.concat_tables(tables), self._committed
+    @contextmanager
+    def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
+        """What there is to revise, as it is now; its files stay while the context lasts."""
+        with (
+            log.files(log.start, self._committed) as tuples,
+            revisions_log.files(revisions_log.start, self._revised) as revisions,
+        ):
+            read = partial(read_rows, revisions, revisions_log.schema, BEGINNING, self._revised)
+            yield Here(
+                self,
+                self.accepted,
+                max(log.start, revisions_log.start),
+                pa.concat_tables([self._columns.empty_table(), *self._pending.tables()]),
+                self._committed,
+                LogLookup(tuples, self._schema),
+                tuple(self._waiting.tables()),
+                read,
+            )
 
     @property
-    def schema(self) -> Schema:
-        return self._schema
-
-    @property
-    def logged(self) -> int:
-        """So far the tuples are in the log, microseconds."""
-        return self._committed
-
-    @property
-    def revised(self) -> int:
-        """So far the revisions are in their log, microseconds."""
-        return self._revised
+    def accepted(self) -> tuple[int, int]:
+        """How many tuples, and rows of revisions, were accepted so far."""
+        return self._acceptance.rows, self._acceptance.revisions
 
     # -----------------------------------------------------------------------------------------
 
-    def _opened(self) -> None:
+    @property
+    def _reached(self) -> int:
         # the clock may have moved both, and a crash come before the tuples' log was
-        self._acceptance.advance(self._revised)
-        super()._opened()
+        return max(super()._reached, self._revised)
 
     def _check_revisions(self, entry: Entry, size: int) -> None:
         if size > MAX_BATCH_BYTES:
@@ -176,10 +187,6 @@ class RevisingSource(Source):
             super()._take(entry, batch, at)
             return
         self._acceptance.apply(entry)
-        if entry.missed:
-            self._missed[entry.producer, entry.sequence] = entry.missed
-            if len(self._missed) > MISSES_KEPT:
-                self._missed.popitem(last=False)
         if not entry.count:
             return
         self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.position)
@@ -199,20 +206,42 @@ class RevisingSource(Source):
         return entry, Batch(decode(body, self._revision.payload))
 
 
-class _Retained:
-    """What is in memory first: it is the newest."""
+class ReplicatedRevisingSource(ReplicatedSource, RevisingSource):
+    """Both: what revisions come to is in the journal, so replicas follow it as they follow posts,
+    and each has a log of revisions of its own, of what is settled."""
 
-    def __init__(
-        self, source: RevisingSource, lookup: Lookup, revisions: Sequence[pa.Table]
-    ) -> None:
-        self._source = source
-        self._lookup = lookup
-        self._revisions = revisions
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """All of a stream that is at this peer at one moment; see `Retained`.
+
+    Attributes:
+        accepted: how much of it there is.
+        waiting: the tuples that are not in the log. logged: so far that is, microseconds.
+        revising: the revisions that are not in their log. revised: reads those that are.
+    """
+
+    source: RevisingSource
+    accepted: tuple[int, int]
+    start: int
+    waiting: pa.Table
+    logged: int
+    lookup: Lookup
+    revising: Sequence[pa.Table]
+    revised: Callable[[], Sequence[pa.Table]]
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        waiting, logged = self._source.waiting()
-        yield logged, of_keys(waiting, wanted)
-        yield from self._lookup.newest_first(wanted, logged)
+        """What is in memory first: it is the newest."""
+        yield self.logged, of_keys(self.waiting, wanted)
+        yield from self.lookup.newest_first(wanted, self.logged)
 
     def revisions(self) -> Sequence[pa.Table]:
-        return self._revisions
+        return [*self.revised(), *self.revising]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A post of revisions, and what it is about."""
+
+    search: Search
+    here: Here

@@ -7,6 +7,7 @@ records the boundary in force when it was accepted: a replay finds the same rows
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -21,6 +22,14 @@ may then start at any number again."""
 
 MAX_PRODUCER_LENGTH: Final = 256
 """Characters in a producer's name: bounds the snapshot of 10,000 of them."""
+
+
+MISSES_KEPT: Final = 1024
+"""Posts of which is remembered what was missed, so that a client whose answer was lost gets the
+same one when it posts again: more than a poster has unanswered, for many of them."""
+
+MISSES_NUMBERED: Final = 2**18
+"""Revisions that those missed, together: bounds the snapshot."""
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -55,6 +64,15 @@ class Entry(Struct, frozen=True, array_like=True):
     missed: tuple[int, ...] = ()
 
 
+def check_promise(boundary: int | None) -> None:
+    """
+    Raises:
+        InvalidInputError: it can be none that a producer promises.
+    """
+    if boundary is not None and not BEGINNING <= boundary <= END:
+        raise InvalidInputError(f"boundary {boundary} is not an int64 of microseconds")
+
+
 def decode_entry(meta: bytes) -> Entry:
     """
     Raises:
@@ -69,6 +87,14 @@ def decode_entry(meta: bytes) -> Entry:
 _ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
 
 
+class Missed(Struct, frozen=True, array_like=True):
+    """What a post of revisions did not find; see `Entry.missed`."""
+
+    producer: str
+    sequence: int
+    numbers: tuple[int, ...]
+
+
 class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
@@ -77,6 +103,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         fence: of the home that began the segment, where the stream has replicas; see
             `engine.homes`.
         revisions, revised_at: see `Acceptance`.
+        missed: of the latest posts of revisions, the oldest first.
     """
 
     producers: dict[str, int]
@@ -87,6 +114,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     fence: int = 0
     revisions: int = 0
     revised_at: int = BEGINNING
+    missed: tuple[Missed, ...] = ()
 
 
 class Acceptance:
@@ -112,6 +140,8 @@ class Acceptance:
         self.fence = 0
         self.revisions = 0
         self.revised_at = BEGINNING
+        self._missed: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
+        self._numbered = 0
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -123,6 +153,7 @@ class Acceptance:
             self.fence,
             self.revisions,
             self.revised_at,
+            tuple(Missed(*post, numbers) for post, numbers in self._missed.items()),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -134,6 +165,10 @@ class Acceptance:
         self.fence = snapshot.fence
         self.revisions = snapshot.revisions
         self.revised_at = snapshot.revised_at
+        self._missed.clear()
+        self._numbered = 0
+        for missed in snapshot.missed:
+            self._note_missed(missed.producer, missed.sequence, missed.numbers)
 
     def is_duplicate(self, producer: str, sequence: int) -> bool:
         """Whether this post was accepted before.
@@ -154,6 +189,10 @@ class Acceptance:
         raise SequenceGapError(
             f"{producer} sent post {sequence}; expected {last + 1}: send again from there"
         )
+
+    def missed(self, producer: str, sequence: int) -> tuple[int, ...]:
+        """The numbers of the revisions of that post, accepted before, that found nothing."""
+        return self._missed.get((producer, sequence), ())
 
     def arrival_at(self, now_us: int) -> int:
         """The stime of what arrives now: the clock's, made strictly monotone.
@@ -192,12 +231,20 @@ class Acceptance:
             self.revisions = entry.first + entry.count
             self.revised_at = max(self.revised_at, entry.greatest)
         self.late_posts += entry.late > 0
+        if entry.missed:
+            self._note_missed(entry.producer, entry.sequence, entry.missed)
         if not entry.producer:
             return  # the clock's
         self._producers.pop(entry.producer, None)
         self._producers[entry.producer] = entry.sequence
         if len(self._producers) > MAX_PRODUCERS:
             del self._producers[next(iter(self._producers))]
+
+    def _note_missed(self, producer: str, sequence: int, numbers: tuple[int, ...]) -> None:
+        self._missed[producer, sequence] = numbers
+        self._numbered += len(numbers)
+        while len(self._missed) > MISSES_KEPT or self._numbered > MISSES_NUMBERED:
+            self._numbered -= len(self._missed.popitem(last=False)[1])
 
     def advance(self, boundary: int) -> None:
         """Moves the boundary forward; never back."""

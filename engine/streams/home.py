@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,14 +15,15 @@ import trio
 
 from engine.messages import Posted
 from engine.revisions.columns import revisions_schema
-from engine.revisions.lookup import LogLookup, read_rows
 from engine.revisions.source import RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
-from engine.streams.source import Source, SourceConfig
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
 from overlay.errors import InvalidInputError
 
 _INLINE_BYTES: Final = 16 * 2**10
@@ -51,6 +52,8 @@ class Home:
         self._source = source
         self._late = late
         self._lock = trio.Lock()
+        order: AbstractAsyncContextManager[None] = nullcontext()
+        self._order = order if revisions_log is None else trio.Lock()
         self._advancing = trio.Lock()
         self.log = log
         self.late_log = late_log
@@ -86,8 +89,30 @@ class Home:
     def lost(self) -> tuple[str, ...]:
         """What a loss of power took, for people; known when it is opened."""
         journals = (self._source.lost, self._late.lost)
-        lost = (*(text for text in journals if text), *self.log.lost, *self.late_log.lost)
-        return lost if self.revisions_log is None else (*lost, *self.revisions_log.lost)
+        logs = [text for log in self.logs for text in log.lost]
+        return (*(text for text in journals if text), *logs)
+
+    @property
+    def logs(self) -> tuple[StreamLog, ...]:
+        """Its logs: that of its revisions first, which is never behind."""
+        return (*self.logs_beside[1:], self.log, self.late_log)
+
+    @property
+    def logs_beside(self) -> tuple[StreamLog, ...]:
+        """That of its late tuples, and of its revisions if it takes any."""
+        revisions = () if self.revisions_log is None else (self.revisions_log,)
+        return (self.late_log, *revisions)
+
+    @property
+    def starts(self) -> tuple[int, int, int]:
+        """The boundaries from which the stream is here, its late tuples and its revisions."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.start
+        return self.log.start, self.late_log.start, revisions
+
+    @property
+    def revised(self) -> int:
+        """So far its revisions are in their log, microseconds."""
+        return BEGINNING if self.revisions_log is None else self.revisions_log.boundary
 
     @property
     def late_source(self) -> Source:
@@ -115,7 +140,7 @@ class Home:
         def accept() -> Posted:
             return self._source.post(producer, sequence, body, boundary=boundary, end=end, now=now)
 
-        async with self._lock:
+        async with self._order, self._lock:
             if len(body) < _INLINE_BYTES:
                 posted = accept()
             else:
@@ -134,39 +159,33 @@ class Home:
         end: bool = False,
         now: float,
     ) -> Posted:
-        """See `RevisingSource.revise`; in order with the posts of that producer.
+        """See `RevisingSource.revise`; in order with the posts of that producer. Posts wait while
+        it is looked up; replicas and logs go on.
 
         Raises:
             InvalidInputError: the stream takes no revisions.
         """
-        source, revisions_log = self._source, self.revisions_log
-        if revisions_log is None or not isinstance(source, RevisingSource):
-            raise InvalidInputError(
-                "the stream takes no revisions: its schema declares no key, or it has k_safety"
-            )
-        async with self._lock:
-            with (
-                self.log.files(self.log.start, source.logged) as tuples,
-                revisions_log.files(revisions_log.start, source.revised) as revisions,
-            ):
-                posted = await trio.to_thread.run_sync(
-                    partial(
-                        source.revise,
-                        producer,
-                        sequence,
-                        body,
-                        LogLookup(tuples, source.schema),
-                        partial(
-                            read_rows, revisions, revisions_log.schema, BEGINNING, source.revised
-                        ),
-                        history_us=history_us,
-                        boundary=boundary,
-                        end=end,
-                        now=now,
-                    )
-                )
+        if self.revisions_log is None:
+            raise InvalidInputError("the stream takes no revisions: its schema declares no key")
+        async with self._order:
+            with ExitStack() as pinned:
+                async with self._lock:
+                    source = self._revising
+                    if (posted := source.known(producer, sequence)) is not None:
+                        return posted
+                    here = pinned.enter_context(source.here(self.log, self.revisions_log))
+                looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+            async with self._lock:
+                revise = partial(self._revising.revise, producer, sequence, looked_up)
+                accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)
+                posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted
+
+    @property
+    def _revising(self) -> RevisingSource:
+        assert isinstance(self._source, RevisingSource), "it takes no revisions"
+        return self._source
 
     async def settle(self, upto: Position, now: float) -> None:
         """All replicas have everything before `upto`; see `Source.settle`."""
@@ -231,16 +250,15 @@ class Home:
         """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
         self._source.close()
         self._late.close()
-        self.log.close()
-        self.late_log.close()
-        if self.revisions_log is not None:
-            self.revisions_log.close()
+        for log in self.logs:
+            log.close()
 
     async def _advance_revisions(self, now: float) -> None:
         """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
-        source, log = self._source, self.revisions_log
-        if log is None or not isinstance(source, RevisingSource):
+        log = self.revisions_log
+        if log is None:
             return
+        source = self._revising
         async with self._lock:
             source.tick(now)
             cut = source.cut_revisions()
@@ -315,7 +333,7 @@ async def open_home(
             durable=config.durable,
         )
         revisions_log = None
-        if schema.key and not config.replicated:
+        if schema.key:
             revisions_log = StreamLog.open(
                 folder / "revisions",
                 revisions_schema(schema, source=True).source,
@@ -341,53 +359,3 @@ async def open_home(
         yield home
     finally:
         home.close()
-
-
-def open_sources(
-    folder: Path,
-    name: str,
-    schema: Schema,
-    config: SourceConfig,
-    *,
-    committed: tuple[int, int],
-    revised: int = BEGINNING,
-    journal: int,
-    now: float,
-) -> tuple[Source, Source]:
-    """The sources of a stream and of its late tuples. Blocking.
-
-    Args:
-        committed: the boundaries of their logs. revised: of that of its revisions.
-        journal: see `open_home`.
-
-    Raises:
-        InternalError: the files are damaged. StorageFullError: no room to begin.
-    """
-    main, lates = journal_folders(folder, journal)
-    late = Source.open(
-        lates,
-        f"{name}/late",
-        Schema(schema.name, schema.fields),
-        committed=committed[1],
-        config=SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes),
-        late=None,
-        now=now,
-    )
-    kind = ReplicatedSource if config.replicated else RevisingSource if schema.key else Source
-    source = kind.open(
-        main,
-        name,
-        schema,
-        committed=committed[0],
-        config=config,
-        late=late,
-        now=now,
-        revised=revised,
-    )
-    return source, late
-
-
-def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
-    """Of the stream, and of its late tuples."""
-    suffix = f"-{journal}" if journal else ""
-    return folder / f"journal{suffix}", folder / f"late-journal{suffix}"

@@ -42,24 +42,16 @@ class ReplicatedSource(Source):
         plain = super().segments
         return tuple((number, self._fences.get(number, 0), length) for number, _, length in plain)
 
-    def post(
-        self,
-        producer: str,
-        sequence: int,
-        body: Bytes = b"",
-        *,
-        boundary: int | None = None,
-        end: bool = False,
-        now: float,
-    ) -> Posted:
-        """As `Source.post`; to be acknowledged only once it is settled, a duplicate as well.
+    def known(self, producer: str, sequence: int) -> Posted | None:
+        """As `Source.known`; any post is acknowledged only once it is settled, one that was
+        accepted before as well.
 
         Raises:
-            UnavailableError: another peer is home. Else as `Source.post`.
+            UnavailableError: another peer is home. Else as `Source.known`.
         """
         if not self.leading:
             raise UnavailableError(f"stream {self._name}: this peer is not its home now")
-        return super().post(producer, sequence, body, boundary=boundary, end=end, now=now)
+        return super().known(producer, sequence)
 
     def lead(self, fence: int) -> None:
         """Begin a segment of the journal as the home of that fence. Posts go through once
@@ -69,8 +61,8 @@ class ReplicatedSource(Source):
             StorageFullError: there is no room.
         """
         self._acceptance.fence = fence
-        # after a loss of power the log may have more than the journal: no row goes behind it
-        self._acceptance.advance(self._committed)
+        # after a loss of power a log may have more than the journal: no row goes behind it
+        self._acceptance.advance(self._reached)
         self._begin_segment()
 
     def follow(self, at: Position, data: Bytes) -> None:

@@ -18,7 +18,6 @@ A stream with replicas has a `ReplicatedSource` (`replicated.py`) at each of the
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +28,12 @@ import pyarrow.compute as pc
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
-from engine.streams.acceptance import Acceptance, Entry, Snapshot, decode_entry
+from engine.streams.acceptance import Acceptance, Entry, Snapshot, check_promise, decode_entry
 from engine.streams.ipc import encode
 from engine.streams.journal import Bytes, Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
 from engine.streams.pending import Pending
+from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
 from overlay.errors import (
     BusyError,
@@ -43,32 +43,11 @@ from overlay.errors import (
     StorageFullError,
 )
 
-PENDING_BYTES: Final = 64 * 2**20
-"""Tuples that wait for the boundary, per stream, in memory."""
-SEGMENT_BYTES: Final = 32 * 2**20
-"""A journal segment: large enough that its snapshot is cheap, small enough to go soon."""
 _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceConfig:
-    """
-    Attributes:
-        slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
-        durable: every acknowledged post is on the disk itself, and survives a loss of power.
-        replicated: other peers have the same journal; see `ReplicatedSource`.
-    """
-
-    slack_us: int = 0
-    idle: Idle = Idle.EXPLICIT
-    durable: bool = False
-    pending_bytes: int = PENDING_BYTES
-    segment_bytes: int = SEGMENT_BYTES
-    replicated: bool = False
 
 
 class Source:
@@ -204,6 +183,17 @@ class Source:
             )
         return self._accept(producer, sequence, body, END if end else boundary, now)
 
+    def known(self, producer: str, sequence: int) -> Posted | None:
+        """The answer to a post that was accepted before.
+
+        Raises:
+            SequenceGapError: a post is missing before it.
+        """
+        if not self._acceptance.is_duplicate(producer, sequence):
+            return None
+        missed = self._acceptance.missed(producer, sequence)
+        return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
+
     def take_late(self, producer: str, number: int, payload: pa.Table, now: float) -> None:
         """The late rows of another stream, once: `number` counts its posts that had any.
 
@@ -242,10 +232,9 @@ class Source:
     def _accept(
         self, producer: str, sequence: int, body: Bytes, promise: int | None, now: float
     ) -> Posted:
-        if self._acceptance.is_duplicate(producer, sequence):
-            return Posted(sequence, 0, 0, self.boundary, duplicate=True)
-        if promise is not None and not BEGINNING <= promise <= END:
-            raise InvalidInputError(f"boundary {promise} is not an int64 of microseconds")
+        if (posted := self.known(producer, sequence)) is not None:
+            return posted
+        check_promise(promise)
         batch, arrival = read_post(body, self._schema), None
         if batch.stime is None and batch.payload.num_rows:
             arrival = self._acceptance.arrival_at(int(now * 1e6))
@@ -369,11 +358,16 @@ class Source:
             self._greatest.pop(segment, None)
             self._journal.drop(segment + 1)
 
+    @property
+    def _reached(self) -> int:
+        """So far any of its logs is, microseconds."""
+        return self._committed
+
     # -- what replicas change -----------------------------------------------------------------
 
     def _opened(self) -> None:
         """The journal was read."""
-        self._acceptance.advance(self._committed)
+        self._acceptance.advance(self._reached)
         if not self._journal.segment:
             self._begin_segment()
 

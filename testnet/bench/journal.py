@@ -27,7 +27,7 @@ from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.memory import ENVIRONMENT
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.errors import BusyError
 
 ROWS: Final = 10_000_000

@@ -1,10 +1,13 @@
-"""Real peers, killed with -9 while posts are under way: what was acknowledged is there, once."""
+"""Real peers, killed with -9 while posts, and revisions, are under way: what was acknowledged is
+there, once."""
 
 from __future__ import annotations
 
 import pytest
 import trio
 from engine_peers import rows, schema_of
+from msgspec import structs
+from test_engine_revisions_peers import changes_of, deletions
 
 from engine.definitions import StreamDefinition
 from engine.schema import END
@@ -65,19 +68,22 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
             open_medusa(electors[0].home.folder, also=[*also[1:], side.home.folder]) as client,
             trio.open_nursery() as nursery,
         ):
-            schema = schema_of(PARTICIPANT)
+            schema = structs.replace(schema_of(PARTICIPANT), key=("t",))
             await client.create_schema(schema)
             await client.create_stream(StreamDefinition(STREAM, schema.name, k_safety=1))
             nursery.start_soon(read_all, reader, found)
-            number = 0
+            number, deleted = 0, []
             with trio.fail_after(DEADLINE_S):
                 for _ in range(kills):
                     for _ in range(posts_between):
                         number += 1
                         await client.post_event(STREAM, rows([(number, number)]), boundary=number)
+                    deleted += [number - 1, number - 2]
+                    assert await client.post_revisions(STREAM, deletions([number - 1])) == []
                     home = await stable_home(peers)
                     await home.kill_9()
                     killed_at = trio.current_time()
+                    assert await client.post_revisions(STREAM, deletions([number - 2])) == []
                     number += 1
                     await client.post_event(STREAM, rows([(number, number)]), boundary=number)
                     await client.flush()
@@ -93,6 +99,9 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
                     await trio.sleep(0.05)
             await trio.sleep(0.3)
             assert found == [(n, n) for n in range(1, number + 1)]
+            beside = [epoch.table async for epoch in reader.subscribe(f"{STREAM}/revisions")]
+            changes = [change for table in beside for change in changes_of(table)]
+            assert [change[1:] for change in changes] == [("DELETION", n, n) for n in deleted]
     return took
 
 

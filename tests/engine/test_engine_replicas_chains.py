@@ -18,7 +18,13 @@ from engine.messages import Done, Subscribe, Tuples
 from engine.query import Filter, Query
 from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, ReadReplica, StandBy
 from engine.schema import END
-from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
@@ -211,8 +217,12 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
         with pytest.raises(InvalidInputError):  # a sibling that is not the primary
             await ask(home, secondary, "replica.stand_by", StandBy(stored))
+        for wrong in (fence, 2**60):
+            with pytest.raises(NotAuthorisedError):
+                await ask(stranger, secondary, "replica.dismiss", Dismiss(query.name, wrong))
+        with pytest.raises(ConflictError, match="has not let go of it"):
+            await ask(home, secondary, "replica.dismiss", Dismiss(query.name, fence))
         for by in (stranger, home):
-            await ask(by, secondary, "replica.dismiss", Dismiss(query.name, fence))
             await ask(by, secondary, "replica.keep_up", KeepUp(query.name, fence, {}, {}))
             with pytest.raises(MedusaError):
                 await ask(by, primary, "replica.incumbent", Incumbent(query.name, fence))

@@ -16,7 +16,7 @@ from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND, Field, F
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (
@@ -106,6 +106,26 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
             (41, "INSERTION", 25, 5),
             (41, "DELETION", 25, 5),
         ]
+
+
+@pytest.mark.parametrize("retained", [False, True])
+async def test_what_is_behind_the_history_counts_for_nothing(
+    tmp_path: Path, *, retained: bool
+) -> None:
+    """Were it found because it is there still, its replacement would put what is to be deleted
+    behind the history."""
+    async with home_in(tmp_path) as home:
+        poster = Poster(home)
+        await poster.post((10, "a", 1, 1), boundary=20)
+        await home.advance(1.0)
+        await poster.post((500, "c", 1, 1), boundary=900)
+        await home.advance(1.0)
+        await poster.post((2000, "b", 1, 2), boundary=1990)
+        await home.advance(1.0)
+        if retained:
+            assert home.log.retain(0.0) == 1
+        posted = await poster.revise(replaced(3100, "a", 1, 3), gone("b", 1))
+        assert posted.missed == (0,)
 
 
 async def test_where_stime_is_the_time_of_arrival(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from engine.definitions import StreamDefinition
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
 from engine.tentative.corrections import Kind
+from engine.views.view import Last, View
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
 from tools.post_file import Options, post_rows
@@ -301,6 +302,25 @@ async def test_what_can_not_be_revised(tmp_path: Path) -> None:
             await client.post_event(stream, None, end=True)
             with pytest.raises(InvalidInputError, match="has ended"):
                 await client.post_revisions(stream, deletions([200]))
+
+
+async def test_a_view_shows_the_tuples_as_they_came(tmp_path: Path) -> None:
+    """It has no revisions, nor has what is made of it."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await keyed_stream(client, mit)
+            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
+            await client.create_view(View(mit.name("v"), stream, Last(5)))
+            query = Query(mit.name("q"), (counted("sums", mit.name("v"), mit.name("sums")),))
+            assert mit.name("sums/revisions") not in await client.create_query(query)
+            await client.start_query(query.name)
+            assert await client.post_revisions(stream, deletions([10]), end=True) == []
+            for name in ("v", "sums"):
+                told = Told()
+                await told.follow(client.follow(mit.name(name), Corrections.REVISIONS), END)
+                assert told.kinds == [Kind.INSERTION]
+            assert told.tuples == Counter([window_of(0, 2, 3)])
 
 
 async def test_from_a_file(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
 
@@ -96,11 +96,12 @@ class Model:
         return missed
 
     def _revise(self, revised: Sequence[tuple[str, Row]]) -> list[int]:
-        state, missed, times = self._revised(revised, -(2**63))
-        position = max(self.boundary + 1, self.revised_at, *times, -(2**63))
+        least = max(self.boundary + 1, self.revised_at)
+        state, missed, times = self._revised(revised, least - self._history_us)
+        position = max(least, *times, -(2**63))
         if any(time <= position - self._history_us for time in times):
             state, missed, times = self._revised(revised, position - self._history_us)
-            position = max(self.boundary + 1, self.revised_at, *times, -(2**63))
+            position = max(least, *times, -(2**63))
         if times:
             self.state, self.revised_at = state, position
         return missed

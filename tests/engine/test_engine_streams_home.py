@@ -17,7 +17,7 @@ from engine_streams_data import SCHEMA, Row, all_rows, body
 from engine.schema import END
 from engine.streams import pending
 from engine.streams.home import Home, open_home
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
 from overlay.errors import StorageFullError
 
 NOW = 1_700_000_000.0

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from engine.definitions import Idle
 from engine.schema import BEGINNING
-from engine.streams.home import open_sources
 from engine.streams.journal import split
 from engine.streams.log import StreamLog
 from engine.streams.replicated import ReplicatedSource
-from engine.streams.source import SourceConfig
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
 from overlay.errors import DecodeError, UnavailableError
 
 NOW = 1_700_000_000.0

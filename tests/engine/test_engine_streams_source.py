@@ -18,7 +18,8 @@ from engine.streams import pending
 from engine.streams.acceptance import MAX_PRODUCERS, Acceptance, Entry
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.source import Source, SourceConfig
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
 from overlay.errors import (
     BusyError,
     DecodeError,

@@ -1,0 +1,63 @@
+"""The sources of a stream and of its late tuples, over the journals in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.revisions.source import ReplicatedRevisingSource, RevisingSource
+from engine.schema import BEGINNING, Schema
+from engine.streams.replicated import ReplicatedSource
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
+
+
+def open_sources(
+    folder: Path,
+    name: str,
+    schema: Schema,
+    config: SourceConfig,
+    *,
+    committed: tuple[int, int],
+    revised: int = BEGINNING,
+    journal: int,
+    now: float,
+) -> tuple[Source, Source]:
+    """The sources of a stream and of its late tuples. Blocking.
+
+    Args:
+        committed: the boundaries of their logs. revised: of that of its revisions.
+        journal: see `open_home`.
+
+    Raises:
+        InternalError: the files are damaged. StorageFullError: no room to begin.
+    """
+    main, lates = journal_folders(folder, journal)
+    late = Source.open(
+        lates,
+        f"{name}/late",
+        Schema(schema.name, schema.fields),
+        committed=committed[1],
+        config=SourceConfig(durable=config.durable, segment_bytes=config.segment_bytes),
+        late=None,
+        now=now,
+    )
+    plain, revising = Source, RevisingSource
+    if config.replicated:
+        plain, revising = ReplicatedSource, ReplicatedRevisingSource
+    source = (revising if schema.key else plain).open(
+        main,
+        name,
+        schema,
+        committed=committed[0],
+        config=config,
+        late=late,
+        now=now,
+        revised=revised,
+    )
+    return source, late
+
+
+def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
+    """Of the stream, and of its late tuples."""
+    suffix = f"-{journal}" if journal else ""
+    return folder / f"journal{suffix}", folder / f"late-journal{suffix}"

@@ -1,0 +1,332 @@
+"""Three peers that keep one stream that is revised, driven step by step: what `engine.homes` does,
+without its messages; and what must hold in the end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from hypothesis import currently_in_test_context, event
+from test_engine_revisions_properties import (
+    KEYED,
+    SLACK_US,
+    Act,
+    Model,
+    after,
+    as_rows,
+)
+
+from engine.homes.following import _copy, _fits, _nothing
+from engine.homes.messages import Part, Segment, Standing
+from engine.homes.shipping import _continues
+from engine.messages import Posted
+from engine.revisions.columns import folded, request_schema
+from engine.schema import BEGINNING, END, REVISION_KIND
+from engine.streams.home import Home, open_home
+from engine.streams.ipc import encode
+from engine.streams.journal import START, Journal, Position
+from engine.streams.log import StreamLog
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import journal_folders, open_sources
+from overlay.errors import StorageFullError
+
+CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
+
+
+class Peer:
+    """What one elector keeps of the stream. journal: as of `Ballot.journal`."""
+
+    def __init__(self, folder: Path, history_us: int) -> None:
+        self.folder = folder
+        self.history_us = history_us
+        self.journal = 0
+        self.seen: list[tuple[int, int, pa.Table]] = []
+        self._closing = AsyncExitStack()
+        self.home: Home
+
+    async def open(self) -> None:
+        self._closing = AsyncExitStack()
+        opening = open_home(
+            self.folder,
+            "s",
+            KEYED,
+            CONFIG,
+            history_us=self.history_us,
+            journal=self.journal,
+            now=0.0,
+        )
+        self.home = await self._closing.enter_async_context(opening)
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+    async def crash(self) -> None:
+        await self.close()
+        await self.open()
+
+    async def advance(self, full: int = 3) -> None:
+        """full: the number of the log that has no room."""
+        log = self.home.logs[full % 3]
+        commit = log.commit if full > 2 else no_room
+        with patch.object(log, "commit", commit), suppress(StorageFullError):
+            await self.home.advance(0.0)
+        assert self.home.revised >= self.home.log.boundary, "whoever has those finds these"
+        for number, log in enumerate(self.home.logs):
+            self.seen.append((number, log.boundary, contents(log)))
+            log.retain(0.0)
+
+    def standing(self) -> Standing:
+        segments = tuple(Segment(*each) for each in self.home.source.segments)
+        return Standing(bool(segments), segments, *(log.boundary for log in self.home.logs))
+
+    def lead(self, fence: int) -> None:
+        self.home.replica.lead(fence)
+
+    def follow(self, other: Home, limit: int) -> None:
+        """One part of what the home's journal has beyond ours."""
+        at = self.home.source.position
+        if at < other.source.position:
+            self.home.replica.follow(*other.source.read(at, limit))
+
+    async def join(self, other: Peer, broken: int) -> None:
+        """Be brought into step. broken: the peer dies after so many epochs, and tries again."""
+        home = other.home
+        at = _continues(self.standing(), home.source)
+        if currently_in_test_context():
+            event("begins anew" if at is None else "goes on")
+        if at is None:
+            await self._begin_anew(home, broken)
+        while self.home.source.position < home.source.position:
+            self.follow(home, 300)
+
+    async def _begin_anew(self, home: Home, broken: int) -> None:
+        if not _fits(self.home, self._planned(home)):
+            await self.close()
+            shutil.rmtree(self.folder)
+            self.journal += 1
+            await self.open()
+        for (log, start, _), source in zip(self._planned(home), home.logs, strict=True):
+            if log.boundary == BEGINNING and start > BEGINNING:
+                log.begin(start)
+            while (epoch := source.read(max(log.boundary, source.start), 2)) is not None:
+                if not broken:
+                    await self.crash()
+                    await self._begin_anew(home, -1)
+                    return
+                broken -= 1
+                log.append(epoch.upto, epoch.table)
+        self.journal += 1
+        folders = journal_folders(self.folder, self.journal)
+        copy_journal(home.source, folders[0])
+        copy_journal(home.late_source, folders[1])
+        async with self.home.at_rest():
+            self.home.replace(
+                *open_sources(
+                    self.folder,
+                    "s",
+                    KEYED,
+                    CONFIG,
+                    committed=(self.home.log.boundary, self.home.late_log.boundary),
+                    revised=self.home.revised,
+                    journal=self.journal,
+                    now=0.0,
+                )
+            )
+
+    def _planned(self, home: Home) -> list[tuple[StreamLog, int, int]]:
+        both = zip(self.home.logs, home.logs, strict=True)
+        return [(ours, log.start, log.boundary) for ours, log in both]
+
+
+async def no_room(*_: object) -> float:
+    raise StorageFullError("no room for an epoch")
+
+
+def copy_journal(source: Source, folder: Path) -> None:
+    journal = Journal.open(folder, _nothing)
+    at = (source.segments[0][0], 0)
+    while at < source.position:
+        at, data = source.read(at, 300)
+        _copy(journal, Part(at, START), data)
+        at = (at[0], at[1] + len(data))
+    journal.close()
+
+
+def contents(log: StreamLog) -> pa.Table:
+    if not log.rows:
+        return log.schema.empty_table()
+    with log.files(log.start, log.boundary) as paths:
+        tables = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
+    shape = pa.schema([pa.field(each.name, each.type) for each in log.schema])
+    return pa.concat_tables([shape.empty_table(), *(table.cast(shape) for table in tables)])
+
+
+class Town:
+    """Three peers, one of them home, another its replica; and two clients, of every other act.
+
+    Attributes:
+        order: which acts are in the home's journal, by client and number.
+        answers: what was missed, of those that were acknowledged.
+    """
+
+    def __init__(self, folder: Path, done: Sequence[Act], history_us: int) -> None:
+        self.peers = [Peer(folder / str(number), history_us) for number in range(3)]
+        self.home, self.replica, self.third = self.peers
+        self.history_us = history_us
+        self.fence = 1
+        self.acts = {"p": done[::2], "q": done[1::2]}
+        self.order: list[tuple[str, int]] = []
+        self.answers: dict[tuple[str, int], list[int]] = {}
+        self._sent: list[tuple[tuple[str, int], Position, Posted]] = []
+        self._next = dict.fromkeys(self.acts, 0)
+
+    async def found(self) -> None:
+        for peer in self.peers:
+            await peer.open()
+        await self.fail_over(0)
+
+    async def fail_over(self, how: int) -> None:
+        """One of both goes on, with the other or the third. how: which, and when it breaks."""
+        for (client, number), _, _ in reversed(self._sent):
+            self._next[client] = number
+        self._sent.clear()
+        self.home.home.replica.leading = False
+        members = [self.home, self.replica]
+        home = members.pop(how % 2)
+        (other,) = members
+        joins = (other, self.third)[how // 2 % 2]
+        self.third = self.third if joins is other else other
+        self.home, self.replica = home, joins
+        self.fence += 1
+        home.lead(self.fence)
+        last = home.home.replica._acceptance.snapshot().producers
+        self.order = [(client, n) for client, n in self.order if n < last.get(client, 0)]
+        await joins.join(home, how // 4 % 8)
+        home.home.replica.leading = True
+        await self.settle()
+        await self.tell()
+
+    async def post(self, how: int) -> None:
+        client = "pq"[how % 2]
+        number = self._next[client]
+        if number == len(self.acts[client]):
+            return
+        posted = await self._post(self.acts[client][number], number + 1, client)
+        assert posted.duplicate == ((client, number) in self.order)
+        if not posted.duplicate:
+            self.order.append((client, number))
+        self._sent.append(((client, number), self.home.home.source.position, posted))
+        self._next[client] += 1
+
+    async def _post(
+        self, act: Act, sequence: int, client: str = "p", *, end: bool = False
+    ) -> Posted:
+        home = self.home.home
+        if act.revised:
+            shape = request_schema(KEYED).payload
+            request = [
+                {REVISION_KIND: kind, **(new if kind == "REPLACEMENT" else {"b": new["b"]})}
+                for kind, new in act.revised
+            ]
+            body = encode(pa.Table.from_pylist(request, schema=shape))
+            return await home.revise(client, sequence, body, history_us=self.history_us, now=0.0)
+        body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
+        return await home.post(client, sequence, body, boundary=act.promise, end=end, now=0.0)
+
+    async def ship(self, limit: int) -> None:
+        self.replica.follow(self.home.home, limit)
+
+    async def settle(self) -> None:
+        """The home hears what its replica has, and answers."""
+        await self.home.home.settle(self.replica.home.source.position, 0.0)
+        while self._sent and self._sent[0][1] <= self.home.home.replica.settled:
+            which, _, posted = self._sent.pop(0)
+            assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
+
+    async def tell(self) -> None:
+        await self.replica.home.settle(self.home.home.replica.settled, 0.0)
+
+    async def do(self, step: tuple[int, int]) -> None:
+        what, how = step
+        match what:
+            case 0 | 1 | 2 | 3 | 4:
+                await self.post(how)
+            case 5 | 6:
+                await self.ship((300, 600, 10_000)[how % 3])
+            case 7:
+                await self.settle()
+            case 8:
+                await self.tell()
+            case 9 | 10 | 11:
+                await self.peers[how % 3].advance((how >> 3) % 8)
+            case 12:
+                if (victim := self.peers[how % 3]) is not self.home:
+                    await victim.crash()
+                elif (how >> 5) % 2:
+                    await victim.crash()
+                    await self.fail_over(how >> 6)
+            case _:
+                await self.fail_over(how)
+
+    async def finish(self) -> None:
+        for client, done in self.acts.items():
+            while self._next[client] < len(done):
+                await self.post("pq".index(client))
+        while self.replica.home.source.position < self.home.home.source.position:
+            await self.ship(600)
+        await self.settle()
+        for (client, number), missed in self.answers.items():  # again: nothing happens
+            posted = await self._post(self.acts[client][number], number + 1, client)
+            assert (posted.duplicate, list(posted.missed)) == (True, missed)
+        await self._post(Act("s0"), 1, "the end", end=True)
+        await self.ship(600)
+        await self.settle()
+        await self.tell()
+        await self.third.join(self.home, 7)
+        await self.third.home.settle(self.third.home.source.position, 0.0)
+        for peer in self.peers:
+            while peer.home.log.boundary < END:
+                await peer.home.advance(0.0)
+
+
+def check(town: Town) -> None:
+    model = Model(town.history_us)
+    assert len(town.order) == len(town.answers) == sum(len(done) for done in town.acts.values())
+    for client, number in town.order:
+        assert model.take(town.acts[client][number]) == town.answers[client, number]
+    times = [time for log in town.home.home.logs[:2] for time in stimes(contents(log))]
+    earliest = max(times, default=0) - town.history_us
+    last = [contents(log) for log in town.home.home.logs]
+    for peer in town.peers:
+        revised, stable, late = (contents(log) for log in peer.home.logs)
+        found = folded(stable, [revised])
+        known = [{name: row[name] for name in found.column_names} for row in model.rows]
+        assert after(as_rows(found), earliest) == after(known, earliest)
+        common = min(late.num_rows, last[2].num_rows)
+        assert values(late)[late.num_rows - common :] == values(last[2])[-common or END :]
+        assert late.column("seq").to_pylist() == sorted(set(late.column("seq").to_pylist()))
+        for number, upto, table in peer.seen:
+            since = max(peer.home.logs[number].start, town.home.home.logs[number].start)
+            assert cut(table, since, END) == cut(last[number], since, upto)
+
+
+def values(late: pa.Table) -> list[dict[str, Any]]:
+    return late.drop_columns(["stime"]).to_pylist()
+
+
+def stimes(table: pa.Table) -> list[int]:
+    return table.column("stime").to_pylist()
+
+
+def cut(table: pa.Table, since: int, upto: int) -> list[dict[str, Any]]:
+    stime = table.column("stime")
+    within = pc.and_(pc.greater(stime, since), pc.less_equal(stime, upto))
+    return table.filter(within).to_pylist()

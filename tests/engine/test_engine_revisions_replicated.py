@@ -1,0 +1,203 @@
+"""Any posts and revisions of a stream with a replica, any shipping, settling, cutting, crashes,
+full disks and changes of home: each is there once, is answered the same, and every peer's logs come
+to what plain Python makes of the posts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import trio
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from reference_interpreter import Row
+from revising_town import Peer, Town, check
+from test_engine_revisions_properties import (
+    HISTORY_US,
+    KEYED,
+    Act,
+    acts,
+)
+
+from engine.revisions.columns import request_schema
+from engine.schema import REVISION_KIND
+from engine.streams.ipc import encode
+from overlay.errors import NotRetainedError, UnavailableError
+
+
+async def lived_through(
+    done: Sequence[Act], steps: Sequence[tuple[int, int]], history_us: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        town = Town(Path(folder), done, history_us)
+        await town.found()
+        try:
+            for step in steps:
+                await town.do(step)
+            await town.finish()
+            check(town)
+        finally:
+            for peer in town.peers:
+                await peer.close()
+
+
+OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)
+STEPS = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 2**12 - 1)), min_size=30, max_size=70)
+
+
+@settings(max_examples=40, deadline=None)
+@given(OF_S0, STEPS)
+def test_any_posts(done: list[Act], steps: list[tuple[int, int]]) -> None:
+    trio.run(lived_through, done, steps, HISTORY_US)
+
+
+def drawn_acts(rng: Random) -> list[Act]:
+    """Tuples of few keys close together, revisions of them, and a boundary that follows."""
+
+    def row(now: int) -> Row:
+        key, time = rng.randint(0, 5), rng.randint(now - 5, now + 15)
+        return {"a": rng.randint(0, 9), "b": key, "c": rng.choice("xy"), "d": 0.5, "t": time}
+
+    found: list[Act] = []
+    for now in range(0, 150, 10):
+        found.append(Act("s0", [row(now) for _ in range(rng.randint(0, 4))]))
+        kinds = [rng.choice(("DELETION", "REPLACEMENT")) for _ in range(rng.randint(0, 3))]
+        found += [Act("s0", [], [(kind, row(now)) for kind in kinds])] if kinds else []
+        found.append(Act("s0", promise=now + rng.randint(-9, 3)))
+    return found
+
+
+def drawn_steps(rng: Random) -> list[tuple[int, int]]:
+    """Many homes that have what their replicas have not."""
+    weights = [4] * 5 + [2] * 4 + [4] * 3 + [2] * 2
+    whats = rng.choices(range(len(weights)), weights, k=80)
+    return [(what, rng.randrange(2**12)) for what in whats]
+
+
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@example(7_099_542_953_069_151, 37)  # a peer had cut late tuples that the next home had not yet
+@example(5908, 5)  # what was found depended on when retention had run
+@given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
+def test_dense_revisions(seed: int, history_us: int) -> None:
+    """Drawn all at once: of what Hypothesis draws, little is revised before a home fails."""
+    rng = Random(seed)
+    trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
+
+
+def act(*times: int, promise: int | None = None) -> Act:
+    rows = [{"a": 1, "b": time, "c": "x", "d": 0.5, "t": time} for time in times]
+    return Act("s0", rows, promise=promise)
+
+
+def gone(*keys: int) -> Act:
+    return Act("s0", [], [("DELETION", {"b": key}) for key in keys])
+
+
+async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
+    done = [act(10, 20, promise=25), gone(10), act(40, promise=45)]
+    town = Town(tmp_path, [], HISTORY_US)
+    town.acts = {"p": done, "q": [gone(20)]}
+    await town.found()
+    await town.post(0)
+    await town.ship(10_000)
+    await town.settle()
+    await town.post(0)
+    await town.post(0)
+    await town.home.advance()
+    await town.fail_over(1)
+    await town.post(1)
+    await town.finish()
+    check(town)
+    for peer in town.peers:
+        await peer.close()
+
+
+async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
+    town = Town(tmp_path, [act(10), gone(10)], HISTORY_US)
+    await town.found()
+    await town.post(0)
+    town.home.home.replica.leading = False
+    with pytest.raises(UnavailableError, match="not its home"):
+        await town._post(gone(10), 2)
+    for peer in town.peers:
+        await peer.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_home_that_is_succeeded_while_it_looks_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
+) -> None:
+    """Even if it is home again by the time that it has found something."""
+    town = Town(tmp_path, [act(10, promise=20)], HISTORY_US)
+    await town.found()
+    await town.post(0)
+    home = town.home.home
+    run_sync, body = trio.to_thread.run_sync, revision(10)
+
+    async def overtaken(function: Any, *args: Any) -> Any:
+        found = await run_sync(function, *args)
+        if getattr(function, "__name__", "") == "look_up" and args[0] is body:
+            town.home.home.replica.leading = False
+            if not replaced:
+                await town.ship(10_000)
+            await town.fail_over(1)
+            posted = await town._post(gone(10), 2)
+            assert (posted.rows, posted.missed) == ((0, (0,)) if replaced else (1, ()))
+            await town.ship(10_000)
+            await town.fail_over(1)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trio.to_thread.run_sync", overtaken)
+        with pytest.raises(UnavailableError, match="home is changing"):
+            await home.revise("q", 1, body, history_us=HISTORY_US, now=0.0)
+    assert town.home.home is home
+    for peer in town.peers:
+        await peer.close()
+
+
+def revision(key: int) -> memoryview:
+    shape = request_schema(KEYED).payload
+    return encode(pa.Table.from_pylist([{REVISION_KIND: "DELETION", "b": key}], schema=shape))
+
+
+async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
+    """After a loss of power that left the journal shorter than the logs."""
+    peer = Peer(tmp_path, 1000)
+    await peer.open()
+    peer.home.logs[0].append(500, None)
+    peer.home.logs[1].append(400, None)
+    await peer.crash()
+    peer.lead(2)
+    assert peer.home.boundary == 500
+    await peer.close()
+
+
+@pytest.mark.parametrize("late", [0, 1])
+async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> None:
+    """Logs that begin later than the stream's history: the tuples', or that of the revisions."""
+    peer = Peer(tmp_path, 1000)
+    await peer.open()
+    peer.home.logs[late].begin(500)
+    peer.home.logs[1 - late].append(500, None)
+    await peer.crash()
+    peer.lead(2)
+    replica = peer.home.replica
+    replica.leading = True
+    boundary = {"promise": 600}
+    town = Town(tmp_path / "none", [], 1000)
+    town.home = peer
+    await town._post(act(510, 520, **boundary), 1)
+    with pytest.raises(NotRetainedError, match="row 1: the tuple may be of before boundary 500"):
+        await town._post(gone(510, 400), 2)
+    posted = await town._post(gone(510), 2)
+    assert posted.missed == ()
+    await town._post(act(1600, promise=1600), 3)  # now that is behind the history
+    assert (await town._post(gone(510, 400), 4)).missed == (0, 1)
+    await peer.close()
