@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, Schema
-from engine.views.view import View, check_view
+from engine.view import View, check_view
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName, check_participant
 

@@ -19,7 +19,7 @@ from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import STREAM
 from engine.leases import Leases
 from engine.mirrors import Mirrors
-from engine.modifying.modifier import Modifier
+from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
 from engine.moves.mover import Mover
 from engine.producers import Producers

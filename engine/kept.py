@@ -13,11 +13,11 @@ from msgspec import Struct
 from engine.definitions import LATE, REVISIONS, StreamDefinition, StreamEntry, base_of
 from engine.messages import StreamStatus
 from engine.pacing import Rate
-from engine.revisions.columns import revisions_entry
 from engine.schema import BEGINNING, END
 from engine.streams.home import Home
 from engine.streams.log import StreamLog
-from engine.tentative.suffix import Suffix
+from engine.streams.revisions.columns import revisions_entry
+from engine.streams.suffix import Suffix
 
 
 class Role(StrEnum):

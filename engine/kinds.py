@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from dht.catalog import Catalog, Kind, Published
 from engine.definitions import REVISIONS, Producer, QueryEntry, StreamEntry, check_stream
 from engine.schema import REVISION, Schema, check_schema
-from engine.views.view import View, check_view
+from engine.view import View, check_view
 from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
 

@@ -72,7 +72,7 @@ class Post(Struct, frozen=True):
         sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
-        revisions: the body is revisions of earlier tuples (`engine.revisions.columns`).
+        revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
     """
 
     sequence: int

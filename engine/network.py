@@ -10,13 +10,13 @@ from msgspec import Struct
 from engine.availability import Availability
 from engine.check import check_query
 from engine.definitions import REVISIONS, QueryEntry, StreamDefinition, StreamEntry
-from engine.modifying.former import Former, restored, succeeded
+from engine.former import Former, restored, succeeded
 from engine.moves.placements import Placements
 from engine.plan import Task, plan
 from engine.query import Query
-from engine.replicas.tenure import Tenure
 from engine.revisions.tasks import revised_streams, with_revisions
 from engine.schema import Schema
+from engine.tenure import Tenure
 
 
 class Network(Struct, frozen=True):

@@ -33,7 +33,7 @@ LOOK_UP_S: Final = 0.25
 when peers die, which is when consumers are in a hurry."""
 
 MAX_FENCE: Final = 2**62
-"""Every fence comes of the clock (`engine.replicas.tenure`), or is little more: beyond it, it would
+"""Every fence comes of the clock (`engine.tenure`), or is little more: beyond it, it would
 be no number that a message can hold for long."""
 
 MAX_REMEMBERED: Final = 10_000

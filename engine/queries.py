@@ -27,10 +27,10 @@ from engine.query_catalog import QueryCatalog
 from engine.query_creation import Creation
 from engine.query_files import QueryFiles
 from engine.query_logs import QueryLogs
-from engine.replicas.tenure import Tenure, next_fence
 from engine.running_query import RunningQuery
 from engine.schema import END
 from engine.stream_store import StreamStore
+from engine.tenure import Tenure, next_fence
 from overlay.errors import (
     ConflictError,
     MedusaError,

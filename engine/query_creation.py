@@ -9,9 +9,9 @@ from engine.definitions import QueryEntry, StreamEntry, check_not_late, may_read
 from engine.kinds import STREAM, find
 from engine.network import Network, StoredQuery, planned
 from engine.query import Query, QueryStatus, streams_read, streams_written
-from engine.revisions.columns import revisions_entry
 from engine.schema import BEGINNING, Schema
 from engine.stream_store import StreamStore
+from engine.streams.revisions.columns import revisions_entry
 from overlay.errors import ConflictError, NotAuthorisedError, NotFoundError
 from overlay.identity import Identity
 from overlay.names import ObjectName

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
-from engine.modifying.former import changing
+from engine.former import changing
 from engine.moves.placed_task import PlacedTask
 from engine.network import StoredQuery
 from engine.plan import Task

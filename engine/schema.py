@@ -24,7 +24,7 @@ REVISED_SEQ: Final = "revised_seq"
 REVISION_KIND: Final = "revision_kind"
 SCENARIO: Final = "revision_scenario"
 REVISION: Final = frozenset({REVISED_STIME, REVISED_SEQ, REVISION_KIND, SCENARIO})
-"""Columns of revisions: see `engine.revisions`."""
+"""Columns of revisions: see `engine.streams.revisions.columns`."""
 RESERVED: Final = frozenset({STIME, SEQ}) | REVISION
 
 BEGINNING: Final = -(2**63)

@@ -28,7 +28,7 @@ from engine.check import check_query
 from engine.definitions import StreamDefinition, check_stream
 from engine.query import Box, Query, streams_written
 from engine.schema import Schema
-from engine.views.view import View
+from engine.view import View
 from engine.xml_boxes import read_box
 from engine.xml_medusa import Qualify, made_query, read_schema
 from engine.xml_tree import Node

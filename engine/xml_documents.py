@@ -10,7 +10,7 @@ from engine.check import ordered_boxes
 from engine.definitions import StreamDefinition
 from engine.query import Query, inputs_of, outputs_of, streams_written
 from engine.schema import Schema
-from engine.views.view import View
+from engine.view import View
 from engine.xml_availability import attributes_of
 from engine.xml_borealis import read_borealis
 from engine.xml_boxes import parameters_of, type_of

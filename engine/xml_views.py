@@ -22,7 +22,7 @@ import msgspec
 from engine.past import check_past
 from engine.query import Query
 from engine.schema import BEGINNING, END
-from engine.views.view import Last, Range, Recent, Shows, View, check_view
+from engine.view import Last, Range, Recent, Shows, View, check_view
 from engine.xml_boxes import seconds_to_us, us_to_seconds
 from engine.xml_tree import Node
 from overlay.errors import InvalidInputError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import trio
 
 from engine.schema import BEGINNING, END
-from engine.tentative.corrections import Change
+from engine.streams.corrections import Change
 from overlay.errors import (
     BusyError,
     DeadlineError,

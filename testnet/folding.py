@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from engine.schema import BEGINNING, STIME
-from engine.tentative.corrections import Change, Corrections, Kind
+from engine.streams.corrections import Change, Corrections, Kind
 
 Row = TypeVar("Row")
 

@@ -10,7 +10,7 @@ import msgspec
 import trio
 from msgspec import Struct, structs
 
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from overlay.errors import DeadlineError, UnavailableError
 from testnet.board import Board
 from testnet.cutting.links import Links, open_links

@@ -37,8 +37,8 @@ from engine.past import copy_of
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, END, Schema
 from engine.streams.feed import Assembler
+from engine.view import View
 from engine.views.messages import CreateView, DeleteView
-from engine.views.view import View
 from overlay.errors import NotFoundError, UnavailableError
 from tools.corrected_subscription import Change, CorrectedSubscription, Corrections
 from tools.dialling import Endpoint, dial_to

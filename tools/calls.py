@@ -16,7 +16,7 @@ from engine.definitions import QueryEntry
 from engine.messages import Objects
 from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
-from engine.views.view import View
+from engine.view import View
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words

@@ -19,7 +19,7 @@ from engine.modifying.messages import BoxChange, Modified
 from engine.moves.messages import MoveRecord
 from engine.query import Query, QueryStatus
 from engine.schema import BEGINNING, END, Schema
-from engine.views.view import View
+from engine.view import View
 from overlay.errors import ClosedError, MedusaError
 from tools.async_client import (
     PATIENCE_S,

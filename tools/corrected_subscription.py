@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import trio
 
 from engine.definitions import StreamEntry
-from engine.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
 from engine.schema import BEGINNING, END, REVISED_STIME, STIME
+from engine.streams.corrections import Change, Corrections, Kind, corrector
 from engine.streams.ordering import between
-from engine.tentative.corrections import Change, Corrections, Kind, corrector
+from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotRetainedError
 from tools.link import Link

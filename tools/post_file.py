@@ -21,8 +21,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from engine.revisions.columns import request_schema
 from engine.schema import FieldType, Schema
+from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.posting import Poster

@@ -12,10 +12,10 @@ import pyarrow as pa
 import trio
 
 from engine.messages import Post, Posted, PostEvent
-from engine.revisions.columns import request_schema
-from engine.revisions.resolving import REVISIONS_AT_ONCE, check_request
 from engine.schema import BEGINNING, FieldType, Schema
 from engine.streams.ipc import encode_parts
+from engine.streams.revisions.columns import request_schema
+from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
 from overlay.concurrency import until_one_ends
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, DecodeError, InvalidInputError, MedusaError

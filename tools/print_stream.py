@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import trio
 
 from engine.schema import END, STIME
-from engine.tentative.corrections import Change, Corrections, Kind
+from engine.streams.corrections import Change, Corrections, Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa
 from tools.corrected_subscription import CorrectedSubscription

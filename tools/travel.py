@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.schema import END
-from engine.views.view import Last, Range, Recent, Shows, View
+from engine.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError
 from tools.calls import ask
 from tools.times import parse_time

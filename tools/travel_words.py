@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.query import Query
 from engine.schema import BEGINNING, END
-from engine.views.view import Last, Range, Recent, View
+from engine.view import Last, Range, Recent, View
 from tools.times import show_time
 
 

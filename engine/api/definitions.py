@@ -35,8 +35,8 @@ from engine.messages import (
 from engine.modifying.messages import Modified, ModifyQuery
 from engine.query import Query, QueryStatus
 from engine.schema import check_schema
+from engine.view import View
 from engine.views.messages import CreateView
-from engine.views.view import View
 from engine.xml_documents import Document, read_document
 from overlay.errors import (
     ConflictError,

@@ -14,8 +14,8 @@ from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import VIEW, lookup
 from engine.messages import Done
+from engine.view import View
 from engine.views.messages import CreateView, DeleteView, Locate, Located
-from engine.views.view import View
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName
 from overlay.rpc import Caller

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from engine.modifying.former import affected
+from engine.former import affected
 from engine.plan import Task
 from engine.schema import BEGINNING, END
 from engine.windows import first_whole

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.modifying.former import MAX_FORMER, Former, affected, changing, restored
+from engine.former import MAX_FORMER, Former, affected, changing, restored
 from engine.network import StoredQuery
 from engine.plan import Task
 from engine.query import Query

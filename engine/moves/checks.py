@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from engine.definitions import StreamEntry, may_read
-from engine.modifying.former import check_history
+from engine.former import check_history
 from engine.moves.messages import Assignment
 from engine.network import Network
 from engine.plan import Task

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from engine.definitions import StreamEntry
-from engine.modifying.former import Former
+from engine.former import Former
 from engine.query import Query
 from engine.schema import BEGINNING
 

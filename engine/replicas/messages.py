@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from engine.leases import Lease
 from engine.network import StoredQuery
-from engine.replicas.tenure import Tenure
 from engine.schema import BEGINNING
+from engine.tenure import Tenure
 
 
 class StandBy(Struct, frozen=True):

@@ -26,12 +26,12 @@ from engine.replicas.care import Care
 from engine.replicas.choice import preferred
 from engine.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp, StandBy
 from engine.replicas.parting import Parting
-from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import PARTED_S
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
+from engine.tenure import Tenure, next_fence
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.events import wall_clock
 from overlay.gossip.events import Health

@@ -9,8 +9,8 @@ from engine.messages import Subscribe
 from engine.mirror_sources import Feed, FromProducers
 from engine.producers import Producers
 from engine.replicas.messages import ReadReplica
-from engine.replicas.tenure import Tenure
 from engine.stream_store import StreamStore
+from engine.tenure import Tenure
 from overlay.errors import NotRetainedError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay

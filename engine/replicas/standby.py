@@ -13,11 +13,11 @@ import trio
 
 from engine.availability import Mode
 from engine.definitions import QueryEntry
+from engine.former import changed, made_since
 from engine.kept import KeptStream, Role, key_of
 from engine.mirror import Mirror
 from engine.mirrors import INPUT, Mirrors
 from engine.modifying.boundary import Footing, earliest
-from engine.modifying.former import changed, made_since
 from engine.network import StoredQuery
 from engine.plan import Task
 from engine.producers import Producers
@@ -27,11 +27,11 @@ from engine.query_logs import carrier
 from engine.replicas.lead import Lead
 from engine.replicas.messages import KeepUp
 from engine.replicas.sources import FromPrimary, InputOfReplica
-from engine.replicas.tenure import Tenure
 from engine.replicas.watch import Heard, Watch
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING, END
 from engine.stream_store import REPLICA, StreamStore
+from engine.tenure import Tenure
 from engine.windows import needed_after
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import wall_clock

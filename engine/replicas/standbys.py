@@ -26,10 +26,10 @@ from engine.queries import QueryHost
 from engine.query import QueryStatus
 from engine.replicas.messages import Dismiss, Dismissed, Incumbent, KeepUp, KeptUp, StandBy
 from engine.replicas.standby import GRACE_S, PRIMARY, Standby
-from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
+from engine.tenure import Tenure, next_fence
 from overlay.errors import (
     BusyError,
     ConflictError,

@@ -21,8 +21,6 @@ import trio
 
 from engine.execution import Result
 from engine.plan import AggregateStep, Task
-from engine.revisions.columns import SIGN, signed
-from engine.revisions.lookup import read_rows
 from engine.revisions.scenarios import (
     POSITION,
     Revised,
@@ -34,6 +32,8 @@ from engine.revisions.scenarios import (
 from engine.revisions.tasks import by_arrival, scenario_task
 from engine.schema import BEGINNING, END, SCENARIO, STIME
 from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import SIGN, signed
+from engine.streams.revisions.lookup import read_rows
 from engine.task_runner import TaskRunner
 from engine.windows import Interval
 

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.plan import AggregateStep
-from engine.revisions.columns import SIGN, multiplied, net, with_sign
 from engine.schema import REVISED_STIME, REVISION_KIND, SCENARIO, STIME, Schema
+from engine.streams.corrections import Kind
 from engine.streams.ordering import between
-from engine.tentative.corrections import Kind
+from engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
 
 POSITION = "position "
 """Of a revision; no field's name has a blank."""

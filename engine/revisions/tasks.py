@@ -12,8 +12,8 @@ from engine.definitions import StreamEntry
 from engine.expressions import FieldRef
 from engine.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.query import Query, inputs_of, outputs_of
-from engine.revisions.columns import revisions_name, revisions_schema
 from engine.schema import SCENARIO, Field, FieldType, Schema
+from engine.streams.revisions.columns import revisions_name, revisions_schema
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> dict[str, int]:

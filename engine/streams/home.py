@@ -14,13 +14,13 @@ from typing import Final
 import trio
 
 from engine.messages import Posted
-from engine.revisions.columns import revisions_schema
-from engine.revisions.source import RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
+from engine.streams.revisions.columns import revisions_schema
+from engine.streams.revisions.source import RevisingSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.revisions.source import ReplicatedRevisingSource, RevisingSource
 from engine.schema import BEGINNING, Schema
 from engine.streams.replicated import ReplicatedSource
+from engine.streams.revisions.source import ReplicatedRevisingSource, RevisingSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from engine.schema import BEGINNING
-from engine.tentative.suffix import State
+from engine.streams.suffix import State
 from engine.versions.messages import Version
 
 MISSED: Final = 3

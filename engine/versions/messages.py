@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.tentative.suffix import State
+from engine.streams.suffix import State
 
 MAX_STREAMS: Final = 256
 """In one question; who reads more of one peer asks it several, one after the other."""

@@ -18,8 +18,8 @@ from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
+from engine.view import Last, Recent, View
 from engine.views.locating import before_last, recent
-from engine.views.view import Last, Recent, View
 from overlay.errors import MedusaError
 from overlay.events import Events
 

@@ -17,9 +17,9 @@ from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.schema import END
 from engine.stream_store import StreamStore
+from engine.view import View, check_order, check_view
 from engine.views.feeding import Feeding, set_up, view_of
 from engine.views.locating import Locator
-from engine.views.view import View, check_order, check_view
 from overlay.errors import (
     BusyError,
     ConflictError,

@@ -14,8 +14,8 @@ from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
 from engine.streams.retention import too_old
+from engine.view import Last, Range, Recent, Shows, check_shows
 from engine.views.messages import Locate, Located
-from engine.views.view import Last, Range, Recent, Shows, check_shows
 from overlay.errors import InvalidInputError
 from overlay.events import wall_clock
 

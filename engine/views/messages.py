@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.views.view import Shows, View
+from engine.view import Shows, View
 
 
 class CreateView(Struct, frozen=True):

@@ -90,7 +90,7 @@ def partition(  # noqa: PLR0917 - click passes them by name
     Exits with 1 when something is not as it must be, with 2 when something failed.
     """
     # Late: --help and a mistyped option need none of this.
-    from engine.tentative.corrections import Corrections
+    from engine.streams.corrections import Corrections
     from testnet.partition.play import STAGES
     from testnet.partition.run import Options, run_partition
     from testnet.partition.screen import open_screen, render_result

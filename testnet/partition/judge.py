@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from engine.tentative.deadlines import ALPHA
 from testnet.folding import Fold
 from testnet.partition.chain import Row, expected, rows_in

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from engine.schema import BEGINNING, STIME
-from engine.tentative.corrections import Change, Kind
+from engine.streams.corrections import Change, Kind
 from testnet.partition.chain import Row
 
 

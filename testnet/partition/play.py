@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from engine.schema import END
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from overlay.errors import DeadlineError
 from overlay.events import wall_clock
 from testnet.cutting.links import Links

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.tentative.corrections import Kind
+from engine.streams.corrections import Kind
 from testnet.partition.observations import Observations
 from testnet.partition.result import PartitionResult
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from overlay.concurrency import one_error
 from overlay.errors import DeadlineError, InvalidInputError, MedusaError
 from testnet.cutting.links import open_links

@@ -25,7 +25,7 @@ from engine.query import (
     Union,
     outputs_of,
 )
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from testnet.simulation.faults import Cheat, draw_rates, schedule
 from testnet.simulation.manifest import (
     ContractTable,

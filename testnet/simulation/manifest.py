@@ -18,7 +18,7 @@ from msgspec import Struct
 from engine.availability import Availability
 from engine.definitions import MAX_SPAN_US
 from engine.query import Box, Query
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from engine.xml_documents import read_document as read_xml
 from overlay.errors import InvalidInputError
 from overlay.exchange import Preset

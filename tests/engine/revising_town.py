@@ -27,12 +27,12 @@ from engine.homes.following import _copy, _fits, _nothing
 from engine.homes.messages import Part, Segment, Standing
 from engine.homes.shipping import _continues
 from engine.messages import Posted
-from engine.revisions.columns import folded, request_schema
 from engine.schema import BEGINNING, END, REVISION_KIND
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.journal import START, Journal, Position
 from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import folded, request_schema
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import journal_folders, open_sources

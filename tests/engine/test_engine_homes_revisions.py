@@ -27,9 +27,9 @@ from test_engine_revisions_peers import (
 
 from engine.kept import Role
 from engine.query import Query
-from engine.revisions.source import LookedUp, RevisingSource
 from engine.schema import END
 from engine.stream_store import HOME
+from engine.streams.revisions.source import LookedUp, RevisingSource
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, Corrections
 

@@ -29,7 +29,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
     monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
 
 

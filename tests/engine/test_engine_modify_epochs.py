@@ -22,8 +22,8 @@ from reference_networks import SOURCES, predicates, projections, queries, rows
 from engine.check import check_query
 from engine.config import EngineConfig
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.former import changed, made_since, succeeded, trimmed
 from engine.modifying.boundary import Footing, earliest
-from engine.modifying.former import changed, made_since, succeeded, trimmed
 from engine.modifying.history import modified, settled
 from engine.modifying.messages import BoxChange
 from engine.modifying.parameters import modified_query

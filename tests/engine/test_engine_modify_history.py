@@ -14,7 +14,7 @@ from reference_networks import SOURCES, queries
 from test_engine_modify_epochs import chains, other_box, stored_query
 
 from engine.check import check_query
-from engine.modifying.former import (
+from engine.former import (
     MAX_FORMER,
     Former,
     changed,

@@ -31,7 +31,7 @@ PER_POST = 40
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.modifying.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
 
 
 def tuples(stimes: range) -> pa.Table:

@@ -26,7 +26,7 @@ from engine.query import (
     Union,
 )
 from engine.schema import BEGINNING, END
-from engine.views.view import Last, Range, Recent, View
+from engine.view import Last, Range, Recent, View
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from tools.async_client import AsyncMedusaClient
 

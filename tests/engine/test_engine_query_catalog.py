@@ -16,9 +16,9 @@ from dht.catalog import Catalog
 from engine.definitions import Producer, StreamEntry
 from engine.producers import Producers
 from engine.query_catalog import QueryCatalog
-from engine.replicas.tenure import Tenure
 from engine.running_query import RunningQuery
 from engine.schema import END
+from engine.tenure import Tenure
 from overlay.errors import ConflictError
 from overlay.events import Events
 

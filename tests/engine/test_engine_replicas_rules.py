@@ -16,9 +16,9 @@ from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Qu
 from engine.replicas.choice import preferred
 from engine.replicas.lead import Lead
 from engine.replicas.positions import needed, reached
-from engine.replicas.tenure import Tenure, next_fence
 from engine.replicas.watch import ASK_S, DOUBT_S, Ask, Detected, Doubt, Heard, TakeOver, Tick, Watch
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.tenure import Tenure, next_fence
 from engine.windows import Interval, needs
 from overlay.gossip.events import Health
 

@@ -26,8 +26,8 @@ from engine_peers import (
 from engine.definitions import StreamDefinition
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
-from engine.tentative.corrections import Kind
-from engine.views.view import Last, View
+from engine.streams.corrections import Kind
+from engine.view import Last, View
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
 from tools.post_file import Options, post_rows

@@ -26,12 +26,12 @@ from engine.definitions import StreamDefinition, StreamEntry
 from engine.network import Network
 from engine.plan import Task
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
-from engine.revisions.columns import folded, request_schema, revisions_entry, revisions_name
 from engine.revisions.runner import runner_of
 from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import folded, request_schema, revisions_entry, revisions_name
 from engine.streams.source_config import SourceConfig
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor

@@ -25,9 +25,9 @@ from test_engine_revisions_properties import (
     acts,
 )
 
-from engine.revisions.columns import request_schema
 from engine.schema import REVISION_KIND
 from engine.streams.ipc import encode
+from engine.streams.revisions.columns import request_schema
 from overlay.errors import NotRetainedError, UnavailableError
 
 

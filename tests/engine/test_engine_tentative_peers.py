@@ -15,8 +15,8 @@ from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, open_town, p
 from engine.availability import Availability
 from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.schema import END
-from engine.tentative.corrections import Change, Corrections, Kind
-from engine.tentative.suffix import State
+from engine.streams.corrections import Change, Corrections, Kind
+from engine.streams.suffix import State
 from tools.async_client import AsyncMedusaClient
 
 BOUND_S = 0.5

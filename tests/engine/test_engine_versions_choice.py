@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.tentative.suffix import State
+from engine.streams.suffix import State
 from engine.versions.choice import MISSED, Choice, Rank
 from engine.versions.messages import Version
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from engine.config import EngineConfig
 from engine.kept import Role
-from engine.tentative.suffix import State
+from engine.streams.suffix import State
 from engine.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
 from engine.versions.monitor import VersionMonitor
 from overlay.errors import UnavailableError

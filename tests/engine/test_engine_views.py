@@ -20,10 +20,10 @@ from engine_peers import (
 
 from engine.kinds import PRODUCER, STREAM, VIEW
 from engine.schema import BEGINNING, END
+from engine.view import Last, Range, Recent, View
 from engine.views import host
 from engine.views.locating import HOLDERS
 from engine.views.messages import Locate, Located
-from engine.views.view import Last, Range, Recent, View
 from overlay.errors import (
     BusyError,
     ConflictError,

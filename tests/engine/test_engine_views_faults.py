@@ -13,7 +13,7 @@ from test_engine_views import caught_up, post, two
 
 from engine.query import Filter, Query
 from engine.streams.log import StreamLog
-from engine.views.view import Last, Range, View
+from engine.view import Last, Range, View
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
 

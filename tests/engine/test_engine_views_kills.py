@@ -14,7 +14,7 @@ from engine_peers import Row, pairs_of, rows, schema_of
 
 from engine.definitions import StreamDefinition
 from engine.schema import END
-from engine.views.view import Last, View
+from engine.view import Last, View
 from overlay.errors import NotFoundError
 from testnet import peers
 from testnet.peers import CONFIG, Peer, open_federation

@@ -19,9 +19,9 @@ from engine.kept import KeptStream, Role
 from engine.schema import BEGINNING, END
 from engine.streams import compaction, epochs
 from engine.streams.log import StreamLog
+from engine.view import Last, Range, Recent, Shows, View
 from engine.views.feeding import next_of, set_up, take, trim
 from engine.views.locating import located
-from engine.views.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"

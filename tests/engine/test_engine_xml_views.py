@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.query import Filter, Query
 from engine.schema import BEGINNING, END
-from engine.views.view import Last, Range, Recent, View
+from engine.view import Last, Range, Recent, View
 from engine.xml_documents import read_document, write_query
 from overlay.errors import InvalidInputError
 

@@ -22,13 +22,13 @@ from engine.moves.mover import Mover
 from engine.plan import Task
 from engine.producers import Producers
 from engine.query import Aggregate, AggregateFunction, Function, Union
-from engine.replicas.tenure import Tenure
 from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.journal import Bytes, Journal
 from engine.streams.recent import Epoch
 from engine.streams.source import Source
-from engine.tentative.corrections import Change, Corrections, Kind
 from engine.tentative.fork import Fork
+from engine.tenure import Tenure
 from engine.windows import Interval, needs
 from overlay.events import wall_clock
 from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
@@ -315,14 +315,14 @@ def tentative_tuples_taken_for_stable(patch: pytest.MonkeyPatch) -> None:
     def tentative(undoing: Any, epoch: Epoch) -> list[Change]:
         return [Change(Kind.INSERTION, epoch.after, epoch.upto, epoch.table, epoch.upto)]
 
-    patch.setattr("engine.tentative.corrections._Undoing.tentative", tentative)
+    patch.setattr("engine.streams.corrections._Undoing.tentative", tentative)
 
 
 def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
     def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
         return before.slice(0, 0), now
 
-    patch.setattr("engine.tentative.corrections.difference", difference)
+    patch.setattr("engine.streams.corrections.difference", difference)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from engine.schema import END, STIME
-from engine.tentative.corrections import Change, Corrections, Kind
+from engine.streams.corrections import Change, Corrections, Kind
 from testnet.partition.chain import SIEVES, expected, query, sources
 from testnet.partition.judge import figures
 from testnet.partition.observations import Heard, Observations

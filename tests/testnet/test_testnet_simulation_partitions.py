@@ -11,7 +11,7 @@ import trio
 from engine.availability import Availability, Mode, Recovery
 from engine.definitions import StreamDefinition
 from engine.query import Filter, Union
-from engine.tentative.corrections import Corrections
+from engine.streams.corrections import Corrections
 from engine.versions.monitor import VersionMonitor
 from overlay.errors import UnavailableError
 from testnet.simulation import simulate as simulation

@@ -14,7 +14,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, open_town, until
 
-from engine.views.view import Last, Range, Recent, View
+from engine.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
 from tools import command_line, travel
 from tools.async_client import AsyncMedusaClient

@@ -16,9 +16,6 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from engine.messages import MAX_BATCH_BYTES, Posted
-from engine.revisions.columns import revisions_schema
-from engine.revisions.lookup import LogLookup, read_rows
-from engine.revisions.resolving import Search, of_keys, read_request, resolve
 from engine.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, check_promise, decode_entry
 from engine.streams.ipc import decode, encode
@@ -26,6 +23,9 @@ from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.pending import Pending
 from engine.streams.replicated import ReplicatedSource
+from engine.streams.revisions.columns import revisions_schema
+from engine.streams.revisions.lookup import LogLookup, read_rows
+from engine.streams.revisions.resolving import Search, of_keys, read_request, resolve
 from engine.streams.source import Source
 from engine.streams.validate import Batch
 from overlay.errors import BusyError, InvalidInputError, UnavailableError
@@ -35,7 +35,7 @@ PENDING_SHARE: Final = 0.25
 
 
 class Lookup(Protocol):
-    """Finds tuples in the stream's log; see `engine.revisions.lookup.LogLookup`."""
+    """Finds tuples in the stream's log; see `engine.streams.revisions.lookup.LogLookup`."""
 
     def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]: ...
 

@@ -23,8 +23,8 @@ from typing import Final
 import trio
 
 from engine.availability import Mode
+from engine.former import changed, made_since, succeeded, trimmed
 from engine.modifying.boundary import Footing, earliest
-from engine.modifying.former import changed, made_since, succeeded, trimmed
 from engine.modifying.history import modified, postponed, settled, withdrawn
 from engine.modifying.messages import Modified, ModifyQuery
 from engine.modifying.parameters import modified_query, told

@@ -15,15 +15,6 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.revisions.columns import (
-    SIGN,
-    multiplied,
-    net,
-    request_schema,
-    revisions_schema,
-    signed,
-    with_sign,
-)
 from engine.schema import (
     BEGINNING,
     REVISED_SEQ,
@@ -33,9 +24,18 @@ from engine.schema import (
     STIME,
     Schema,
 )
+from engine.streams.corrections import Kind
 from engine.streams.ipc import decode
+from engine.streams.revisions.columns import (
+    SIGN,
+    multiplied,
+    net,
+    request_schema,
+    revisions_schema,
+    signed,
+    with_sign,
+)
 from engine.streams.validate import check_sizes, times_of
-from engine.tentative.corrections import Kind
 from overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096

@@ -20,7 +20,7 @@ from engine.schema import (
     FieldType,
     Schema,
 )
-from engine.tentative.corrections import Kind
+from engine.streams.corrections import Kind
 
 SIGN: Final = "sign "
 """Of a tuple that goes (-1) or comes (1); no field's name has a blank."""

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.schema import STIME
+from engine.streams import corrections
+from engine.streams.corrections import Change, Corrections, Kind, corrector, difference
 from engine.streams.recent import Epoch
-from engine.tentative import corrections
-from engine.tentative.corrections import Change, Corrections, Kind, corrector, difference
 
 SCHEMA = pa.schema(
     [pa.field(STIME, pa.int64(), nullable=False), ("key", pa.string()), ("value", pa.float64())]

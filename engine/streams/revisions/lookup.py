@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.revisions.resolving import of_keys
 from engine.schema import BEGINNING, END, STIME, Schema
 from engine.streams.ordering import between
+from engine.streams.revisions.resolving import of_keys
 from engine.streams.validate import times_of
 from overlay.errors import InternalError, InvalidInputError
 

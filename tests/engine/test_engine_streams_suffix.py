@@ -15,8 +15,8 @@ from engine.definitions import StreamDefinition, StreamEntry
 from engine.kept import KeptStream, Role
 from engine.schema import BEGINNING, END, STIME
 from engine.streams.log import StreamLog
+from engine.streams.suffix import State, Suffix
 from engine.tentative.serving import Incoming, serve_all
-from engine.tentative.suffix import State, Suffix
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:
