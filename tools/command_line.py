@@ -18,6 +18,9 @@ EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 """128 + SIGINT, as shells do."""
 
+_FAILURES: Final = (MedusaError, OSError, UnicodeEncodeError)
+"""What is told in one line; anything else is a fault of ours."""
+
 
 def home_option(function: Function) -> Function:
     return click.option(
@@ -71,8 +74,8 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
-    except (MedusaError, OSError) as error:
-        warn(str(error))
+    except _FAILURES as error:
+        warn(_reason(error))
         return EXIT_FAILED
     except BaseExceptionGroup as group:
         return _group_outcome(group)
@@ -84,12 +87,18 @@ def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
     leaves = list(_leaves(group))
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED
-    if not all(isinstance(leaf, MedusaError | OSError) for leaf in leaves):
+    if not all(isinstance(leaf, _FAILURES) for leaf in leaves):
         raise group
     if any(isinstance(leaf, BrokenPipeError) for leaf in leaves):
         return _reader_left()
-    warn(str(leaves[0]))
+    warn(_reason(leaves[0]))
     return EXIT_FAILED
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnicodeEncodeError):  # as Python reads arguments of other encodings
+        return f"{error.object!a} is not UTF-8"
+    return str(error)
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -107,7 +107,8 @@ async def test_a_box_is_modified_from_the_prompt(
         async with mit.client() as client:
             await world(client, mit)
             said = f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
-            assert await prompt("query", "modify", QUERY, *ONE, "--at", FIVE) == said
+            one = ("query", "modify", QUERY, *ONE)
+            assert await prompt(*one, "--at", FIVE, "--alone") == said
             again = await prompt("query", "modify", QUERY, *ONE)
             assert again == said, "the same again is no change"
             as_json = json.loads(await prompt("query", "modify", QUERY, *ONE, "--json"))
@@ -313,6 +314,8 @@ async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
                 (("medusa://utah.edu/q", *ONE), "is administered by utah.edu, not by mit.edu"),
                 (("q", *ONE), "object name 'q': must look like medusa://participant/path"),
                 ((QUERY, str(document)), f"no such file: {document}"),
+                (("q\udcff", *ONE), "is not UTF-8"),
+                ((QUERY, *ONE[:3], "expression.0=\udcff"), "is not UTF-8"),
             ]:
                 assert reason in await prompt.refused("query", "modify", *arguments)
             assert await boxes(client) == before
