@@ -350,7 +350,8 @@ class Primaries:
 
     async def _reclaim(self, stored: StoredQuery) -> None:
         """A restarted primary: whether it still is one, its secondary or its successor knows."""
-        answer = await self._asked(stored)
+        successor = await self._successor(stored)
+        answer = await self._asked(stored, successor)
         running = self._queries.get(stored.name)
         del self._queries.pending[stored.name]
         try:
@@ -359,16 +360,15 @@ class Primaries:
                 await self._step_down(running)
                 return
             if self._known_fence(stored) > stored.tenure.fence:
-                self._insist(running, await self._successor(stored))  # which is gone itself
+                self._insist(running, successor)  # it was, by a peer that is gone itself
             if running.stored.tenure.secondary:
                 running.halt()  # it may not have heard of the last modification
             self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"{stored.name}: {error}")
 
-    async def _asked(self, stored: StoredQuery) -> Tenure | None:
-        """The tenure that whoever should have the query now knows of; None: nobody says."""
-        peer = await self._successor(stored)
+    async def _asked(self, stored: StoredQuery, peer: str) -> Tenure | None:
+        """The tenure that the peer which should have the query now knows of; None: it says none."""
         contested = self._known_fence(stored) > stored.tenure.fence
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
             while self._lives(peer):
@@ -397,7 +397,8 @@ class Primaries:
     async def _give_way(self, running: RunningQuery) -> None:
         """A higher fence is known: whose it is has the query, unless that one is gone as well."""
         peer = await self._successor(running.stored)
-        if not self._is_ours(running):
+        over = self._known_fence(running.stored) <= running.stored.tenure.fence  # by ours
+        if over or not self._is_ours(running):
             return
         if peer and not self._lives(peer):
             self._insist(running, peer)
