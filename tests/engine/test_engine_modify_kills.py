@@ -68,7 +68,7 @@ def both(victim: Side, name: str) -> list[Step]:
 
 
 ALL = [
-    *both("primary", "modifying.modifier:Modifier._decide"),
+    *both("primary", "modifier:Modifier._decide"),
     *both("primary", "queries:QueryHost.write"),
     *both("primary", "replicas.primaries:Primaries.tell"),
     *both("secondary", "replicas.standby:Standby.take_edition"),
