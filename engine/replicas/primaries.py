@@ -267,7 +267,9 @@ class Primaries:
 
     def _part_from(self, running: RunningQuery, peer: str) -> None:
         """It may take itself for the secondary yet, or come to do so."""
-        self._queries.write(running, parted=running.stored.parted_from(peer))
+        parted = running.stored.parted_from(peer)
+        if parted != running.stored.parted:
+            self._queries.write(running, parted=parted)
 
     def _let_go_on(self, running: RunningQuery) -> None:
         """Nobody who may give out results of it does not know its last modification."""
