@@ -27,10 +27,6 @@ NAMES_S: Final = 5.0
 """Seconds for a peer to list its names: a listing of the federation waits for the slowest."""
 
 
-GONE: Final = frozenset({Health.DEAD, Health.LEFT})
-"""No lookup waits for a peer that gossip says is this."""
-
-
 class BodyRequest(Struct, frozen=True):
     """RPC catalog.body: the body with that SHA-256, as the response's body."""
 
@@ -104,7 +100,7 @@ class _PeerContacts:
         return [record.peer_id for record in self.overlay.peers.all() if record.peer_id != own]
 
     def address_of(self, peer_id: bytes) -> Address | None:
-        if self.overlay.gossip.health(peer_id) in GONE:
+        if self.overlay.gossip.health(peer_id).gone:
             return None
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None

@@ -20,7 +20,6 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -326,7 +325,7 @@ class Producers:
         raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
 
     def _seems_dead(self, peer: bytes) -> bool:
-        return self._overlay.gossip.health(peer) in {Health.DEAD, Health.LEFT}
+        return self._overlay.gossip.health(peer).gone
 
 
 def _forget_oldest(remembered: dict[K, T]) -> None:

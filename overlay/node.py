@@ -90,6 +90,17 @@ class Overlay:
         """
         return await self.transport.connection(peer_id)
 
+    def living_siblings(self) -> list[bytes]:
+        """The other peers of our participant, as far as they are not gone."""
+        own = self.identity
+        return [
+            record.peer_id
+            for record in self.peers.all()
+            if record.participant == own.participant
+            and record.peer_id != own.peer_id
+            and not self.gossip.health(record.peer_id).gone
+        ]
+
     def learn(self, statements: Iterable[bytes]) -> list[Change]:
         """Take in admissions and revocations made at this home: keep them, and spread them now."""
         return self._exchanger.take(tuple(statements), ())

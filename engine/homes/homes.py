@@ -40,8 +40,6 @@ tries again, and another may be home then."""
 FOUND_S: Final = 10.0
 """How long the electors of a new stream may take to agree to it, seconds."""
 
-GONE: Final = frozenset({Health.DEAD, Health.LEFT})
-
 
 class Homes:
     """Made by the engine; `register` puts its calls on the peer's service.
@@ -137,13 +135,7 @@ class Homes:
 
     def _choose(self, entry: StreamEntry) -> tuple[str, ...]:
         own, k = self._overlay.identity, entry.stream.k_safety
-        others = [
-            record.peer_id.hex()
-            for record in self._overlay.peers.all()
-            if record.participant == own.participant
-            and record.peer_id != own.peer_id
-            and self._overlay.gossip.health(record.peer_id) not in GONE
-        ]
+        others = [peer.hex() for peer in self._overlay.living_siblings()]
         if len(others) < 2 * k:
             raise InvalidInputError(
                 f"{entry.stream.name}: k_safety {k} needs {2 * k + 1} peers of {own.participant}; "
@@ -171,7 +163,7 @@ class Homes:
         return keeper
 
     def _health_changed(self, peer: bytes, health: Health) -> None:
-        event = HealthChanged(peer.hex(), health in GONE)
+        event = HealthChanged(peer.hex(), health.gone)
         for keeper in self._keepers.values():
             if event.peer in keeper.tenure.ballot.electors:
                 self._nursery.start_soon(keeper.try_feed, event)

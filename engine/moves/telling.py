@@ -13,7 +13,6 @@ from engine.moves.placed_task import PlacedTask
 from engine.moves.placements import Placement
 from engine.schema import BEGINNING
 from overlay.errors import MedusaError, UnavailableError
-from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -22,8 +21,6 @@ CALL_S: Final = 10.0
 
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
-
-GONE: Final = frozenset({Health.DEAD, Health.LEFT})
 
 
 class Teller:
@@ -80,7 +77,7 @@ class Teller:
         """Of those untold, the ones whose worker lives."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
         named = [(each, parse_peer_id(each.worker)) for each in self.untold(placed)]
-        return [each for each, peer in named if peers.get(peer) and gossip.health(peer) not in GONE]
+        return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
     async def _tell_one(self, task: str, placement: Placement) -> int:
         """How far a worker had come that is none any more."""

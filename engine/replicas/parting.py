@@ -6,28 +6,28 @@ computes the same (ADR 8). Before it is modified each of them must have let go o
 
 from __future__ import annotations
 
-from typing import Final
-
-import trio
-
-from engine.replicas.messages import Dismiss, Dismissed
+from engine.queries import QueryHost
+from engine.replicas.asking import dismiss
 from engine.replicas.watch import PARTED_S
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from overlay.errors import MedusaError, UnavailableError
-from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
-
-DISMISS_S: Final = 2.0
-"""Patience with a peer that is to let go of a query, seconds."""
 
 
 class Parting:
     """Those of the queries whose primary this peer is."""
 
-    def __init__(self, overlay: Overlay) -> None:
+    def __init__(self, overlay: Overlay, queries: QueryHost) -> None:
         self._overlay = overlay
+        self._queries = queries
+
+    def part_from(self, running: RunningQuery, peer: str) -> None:
+        """It may take itself for the secondary yet, or come to do so: written down."""
+        parted = running.stored.parted_from(peer)
+        if parted != running.stored.parted:
+            self._queries.write(running, parted=parted)
 
     async def settle(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
         """Have all of them let go of it, until it is written down that they have. A secondary is
@@ -70,17 +70,9 @@ class Parting:
         Raises:
             MedusaError: it cannot be told, or has the query all the same.
         """
-        id_ = parse_peer_id(peer)
-        if self._overlay.gossip.health(id_) in {Health.DEAD, Health.LEFT}:
+        if self._overlay.gossip.health(parse_peer_id(peer)).gone:
             raise UnavailableError("it is gone")
-        message = Dismiss(running.name, running.stored.tenure.fence)
-        with trio.move_on_after(DISMISS_S):
-            connection = await self._overlay.connect(id_)
-            answer = await connection.call(
-                "replica.dismiss", message, Dismissed, timeout_s=DISMISS_S
-            )
-            return answer.given
-        raise UnavailableError("it does not answer")
+        return (await dismiss(self._overlay, peer, running.name, running.stored.tenure.fence)).given
 
 
 def _listed(peers: list[str]) -> str:

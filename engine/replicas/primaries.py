@@ -2,7 +2,8 @@
 
 What the mode asks of the rest of the federation is done here as well, by `engine.replicas.care`:
 producers of inputs are let go of only what the secondary cannot need any more, and consumers get
-only what it has, where recovery is to be precise and its state comes from us.
+only what it has, where recovery is to be precise and its state comes from us. Whether the query is
+this peer's at all: `engine.replicas.succession`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.replicas import care as upkeep
+from engine.replicas.asking import ask, dismiss
 from engine.replicas.care import Care
 from engine.replicas.choice import preferred
-from engine.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp, StandBy
+from engine.replicas.messages import KeepUp, KeptUp, StandBy
 from engine.replicas.parting import Parting
+from engine.replicas.succession import Succession
 from engine.replicas.watch import PARTED_S
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
-from engine.tenure import Tenure, next_fence
+from engine.tenure import Tenure
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
-from overlay.events import wall_clock
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -43,22 +45,12 @@ __all__ = ["Care", "Primaries"]
 KEEP_UP_S: Final = 0.5
 """How often a secondary hears where the query is, seconds: what it may have to compute again."""
 
-CALL_S: Final = 2.0
-"""Patience with a secondary, seconds: the failure detector says whether it is to be replaced."""
-
 RECRUIT_S: Final = 10.0
 """Patience with a peer that is to stand by, seconds: it opens logs."""
 
 SETTLE_S: Final = 2.0
 """How long after a takeover a new secondary is not looked for yet, seconds: first the consumers get
 what they wait for, of machines that have more to do now."""
-
-RECLAIM_S: Final = 3.0
-"""How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
-
-CONTESTED_S: Final = 60.0
-"""How long one that has been taken over tries to reach its successor, or to hear that it is dead,
-before it goes on with the query itself, seconds."""
 
 
 class Primaries:
@@ -82,7 +74,6 @@ class Primaries:
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
-        self._here = overlay.identity.peer_id.hex()
         self._store = store
         self._producers = producers
         self._mirrors = mirrors
@@ -90,7 +81,15 @@ class Primaries:
         self._digests = digests
         self._nursery = nursery
         self._cares: dict[str, Care] = {}
-        self._parting = Parting(overlay)
+        self._parting = Parting(overlay, queries)
+        self._succession = Succession(
+            overlay=overlay,
+            producers=producers,
+            mirrors=mirrors,
+            queries=queries,
+            parting=self._parting,
+            stepped_down=self._forget,
+        )
         self.refused: Callable[[RunningQuery], None] = lambda _: None
 
     def care(self, query: str) -> Care:
@@ -146,7 +145,7 @@ class Primaries:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
         """
         tenure = running.stored.tenure
-        if self._known_fence(running.stored) > tenure.fence:
+        if self._succession.is_over(running):
             raise UnavailableError(f"{running.name} is changing hands; try again")
         if tenure.secondary and not self._lives(tenure.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
@@ -173,7 +172,7 @@ class Primaries:
         for stored in self._queries.pending.values():
             with suppress(NotFoundError):  # what is another's, and this peer stands by for
                 upkeep.hold_all(self._queries.get(stored.name))
-                self._nursery.start_soon(self._reclaim, stored)
+                self._nursery.start_soon(self._succession.reclaim, stored)
         with heeding(self._overlay.gossip.changed, self._detected):
             while True:
                 running = self._queries.replicated()
@@ -186,7 +185,7 @@ class Primaries:
                 await trio.sleep(KEEP_UP_S)
 
     def _detected(self, peer: bytes, health: Health) -> None:
-        if health in {Health.DEAD, Health.LEFT}:
+        if health.gone:
             for running in self._queries.replicated():
                 if running.stored.tenure.secondary == peer.hex():
                     self._nursery.start_soon(self._look_after, running)
@@ -203,54 +202,42 @@ class Primaries:
 
     async def _attend(self, running: RunningQuery, care: Care) -> None:
         tenure = running.stored.tenure
-        if self._known_fence(running.stored) > tenure.fence:
-            await self._give_way(running)
+        if self._succession.is_over(running):
+            await self._succession.give_way(running)
         elif tenure.secondary and self._lives(tenure.secondary):
             await self._keep_up(running, care)
         elif trio.current_time() > running.taken_over_at + SETTLE_S:
             await self._recruit(running, care)
-        if self._is_ours(running):
+        if self._succession.is_ours(running):
             upkeep.let_go_upstream(running, care, self._mirrors)
             self._release(running, care)
 
-    def _is_ours(self, running: RunningQuery) -> bool:
-        """Still: it may have been deleted while others were asked about it."""
-        with suppress(NotFoundError):
-            return self._queries.get(running.name) is running
-        return False
-
     def _lives(self, peer: str) -> bool:
-        health = self._overlay.gossip.health(parse_peer_id(peer))
-        return health not in {Health.DEAD, Health.LEFT}
+        return not self._overlay.gossip.health(parse_peer_id(peer)).gone
 
     async def _recruit(self, running: RunningQuery, care: Care) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
         care.reset()
         if running.stored.tenure.secondary:
             running.parted_at = trio.current_time()
-            self._part_from(running, running.stored.tenure.secondary)
+            self._parting.part_from(running, running.stored.tenure.secondary)
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
-        siblings = [
-            record.peer_id
-            for record in self._overlay.peers.all()
-            if record.participant == self._overlay.identity.participant
-            and record.peer_id.hex() != self._here
-            and self._lives(record.peer_id.hex())
-        ]
+        siblings = self._overlay.living_siblings()
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
             care.reset()
             tenure = msgspec.structs.replace(running.stored.tenure, secondary=candidate.hex())
-            self._part_from(running, candidate.hex())  # until it is known to be the secondary
+            # Until it is known to be the secondary.
+            self._parting.part_from(running, candidate.hex())
             try:
                 agreed = await self._stand_by(running, care, tenure)
             except MedusaError:  # why ever it does not: the next one
                 running.parted_at = trio.current_time()
-                if not self._is_ours(running):
+                if not self._succession.is_ours(running):
                     return
                 continue
-            if not self._is_ours(running):
+            if not self._succession.is_ours(running):
                 await self._dismiss(tenure, running.name)
             elif agreed:
                 self._queries.appoint(running, tenure)
@@ -264,12 +251,6 @@ class Primaries:
         if running.stored.tenure.secondary:
             alone = msgspec.structs.replace(running.stored.tenure, secondary="")
             self._queries.appoint(running, alone)
-
-    def _part_from(self, running: RunningQuery, peer: str) -> None:
-        """It may take itself for the secondary yet, or come to do so."""
-        parted = running.stored.parted_from(peer)
-        if parted != running.stored.parted:
-            self._queries.write(running, parted=parted)
 
     def _let_go_on(self, running: RunningQuery) -> None:
         """Nobody who may give out results of it does not know its last modification."""
@@ -287,10 +268,12 @@ class Primaries:
         care.told, care.positions = stored, stored.positions
         upkeep.hold_for(running, care, stored.positions)
         message = StandBy(stored)
-        answer = await self._call(tenure.secondary, "replica.stand_by", message, RECRUIT_S)
+        answer = await ask(self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.halted:
             await self._dismiss(tenure, running.name)  # what it has is past what counts by now
-            answer = await self._call(tenure.secondary, "replica.stand_by", message, RECRUIT_S)
+            answer = await ask(
+                self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S
+            )
         return await self._heed(running, care, answer)
 
     async def _keep_up(self, running: RunningQuery, care: Care) -> None:
@@ -305,7 +288,7 @@ class Primaries:
                 raise
             except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
                 self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
-                if self._is_ours(running):
+                if self._succession.is_ours(running):
                     await self._recruit(running, care)
             return
         boundaries = {task.name: task.boundary for task in running.tasks}
@@ -313,7 +296,7 @@ class Primaries:
         leases = care.untold(known)
         message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries, leases)
         try:
-            answer = await self._call(tenure.secondary, "replica.keep_up", message, CALL_S)
+            answer = await ask(self._overlay, tenure.secondary, "replica.keep_up", message)
         except NotFoundError:  # it was told before it agreed, or has lost it
             care.told = None
             care.lost()
@@ -322,12 +305,12 @@ class Primaries:
             await self._heed(running, care, answer)
 
     async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
-        if not self._is_ours(running):
+        if not self._succession.is_ours(running):
             return True
         if answer.tenure.succeeds(running.stored.tenure):
             for task in running.tasks:
                 self._producers.believe(task.name, answer.tenure.fence)
-            await self._step_down(running)
+            await self._succession.step_down(running)
             return False
         care.earliest = answer.earliest
         if care.earliest > BEGINNING:
@@ -342,111 +325,19 @@ class Primaries:
                     upkeep.has_copied(running, care, stream, boundary)
         return True
 
-    async def _call(
-        self, peer: str, method: str, message: msgspec.Struct, timeout_s: float
-    ) -> KeptUp:
-        connection = await self._overlay.connect(parse_peer_id(peer))
-        return await connection.call(method, message, KeptUp, timeout_s=timeout_s)
-
-    # -- when it is no more ---------------------------------------------------------------------
-
-    async def _reclaim(self, stored: StoredQuery) -> None:
-        """A restarted primary: whether it still is one, its secondary or its successor knows."""
-        successor = await self._successor(stored)
-        answer = await self._asked(stored, successor)
-        running = self._queries.get(stored.name)
-        del self._queries.pending[stored.name]
-        try:
-            if answer is not None and answer.succeeds(stored.tenure):
-                self._overlay.events.note("info", f"{stored.name} has been taken over meanwhile")
-                await self._step_down(running)
-                return
-            if self._known_fence(stored) > stored.tenure.fence:
-                self._insist(running, successor)  # it was, by a peer that is gone itself
-            if running.stored.tenure.secondary:
-                running.halt()  # it may not have heard of the last modification
-            self._queries.take_over(running)
-        except MedusaError as error:
-            self._overlay.events.note("warning", f"{stored.name}: {error}")
-
-    async def _asked(self, stored: StoredQuery, peer: str) -> Tenure | None:
-        """The tenure that the peer which should have the query now knows of; None: it says none."""
-        contested = self._known_fence(stored) > stored.tenure.fence
-        with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
-            while self._lives(peer):
-                message = KeepUp(stored.name, stored.tenure.fence, {}, {})
-                try:
-                    return (await self._call(peer, "replica.keep_up", message, CALL_S)).tenure
-                except UnavailableError:
-                    await trio.sleep(KEEP_UP_S)
-                except MedusaError:
-                    return None
-        return None
-
-    async def _successor(self, stored: StoredQuery) -> str:
-        """Who has the query if we have not: as the catalog says, or else its secondary (hex)."""
-        with suppress(MedusaError):
-            for output in stored.entry.outputs:
-                await self._producers.learn(output)
-            peer = (await self._queries.catalog.entry(stored.name)).peer
-            parse_peer_id(peer)
-            return stored.tenure.secondary if peer == self._here else peer
-        return stored.tenure.secondary
-
-    def _known_fence(self, stored: StoredQuery) -> int:
-        return max(map(self._producers.fence, stored.entry.outputs), default=0)
-
-    async def _give_way(self, running: RunningQuery) -> None:
-        """A higher fence is known: whose it is has the query, unless that one is gone as well."""
-        peer = await self._successor(running.stored)
-        over = self._known_fence(running.stored) <= running.stored.tenure.fence  # by ours
-        if over or not self._is_ours(running):
-            return
-        if peer and not self._lives(peer):
-            self._insist(running, peer)
-        else:
-            await self._step_down(running)
-
-    def _insist(self, running: RunningQuery, gone: str) -> None:
-        """Have it again, under a fence of our own that is higher than that of who is gone."""
-        self._part_from(running, gone)
-        known = max(self._known_fence(running.stored), running.stored.tenure.fence)
-        tenure = Tenure(next_fence(known, wall_clock(), self._here), self._here)
-        self._queries.appoint(running, tenure)
-        self._overlay.events.note("warning", f"{running.name}: its successor is gone; it is ours")
-
-    async def _step_down(self, running: RunningQuery) -> None:
-        """Another peer has it. What is read here goes on as a mirror of what that one produces.
-
-        Whatever fails on the way, nothing is served here any more at the end."""
-        self._queries.leaving.add(running.name)
-        try:
-            await self._queries.relinquish(running.name)
-            with trio.CancelScope(shield=True):
-                upkeep.open_gates(running)
-                upkeep.hold_no_more(running)
-                for task in running.tasks:
-                    await self._mirrors.part_with(task.kept)
-                    task.kept.send_away()
-            await self._queries.logs.leave_inputs(running.stored)
-            await self._queries.catalog.withdraw_producers(running.stored)
-        finally:
-            self._queries.leaving.discard(running.name)
-        self._cares.pop(running.name, None)
-        self._overlay.events.note("info", f"{running.name} is another peer's now")
-
     def deleted(self, running: RunningQuery) -> None:
         """Its secondary hears of it; if not now, when it asks."""
         upkeep.hold_no_more(running)
-        self._cares.pop(running.name, None)
+        self._forget(running)
         if running.stored.tenure.secondary:
             self._nursery.start_soon(self._dismiss, running.stored.tenure, running.name)
 
+    def _forget(self, running: RunningQuery) -> None:
+        self._cares.pop(running.name, None)
+
     async def _dismiss(self, tenure: Tenure, query: str) -> None:
         with suppress(MedusaError):
-            connection = await self._overlay.connect(parse_peer_id(tenure.secondary))
-            message = Dismiss(query, tenure.fence)
-            await connection.call("replica.dismiss", message, Dismissed, timeout_s=CALL_S)
+            await dismiss(self._overlay, tenure.secondary, query, tenure.fence)
 
 
 def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:

@@ -20,6 +20,11 @@ class Health(StrEnum):
     LEFT = "left"
     """It said that it stops."""
 
+    @property
+    def gone(self) -> bool:
+        """Nobody waits for it any more."""
+        return self in {Health.DEAD, Health.LEFT}
+
 
 class Received(Struct, frozen=True):
     """A datagram of a peer in good standing; the driver has verified who sent it."""

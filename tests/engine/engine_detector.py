@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from overlay.addresses import Address
 from overlay.gossip.events import Health
 from overlay.peers import PeerTable
 
@@ -40,6 +41,11 @@ class ToldDetector:
             changed(bytes.fromhex(peer), health)
 
 
+def first_address(contacts: Any, peer_id: bytes) -> Address | None:
+    """Of any peer that is known, whatever is believed of its health."""
+    return next(iter(contacts.overlay.peers.addresses_of(peer_id)), None)
+
+
 def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
     """One for every overlay that is opened from now on, by peer id; it forgets nothing when that
     peer restarts."""
@@ -54,5 +60,5 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
 
     monkeypatch.setattr("overlay.node.open_gossip", open_told)
     # a test may say of a living peer that it is dead: the catalog goes on without believing it
-    monkeypatch.setattr("dht.surroundings.GONE", frozenset())
+    monkeypatch.setattr("dht.surroundings._PeerContacts.address_of", first_address)
     return made

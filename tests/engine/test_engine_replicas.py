@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from test_engine_moves import Sums, expected, post, siblings, windows
 from engine.availability import Availability, Mode, Recovery
 from engine.query import Query
 from engine.schema import END
+from overlay.errors import NotFoundError
 from overlay.gossip.events import Health
 
 Made = dict[bytes, ToldDetector]
@@ -40,8 +42,11 @@ def asked(query: Query, mode: Mode, secondary: Place, recovery: Recovery | None 
 
 
 def secondary_of(place: Place, query: str) -> str:
-    running = place.up.engine.queries.get(place.name(query))
-    return running.stored.tenure.secondary
+    """Of a query that it has, or is about to take over."""
+    with suppress(NotFoundError):
+        running = place.up.engine.queries.get(place.name(query))
+        return running.stored.tenure.secondary
+    return ""
 
 
 async def stands_by(primary: Place, secondary: Place, query: str) -> None:
