@@ -50,6 +50,7 @@ class Fold(Generic[Row]):
     _stable: list[tuple[int, Row]] = field(default_factory=list)
     _tentative: list[tuple[int, Row]] = field(default_factory=list)
     _seen: int = BEGINNING
+    _began: int | None = None
 
     def heed(self, change: Change) -> Final[Row] | None:
         """Gives what has become final by it; None: nothing."""
@@ -58,11 +59,14 @@ class Fold(Generic[Row]):
         self._apply(change, list(zip(stimes, self.rows_of(change.table), strict=True)))
         if change.kind is not Kind.UNDO:
             self._seen = max(self._seen, change.upto)
+            if self._began is None:  # who asked for all there is, is told where it begins
+                self._began = change.after if self.boundary == BEGINNING else BEGINNING
         if change.boundary < self.boundary:
             self.fault = f"boundary {change.boundary} after {self.boundary}"
-        if change.boundary <= self.boundary:
+        after = max(self.boundary, BEGINNING if self._began is None else self._began)
+        if change.boundary <= after:
             return None
-        final = Final(self.boundary, change.boundary, self._final(change.boundary))
+        final = Final(after, change.boundary, self._final(change.boundary))
         self.boundary = change.boundary
         return final
 

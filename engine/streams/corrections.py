@@ -135,8 +135,9 @@ class _Undoing:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        rows = between(epoch.table, self._seen, epoch.upto)
-        change = Change(Kind.TENTATIVE, self._seen, epoch.upto, rows, self._boundary)
+        after = max(self._seen, epoch.after)  # who asked for all there is, is told where it begins
+        rows = between(epoch.table, after, epoch.upto)
+        change = Change(Kind.TENTATIVE, after, epoch.upto, rows, self._boundary)
         self._seen = epoch.upto
         return [change]
 
@@ -167,12 +168,12 @@ class _Revising:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        rows = between(epoch.table, self._seen, epoch.upto)
-        kept = Epoch(self._seen, epoch.upto, rows)
+        after = max(self._seen, epoch.after)  # who asked for all there is, is told where it begins
+        kept = Epoch(after, epoch.upto, between(epoch.table, after, epoch.upto))
         self._kept.append(kept)
         self._bytes += kept.bytes
         self._seen = epoch.upto
-        change = Change(Kind.TENTATIVE, kept.after, kept.upto, rows, self._boundary)
+        change = Change(Kind.TENTATIVE, kept.after, kept.upto, kept.table, self._boundary)
         return [change, *self._take_back()]
 
     def stable(self, epoch: Epoch) -> list[Change]:

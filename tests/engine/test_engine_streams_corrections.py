@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema import STIME
+from engine.schema import BEGINNING, STIME
 from engine.streams import corrections
 from engine.streams.corrections import Change, Corrections, Kind, corrector, difference
 from engine.streams.recent import Epoch
@@ -55,6 +55,17 @@ def test_undo_takes_everything_back_and_says_when_all_is_final() -> None:
         ("REC_DONE", 15, 30, []),
     ]
     assert shown(undoing.stable(epoch(30, 40))) == [("INSERTION", 30, 40, [])]
+
+
+@pytest.mark.parametrize("how", list(Corrections))
+def test_who_asks_for_all_there_is_is_told_where_it_begins(how: Corrections) -> None:
+    a, b = (8, "a", 1.0), (15, "b", 2.0)
+    for tentative in (False, True):
+        made = corrector(how, BEGINNING)
+        changes = (made.tentative if tentative else made.stable)(epoch(5, 10, a))
+        kind = "TENTATIVE" if tentative else "INSERTION"
+        assert shown(changes) == [(kind, 5, 10, [a])]
+        assert shown(made.tentative(epoch(5, 20, a, b))) == [("TENTATIVE", 10, 20, [b])]
 
 
 def test_revisions_carry_the_difference_alone() -> None:

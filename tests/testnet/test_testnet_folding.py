@@ -1,0 +1,48 @@
+"""What a client that heeds corrections has for good, and from where on."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from engine.schema import BEGINNING, STIME
+from engine.streams.corrections import Corrections, corrector
+from engine.streams.recent import Epoch
+from testnet.folding import Final, Fold
+
+
+def epoch(after: int, upto: int, *stimes: int) -> Epoch:
+    return Epoch(after, upto, pa.table({STIME: pa.array(stimes, pa.int64())}))
+
+
+def rows_of(table: pa.Table) -> list[int]:
+    return list(table.column(STIME).to_pylist())
+
+
+def heed(
+    how: Corrections, boundary: int, *flow: tuple[bool, Epoch]
+) -> tuple[list[Final[int]], Fold[int]]:
+    made, fold = corrector(how, boundary), Fold(how, rows_of, None, boundary)
+    told = [
+        fold.heed(change)
+        for tentative, each in flow
+        for change in (made.tentative if tentative else made.stable)(each)
+    ]
+    return [final for final in told if final is not None], fold
+
+
+@pytest.mark.parametrize("how", list(Corrections))
+@pytest.mark.parametrize("tentative", [False, True])
+def test_of_a_stream_that_is_kept_from_later_on_nothing_is_claimed_before(
+    how: Corrections, *, tentative: bool
+) -> None:
+    before = [(True, epoch(5, 12, 8, 11))] if tentative else []
+    finals, fold = heed(how, BEGINNING, *before, (False, epoch(5, 10, 8)))
+    assert finals == [Final(5, 10, (8,))]
+    assert (fold.boundary, fold.fault) == (10, "")
+
+
+@pytest.mark.parametrize("how", list(Corrections))
+def test_who_goes_on_from_a_boundary_claims_all_that_follows_it(how: Corrections) -> None:
+    finals, _ = heed(how, 5, (False, epoch(7, 10, 8)))
+    assert finals == [Final(5, 10, (8,))], "what was left out shows"
