@@ -1,7 +1,9 @@
 """Arrow IPC bodies: encoding within a size, and decoding of bytes from outside.
 
 A body is one Arrow IPC stream: a schema message and record batches, uncompressed. Decoding copies
-nothing: the table's columns are slices of the body, which stays alive as long as they do.
+nothing: the table's columns are slices of the body, which stays alive as long as they do; and they
+are at least half of it, or a copy without the rest. So what a table takes in memory is at most
+twice what it counts (`nbytes`), and never more than came over the wire.
 """
 
 from __future__ import annotations
@@ -13,11 +15,16 @@ from typing import Final
 import pyarrow as pa
 
 from engine.messages import MAX_BATCH_BYTES
+from engine.streams.ipc_messages import check_batch, check_message
+from engine.streams.ordering import copied, tidy
 from overlay.errors import DecodeError, InvalidInputError
 
 MAX_BATCH_ROWS: Final = 2**20
 """Most rows in one body. A home adds 16 bytes to each row, so rows of a few bits must not multiply
 a small body into a large table."""
+
+MAX_BATCHES: Final = 4096
+"""Record batches in one body: each costs some kilobytes in memory, however few its rows."""
 
 MAX_PART_BYTES: Final = MAX_BATCH_BYTES + 64 * 2**10
 """Most bytes of a decoded body: a single row as large as a post may be, with what a home adds to it
@@ -26,16 +33,15 @@ MAX_PART_BYTES: Final = MAX_BATCH_BYTES + 64 * 2**10
 _PART_TARGET: Final = MAX_BATCH_BYTES - 256 * 2**10
 """What parts are sliced towards, bytes: leaves room for metadata and uneven rows."""
 
-_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=None)
+_SLACK_BYTES: Final = 4 * 2**10
+"""Of a body beside its rows that are not worth a copy: the schema and metadata of a small one."""
 
-_HEADER_SLOT: Final = 2
-"""The slot of `header` in the flatbuffer table Message (Arrow's format/Message.fbs)."""
-_COMPRESSION_SLOT: Final = 3
-"""The slot of `compression` in the flatbuffer table RecordBatch (Arrow's format/Message.fbs)."""
+_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=None)
 
 
 def encode(table: pa.Table) -> memoryview:
     """The table as one IPC stream, whatever its size."""
+    table = tidy(table)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_IPC_OPTIONS) as writer:
         writer.write_table(table)
@@ -74,11 +80,13 @@ def _encode_within(table: pa.Table, limit: int) -> Iterator[tuple[int, memoryvie
 
 
 def decode(body: bytes | bytearray | memoryview, schema: pa.Schema) -> pa.Table:
-    """The table that a body from outside holds, checked in full; its columns are slices of `body`.
+    """The table that a body from outside holds, checked in full.
+
+    Its columns are slices of `body`, or a copy where they are less than half of it.
 
     Raises:
         DecodeError: it is not an IPC stream, is compressed, is too long, has other fields, a null
-            where the schema allows none, or buffers that do not hold what they claim.
+            where the schema allows none, or buffers that overlap or do not hold what they claim.
     """
     if len(body) > MAX_PART_BYTES:
         raise DecodeError(f"a body of {len(body)} bytes: at most {MAX_PART_BYTES} are allowed")
@@ -101,7 +109,7 @@ def decode(body: bytes | bytearray | memoryview, schema: pa.Schema) -> pa.Table:
     ) as error:
         raise DecodeError(f"the body is not an Arrow IPC stream: {error}") from error
     _check_nulls(table, schema)
-    return table
+    return copied(table) if len(body) > 2 * table.nbytes + _SLACK_BYTES else table
 
 
 def reopen(bodies: list[memoryview], schema: pa.Schema) -> pa.Table:
@@ -120,6 +128,7 @@ def _read_batches(body: bytes | bytearray | memoryview, schema: pa.Schema) -> li
         raise DecodeError("the body is empty: an Arrow IPC stream begins with its schema") from None
     if first.type != "schema":
         raise DecodeError(f"the body begins with a {first.type} message, not with its schema")
+    check_message(first)
     sent = pa.ipc.read_schema(first)
     _check_fields(sent, schema)
     batches: list[pa.RecordBatch] = []
@@ -127,14 +136,24 @@ def _read_batches(body: bytes | bytearray | memoryview, schema: pa.Schema) -> li
     for message in messages:
         if message.type != "record batch":
             raise DecodeError(f"a {message.type} message in the body: only record batches belong")
-        if _is_compressed(memoryview(message.metadata)):
-            raise DecodeError("the body is compressed: send record batches uncompressed")
-        batch = pa.ipc.read_record_batch(message, sent)
+        if len(batches) == MAX_BATCHES:
+            raise DecodeError(f"more than {MAX_BATCHES} record batches in one body: combine them")
+        batch = _read_batch(message, sent)
         rows += batch.num_rows
         if rows > MAX_BATCH_ROWS:
             raise DecodeError(f"more than {MAX_BATCH_ROWS} tuples in one body: send several")
         batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
     return batches
+
+
+def _read_batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
+    check_message(message)
+    check_batch(message)
+    batch = pa.ipc.read_record_batch(message, schema)
+    # Whatever way there may be to make Arrow allocate, it shows here.
+    if batch.get_total_buffer_size() > message.body.size:
+        raise DecodeError("a record batch takes more bytes than its message has")
+    return batch
 
 
 def _check_fields(sent: pa.Schema, schema: pa.Schema) -> None:
@@ -153,24 +172,3 @@ def _check_nulls(table: pa.Table, schema: pa.Schema) -> None:
         if not field.nullable and column.null_count:
             row = column.is_null().index(True).as_py()
             raise DecodeError(f"field {field.name} is null in row {row}; it may not be")
-
-
-def _is_compressed(metadata: memoryview) -> bool:
-    """Whether a record batch message's flatbuffer has a `compression` table."""
-    (message,) = struct.unpack_from("<I", metadata, 0)
-    header = _slot(metadata, message, _HEADER_SLOT)
-    if header is None:
-        return False
-    (offset,) = struct.unpack_from("<I", metadata, header)
-    return _slot(metadata, header + offset, _COMPRESSION_SLOT) is not None
-
-
-def _slot(metadata: memoryview, table: int, slot: int) -> int | None:
-    """The position of a flatbuffer table's field, or None if it is absent."""
-    (back,) = struct.unpack_from("<i", metadata, table)
-    vtable = table - back
-    (size,) = struct.unpack_from("<H", metadata, vtable)
-    if size < 4 + 2 * (slot + 1):
-        return None
-    (offset,) = struct.unpack_from("<H", metadata, vtable + 4 + 2 * slot)
-    return table + offset if offset else None

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from engine.streams.journal import Position
+from engine.streams.pending import taken_by
 from overlay.errors import BusyError
 
 
@@ -48,7 +49,7 @@ class Owed:
 
     @property
     def bytes(self) -> int:
-        return sum(rows.payload.nbytes for rows in self._waiting)
+        return sum(taken_by(rows.payload) for rows in self._waiting)
 
     @property
     def segment(self) -> int:

@@ -17,6 +17,10 @@ EPOCH_BYTES: Final = 12 * 2**20
 """Arrow bytes in one epoch, about: so that several are in memory for subscribers, and what a
 writer, a reader and a receiver hold of one stays small. At most one post more."""
 
+_COLUMN_BYTES: Final = 2**10
+"""What one column of one post takes beside its data, as objects of Arrow, about: many tiny posts
+must count as what they take."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
@@ -29,7 +33,7 @@ class _Piece:
 
     @property
     def bytes(self) -> int:
-        return int(self.rows.nbytes)
+        return taken_by(self.rows)
 
     def split(self, boundary: int) -> tuple[_Piece | None, _Piece | None]:
         """The rows with stime <= boundary, and the others; either may be None."""
@@ -48,6 +52,11 @@ class _Piece:
         return _piece(before, self.ordered), _piece(after, self.ordered)
 
 
+def taken_by(rows: pa.Table) -> int:
+    """Bytes that the rows of one post take while they wait."""
+    return int(rows.nbytes + _COLUMN_BYTES * rows.num_columns)
+
+
 def _piece(rows: pa.Table, ordered: bool) -> _Piece:
     ends = pc.min_max(rows.column(STIME))
     return _Piece(rows, ends["min"].as_py(), ends["max"].as_py(), ordered)
@@ -57,7 +66,7 @@ class Pending:
     """
     Attributes:
         schema: of the rows.
-        bytes: of Arrow data held, that of the cut included.
+        bytes: held in memory, those of the cut included.
         cut: (boundary, rows up to it) that the log has not confirmed yet.
     """
 

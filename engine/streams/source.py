@@ -32,7 +32,7 @@ from engine.streams.acceptance import Acceptance, Entry, Snapshot, check_promise
 from engine.streams.ipc import encode
 from engine.streams.journal import Bytes, Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
-from engine.streams.pending import Pending
+from engine.streams.pending import Pending, taken_by
 from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
 from overlay.errors import (
@@ -42,6 +42,9 @@ from overlay.errors import (
     InvalidInputError,
     StorageFullError,
 )
+
+_NUMBERED_BYTES: Final = 16
+"""What a home adds to each row: stime and seq."""
 
 _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
@@ -268,7 +271,8 @@ class Source:
             return
         limit, owed = self._config.pending_bytes, self._owed.bytes
         waiting = self._pending.bytes + owed
-        if waiting == 0 or waiting + batch.payload.nbytes <= limit:
+        more = taken_by(batch.payload) + _NUMBERED_BYTES * entry.count
+        if waiting == 0 or waiting + more <= limit:
             return
         if owed or self._pending.ready(self.ready):
             raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")

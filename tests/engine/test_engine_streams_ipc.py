@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hostile_arrow
 import pyarrow as pa
 import pytest
 from engine_streams_data import SCHEMA, logged, payload
@@ -10,6 +11,7 @@ from engine.messages import MAX_BATCH_BYTES
 from engine.schema import Field, FieldType, Schema
 from engine.streams.ipc import (
     MAX_BATCH_ROWS,
+    MAX_BATCHES,
     MAX_PART_BYTES,
     decode,
     encode,
@@ -49,6 +51,91 @@ def test_compressed_bodies_are_refused_before_they_are_inflated(codec: str) -> N
         writer.write_table(table)
     with pytest.raises(DecodeError, match="compressed"):
         decode(memoryview(sink.getvalue()), SCHEMA.payload)
+
+
+FIXED = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in "abcdefgh"])
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_bodies_compressed_as_by_arrow_0_17_are_refused_before_they_are_inflated(
+    codec: str,
+) -> None:
+    body = hostile_arrow.bomb(FIXED, MAX_BATCH_ROWS, codec)
+    assert len(body) < 400_000, "it claims 64 MiB"
+    before = pa.total_allocated_bytes()
+    with pytest.raises(DecodeError, match="old Arrow format"):
+        decode(body, FIXED)
+    assert pa.total_allocated_bytes() == before
+
+
+def test_custom_metadata_of_a_message_is_refused() -> None:
+    message = hostile_arrow.message(0, [(0, 0)] * 8, [], b"", metadata={"key": "value"})
+    with pytest.raises(DecodeError, match="custom metadata"):
+        decode(hostile_arrow.stream(FIXED, [message]), FIXED)
+
+
+def test_columns_that_share_one_buffer_are_refused() -> None:
+    with pytest.raises(DecodeError, match="overlap"):
+        decode(hostile_arrow.overlapping(FIXED, 1000), FIXED)
+
+
+def test_a_buffer_beyond_the_body_is_refused() -> None:
+    spans = [(0, 0), (0, 8), (0, 0), (8, 8)]
+    schema = pa.schema(list(FIXED)[:2])
+    message = hostile_arrow.message(1, [(1, 0)] * 2, spans, bytes(15))
+    with pytest.raises(DecodeError, match="beyond"):
+        decode(hostile_arrow.stream(schema, [message]), schema)
+
+
+def test_a_few_rows_do_not_keep_a_large_body_alive() -> None:
+    good = pa.table({"a": [1], "b": [2]}, schema=pa.schema(list(FIXED)[:2]))
+    body = pa.py_buffer(hostile_arrow.padded(good, 2**20))
+    table = decode(memoryview(body), good.schema)
+    assert table.equals(good)
+    ends = body.address, body.address + body.size
+    buffers = [each for column in table.columns for each in column.chunk(0).buffers() if each]
+    assert not any(ends[0] <= buffer.address < ends[1] for buffer in buffers)
+
+
+def test_too_many_record_batches_are_refused() -> None:
+    decode(hostile_arrow.many_batches(FIXED, MAX_BATCHES), FIXED)
+    with pytest.raises(DecodeError, match="more than 4096 record batches"):
+        decode(hostile_arrow.many_batches(FIXED, MAX_BATCHES + 1), FIXED)
+
+
+def test_a_table_of_many_chunks_is_sent_in_few_batches() -> None:
+    table = pa.concat_tables([payload([(i, i)]) for i in range(2 * MAX_BATCHES)])
+    assert decode(encode(table), SCHEMA.payload).equals(table)
+
+
+SPANS = st.tuples(st.integers(-8, 80), st.integers(-8, 80)) | st.sampled_from(
+    [(0, 2**62), (2**62, 2**62), (-(2**63), 2**63 - 1), (0, 0), (0, 64)]
+)
+
+
+@st.composite
+def record_batches(draw: st.DrawFn) -> bytes:
+    """A message of two columns that claims anything."""
+    return hostile_arrow.message(
+        draw(st.integers(-1, 40)),
+        draw(st.lists(SPANS, max_size=6)),
+        draw(st.lists(SPANS, max_size=6)),
+        draw(st.binary(max_size=64)),
+        version=draw(st.integers(-1, 6)),
+        compression=draw(st.sampled_from([None, 0, 1])),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(record_batches())
+def test_whatever_a_message_claims_it_decodes_to_no_more_than_it_has(message: bytes) -> None:
+    schema = pa.schema([pa.field("n", pa.int32()), pa.field("s", pa.string())])
+    try:
+        table = decode(hostile_arrow.stream(schema, [message]), schema)
+    except DecodeError:
+        return
+    table.validate(full=True)
+    assert table.nbytes <= len(message)
 
 
 @pytest.mark.parametrize(

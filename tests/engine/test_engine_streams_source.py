@@ -266,11 +266,11 @@ def test_a_cut_that_the_log_refused_comes_again_with_later_rows_after_it(tmp_pat
 
 
 def test_a_full_source_is_busy_until_the_log_takes_some(tmp_path: Path) -> None:
-    config = SourceConfig(pending_bytes=10_000)
+    config = SourceConfig(pending_bytes=100_000)
     rows = [(i, i) for i in range(200)]
     with opened(tmp_path, config) as s:
         taken = s.post_until(BusyError, "wait for its log", rows)
-        assert s.source.pending_bytes <= 10_000
+        assert s.source.pending_bytes <= 100_000
         s.move()
         assert s.post([(10_000, 1)]).rows == 1
         assert len(s.rows()) == taken * 200 - 1
@@ -293,7 +293,7 @@ def test_few_rows_left_behind_do_not_keep_a_large_body_alive(tmp_path: Path) -> 
         s.move()
         del s.log._recent._epochs[0]
         assert pa.total_allocated_bytes() - before < 100_000
-        assert s.source.pending_bytes < 1000
+        assert s.source.pending_bytes < 10_000
 
 
 def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> None:
@@ -469,3 +469,18 @@ def test_a_large_cut_comes_in_several_epochs(
 def test_bytes_that_are_no_post_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as s, pytest.raises(DecodeError):
         s.source.post("p", 1, b"\0" * 8, now=NOW)
+
+
+def test_tiny_posts_count_for_what_they_take_in_memory(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=2**18)) as s:
+        posts = s.post_until(InvalidInputError, "slack of 1000 s holds", [(1, 1)])
+        assert posts < 90, "each takes some kilobytes, whatever its 20 bytes of data"
+
+
+def test_what_a_home_adds_to_narrow_rows_counts(tmp_path: Path) -> None:
+    with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=5 * 2**20)) as s:
+        s.post([(i, 1) for i in range(100_000)])
+        before = s.source.pending_bytes
+        with pytest.raises(InvalidInputError, match="slack of 1000 s holds"):
+            s.post([(i, 1) for i in range(100_000)])
+        assert before > 100_000 * 16
