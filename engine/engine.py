@@ -12,6 +12,7 @@ import trio
 from dht.catalog import Catalog
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
+from engine.delivery import Delivery
 from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
 from engine.homes.homes import Homes
@@ -42,7 +43,7 @@ class Engine:
 
     Attributes:
         overlay, catalog: how other peers are reached and objects found.
-        store: every stream this peer keeps. subscriptions: who reads them.
+        store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
         producers: who produces the others. mirrors: our copies of them.
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
@@ -72,8 +73,14 @@ class Engine:
         self.started_at = trio.current_time()
         leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(leases, config.lease_s, overlay.events)
+        self.delivery = Delivery(overlay.memory)
         self.store = StreamStore(
-            home / "streams", self.subscriptions, config, overlay.events, nursery
+            home / "streams",
+            subscriptions=self.subscriptions,
+            config=config,
+            events=overlay.events,
+            memory=overlay.memory,
+            nursery=nursery,
         )
         self.producers = Producers(overlay, catalog, nursery)
         self.mirrors = Mirrors(

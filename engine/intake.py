@@ -63,6 +63,7 @@ class Intake:
                 raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
             moved = home.log.boundary
             try:
+                _check_memory(kept, home)
                 take = home.post
                 if post.revisions:
                     take = partial(home.revise, history_us=kept.entry.stream.history_us)
@@ -81,6 +82,7 @@ class Intake:
                 with trio.move_on_after(AGAIN_S):  # a stream that breaks tells nobody
                     await home.log.wait_beyond(moved)
                 continue
+            kept.memory.set(home.pending_bytes)
             if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
                 kept.hurry.set()
             return posted
@@ -117,4 +119,15 @@ class Intake:
                     self._events.note("error", f"{kept.name} waits for room: {error}")
                 full = True
                 await trio.sleep(AGAIN_S)
+            finally:
+                kept.memory.set(home.pending_bytes)
             pacer.finished(trio.current_time())
+
+
+def _check_memory(kept: KeptStream, home: Home) -> None:
+    """
+    Raises:
+        BusyError: what waits here takes more of this peer's memory than it may.
+    """
+    if home.pending_bytes and kept.memory.full:
+        raise BusyError(f"{kept.name}: {home.pending_bytes} bytes wait for its log; try again")

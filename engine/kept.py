@@ -18,6 +18,7 @@ from engine.streams.home import Home
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import revisions_entry
 from engine.streams.suffix import Suffix
+from overlay.memory import Share
 
 
 class Role(StrEnum):
@@ -96,6 +97,7 @@ class KeptStream:
         moved_away: set where another peer computes the stream from now on, and replaced.
         gate: how far consumers may read; None: as far as the log goes.
         suffix: what follows the log tentatively.
+        memory: what waits in memory to come into the log, or to be whole.
         version: of a mirror: counts the changes of what it is made from.
     """
 
@@ -114,6 +116,7 @@ class KeptStream:
     moved_away: trio.Event = field(default_factory=trio.Event)
     gate: Gate | None = None
     suffix: Suffix = field(init=False)
+    memory: Share = field(default_factory=Share)
     version: int = 0
     _seen_rows: int = 0
     _seen_boundary: int = BEGINNING

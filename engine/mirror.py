@@ -22,6 +22,7 @@ from engine.tentative.serving import Incoming
 from overlay.concurrency import until_one_ends
 from overlay.errors import (
     BrokenError,
+    BusyError,
     MedusaError,
     NotFoundError,
     NotRetainedError,
@@ -134,6 +135,8 @@ class Mirror:
                 await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
             except EndOfCall:
                 raise BrokenError(f"the call that brought {self._kept.name} was ended") from None
+            finally:
+                self._kept.memory.set(0)  # what is incomplete comes again
 
     async def take_leave(self) -> None:
         """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
@@ -151,7 +154,9 @@ class Mirror:
         while log.boundary < END:
             message, body = await feed.receive(Tuples)
             epoch = incoming.add(message, body)
+            self._kept.memory.set(incoming.held)
             if epoch is None:
+                self._check_memory()
                 continue
             if message.tentative:
                 await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
@@ -167,6 +172,17 @@ class Mirror:
             await self._safer.wait()
         with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
             await feed.receive(Tuples)  # the producer ends the call once it has the last of them
+
+    def _check_memory(self) -> None:
+        """
+        Raises:
+            BusyError: the tuples of one stime are more than this peer may hold.
+        """
+        if self._kept.memory.full:
+            raise BusyError(
+                f"{self._kept.memory.held} bytes of tuples of one stime, and more to come: "
+                "allow more (overlay.memory_bytes), or let the stream have finer times"
+            )
 
     async def _acknowledge(self, feed: Feed) -> None:
         """Tell the producer what it need not keep for us, whenever that is more."""

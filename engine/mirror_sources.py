@@ -16,7 +16,8 @@ from engine.messages import Acknowledge, Subscribe
 from engine.producers import Producers
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
-from engine.tentative.serving import serve_to
+from engine.streams.feed import serve
+from engine.tentative.serving import cursor_for
 from overlay.concurrency import until_one_ends
 from overlay.errors import BrokenError, MedusaError
 from overlay.events import wall_clock
@@ -67,7 +68,7 @@ class FeedHere:
         self._kept = kept
         self._moved_away = kept.moved_away
         self._consumer = f"here {request.subscriber}"
-        self._parts = serve_to(kept, after, request.tentative)
+        self._parts = serve(cursor_for(kept, after, request.tentative))
         self._held = after if request.keep is None else min(after, request.keep)
         self._hold(None)
 

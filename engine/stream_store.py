@@ -22,13 +22,14 @@ from engine.messages import StreamStatus
 from engine.room import Room
 from engine.streams.home import open_home
 from engine.streams.log import StreamLog
-from engine.streams.recent import SharedMemory
+from engine.streams.recent import SHARED_BYTES, SharedMemory
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
 from overlay.errors import InternalError, MedusaError
 from overlay.events import Events, wall_clock
 from overlay.files import write_atomically
+from overlay.memory import Memory
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
@@ -60,6 +61,7 @@ class StreamStore:
     """
     Args:
         folder: one folder a stream.
+        memory: bounds recent epochs, and posts that wait.
         nursery: runs what moves posts into the logs.
 
     Attributes:
@@ -69,16 +71,21 @@ class StreamStore:
     def __init__(
         self,
         folder: Path,
+        *,
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
+        memory: Memory,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
         self._subscriptions = subscriptions
         self._config = config
         self._events = events
-        self._shared = SharedMemory()
+        self._memory = memory
+        self._shared = SharedMemory(
+            min(SHARED_BYTES, memory.limit // 4), memory.share("recent epochs")
+        )
         self._streams: dict[str, KeptStream] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
@@ -189,6 +196,7 @@ class StreamStore:
 
     def _adopt(self, kept: KeptStream) -> None:
         kept.measure(trio.current_time())
+        kept.memory = self._memory.share(f"stream {kept.key}")
         self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
 

@@ -43,6 +43,9 @@ from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake
 
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 
+CLIENTS: Final = "our clients"
+"""Whose memory their connections take; no participant has that name."""
+
 
 @asynccontextmanager
 async def open_client_listener(
@@ -55,8 +58,12 @@ async def open_client_listener(
     limits: ConnectionLimits | None = None,
     keep_alive: KeepAlive | None = None,
     handshake_s: float = HANDSHAKE_S,
+    memory: Memory | None = None,
 ) -> AsyncIterator[Address]:
     """Serve clients of `identity`'s participant that hold `token`; gives the address.
+
+    Args:
+        memory: bounds what their connections hold, together with whatever else shares it.
 
     Raises:
         ConflictError: the port is in use.
@@ -65,8 +72,7 @@ async def open_client_listener(
     assert token
     events = events or Events()
     context = listener_context(identity)
-
-    memory = Memory()
+    share = (memory or Memory()).share(CLIENTS)
 
     async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
         tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)
@@ -84,7 +90,7 @@ async def open_client_listener(
             caller=Caller(identity.participant, None),
             events=events,
             keep_alive=keep_alive,
-            memory=memory,
+            memory=share,
         )
         await connection.run()
 

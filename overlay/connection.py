@@ -20,7 +20,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import PeerName
-from overlay.memory import Memory
+from overlay.memory import Share
 from overlay.multiplex import Multiplexer
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.streams import Buffer, Opened, Stream
@@ -81,10 +81,14 @@ class Connection:
         caller: Caller,
         events: Events,
         keep_alive: KeepAlive | None = None,
-        memory: Memory | None = None,
+        memory: Share | None = None,
         doubt: Callable[[], None] = lambda: None,
     ) -> None:
-        """doubt: called when there is evidence that the remote, or the way to it, does not work."""
+        """
+        Args:
+            memory: what the remote's participant may hold here, over all its connections.
+            doubt: called when there is evidence that the remote, or the way to it, does not work.
+        """
         self.remote = remote
         self.caller = caller
         self.closed = trio.Event()
@@ -243,6 +247,7 @@ class Connection:
                     self._writing_since = trio.current_time()
                     await self._stream.send_all(b"".join(buffers))
                     self._writing_since = math.inf
+                    self._multiplexer.written()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._finish(f"connection to {self} broke", closed_here=False)
                 return

@@ -36,7 +36,7 @@ from overlay.frames import (
     encode,
     encode_header,
 )
-from overlay.memory import Memory
+from overlay.memory import Share
 from overlay.streams import (
     MAX_WEIGHT,
     WINDOW_BYTES,
@@ -63,6 +63,12 @@ WRITE_BYTES: Final = 128 * 2**10
 """Bytes of DATA taken for one write: large enough for TLS's best speed, small enough (1 ms at
 1 Gbit/s) that what comes next waits little."""
 
+CONNECTION_BYTES: Final = 128 * 2**10
+"""Counted for a connection: its socket, the buffers of TLS, its tasks."""
+
+STREAM_BYTES: Final = 16 * 2**10
+"""Counted for a stream that the other side opened: the task that answers it and what it holds."""
+
 AHEAD_BYTES: Final = 256 * 2**10
 """Bytes a stream may have queued before its sender waits: the next write is always ready."""
 
@@ -71,10 +77,10 @@ _LAST_LIMIT: Final = 2**63 - 1
 
 
 class Multiplexer:
-    """One side of a connection. memory: the bound it shares with others."""
+    """One side of a connection. memory: what its remote's participant may hold here."""
 
     def __init__(
-        self, *, dialled: bool, max_streams: int = MAX_STREAMS, memory: Memory | None = None
+        self, *, dialled: bool, max_streams: int = MAX_STREAMS, memory: Share | None = None
     ) -> None:
         self._decoder = FrameDecoder()
         self._streams: dict[int, Stream] = {}
@@ -83,8 +89,9 @@ class Multiplexer:
         self._last_theirs = 0 if dialled else -1
         self._max_streams = max_streams
         self._theirs = 0
-        self._memory = memory or Memory()
+        self._memory = memory or Share()
         self._held = 0
+        self._writing = 0
         self._control: deque[bytes] = deque()
         self._credits: dict[int, Stream] = {}
         self._ready: list[tuple[float, int, Stream]] = []
@@ -99,6 +106,7 @@ class Multiplexer:
             Kind.PING: self._on_ping,
             Kind.PONG: lambda frame, events: None,
         }
+        self._hold(CONNECTION_BYTES)
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -121,7 +129,7 @@ class Multiplexer:
         self._streams[stream.number] = stream
         opening = pack(Opening(method, weight))
         assert len(opening) <= MAX_CONTROL_BYTES
-        self._control.append(encode(Kind.OPEN, stream.number, opening))
+        self._say(encode(Kind.OPEN, stream.number, opening))
         return stream
 
     def send(self, stream: Stream, *buffers: Buffer) -> None:
@@ -135,9 +143,16 @@ class Multiplexer:
                 stream.outgoing.append(view.cast("B"))
                 stream.queued += view.nbytes
                 self._hold(view.nbytes)
-        if self._full:
-            self.reset(stream, BusyError.code, f"{self._held} bytes wait on this connection")
+        if self._memory.full:
+            self._refuse(stream)
         self._schedule(stream)
+
+    def may_send(self, stream: Stream) -> bool:
+        """Whether what is sent now would begin to leave at once: little is queued, and the other
+        side takes more. If not, `Changed` follows, or `pull` gives the stream as drained."""
+        has_credit = stream.send_limit > stream.sent + stream.queued
+        stream.lacks_credit = not has_credit
+        return has_credit and stream.queued <= AHEAD_BYTES
 
     def finish(self, stream: Stream) -> None:
         """Send no more after what is queued."""
@@ -150,13 +165,11 @@ class Multiplexer:
             return
         # 4 bytes per character at most, and both together within a control frame
         failure = Failure(code[:64], message[: MAX_CONTROL_BYTES // 4 - 128])
-        self._control.append(
-            encode(Kind.RESET, stream.number, pack(failure)),
-        )
+        self._say(encode(Kind.RESET, stream.number, pack(failure)))
         self._fail(stream, failure)
 
     def ping(self) -> None:
-        self._control.append(encode(Kind.PING, 0))
+        self._say(encode(Kind.PING, 0))
 
     @property
     def pending(self) -> bool:
@@ -164,8 +177,13 @@ class Multiplexer:
         return bool(self._control or self._credits or self._ready or self._pong_due)
 
     def pull(self, budget: int = WRITE_BYTES) -> tuple[list[Buffer], list[Stream]]:
-        """What goes on the wire next, and the streams that may queue more after it."""
+        """What goes on the wire next, and the streams that may queue more after it.
+
+        What it gave the last time has been written.
+        """
+        self.written()
         buffers: list[Buffer] = list(self._control)
+        self._writing = sum(map(len, self._control))
         self._control.clear()
         if self._pong_due:
             buffers.append(encode(Kind.PONG, 0))
@@ -186,13 +204,18 @@ class Multiplexer:
                 self._schedule(stream)
         return buffers, drained
 
+    def written(self) -> None:
+        """What `pull` gave has left for the wire."""
+        self._hold(-self._writing)
+        self._writing = 0
+
     def _pull_frame(self, stream: Stream, buffers: list[Buffer]) -> int:
         size = min(FRAME_BYTES, stream.queued, stream.send_limit - stream.sent)
         if size:
             buffers.append(encode_header(stream.number, size))
             move(stream.outgoing, size, buffers)
             stream.queued -= size
-            self._hold(-size)
+            self._writing += size
             stream.sent += size
             stream.tag = self._present + size / stream.weight
         if stream.finishing and not stream.finish_sent and not stream.queued:
@@ -226,9 +249,15 @@ class Multiplexer:
         self._grant(stream)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
+    def hand_over(self, stream: Stream, size: int) -> None:
+        """The stream's reader has a message of that many bytes in hand, and none before it."""
+        self._hold(size - stream.in_hand)
+        stream.in_hand = size
+
     def discard(self, stream: Stream) -> None:
         """Nobody reads this stream any more: drop what is unread and what may still come."""
         stream.unheard = True
+        self.hand_over(stream, 0)
         self._hold(-stream.unread)
         stream.unread = 0
         stream.inbox.clear()
@@ -280,8 +309,11 @@ class Multiplexer:
         stream = Stream(frame.stream, ours=False, method=opening.method, weight=opening.weight)
         self._streams[stream.number] = stream
         self._theirs += 1
+        self._hold(STREAM_BYTES)
         if self._theirs > self._max_streams:
             self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")
+        elif self._memory.full:
+            self._refuse(stream)
         else:
             events.append(Opened(stream))
 
@@ -300,8 +332,8 @@ class Multiplexer:
         stream.unread += size
         self._hold(size)
         store(stream.inbox, frame.payload)
-        if self._full:
-            self.reset(stream, BusyError.code, f"{self._held} bytes wait on this connection")
+        if self._memory.full:
+            self._refuse(stream)
             self.discard(stream)
             events.append(Changed(stream))
         elif stream.wanted:
@@ -319,6 +351,8 @@ class Multiplexer:
         if stream is not None:
             stream.send_limit = max(stream.send_limit, limit)
             self._schedule(stream)
+            if stream.lacks_credit:
+                events.append(Changed(stream))
 
     def _on_finish(self, frame: Frame, events: list[Event]) -> None:
         stream = self._find(frame.stream)
@@ -349,19 +383,25 @@ class Multiplexer:
         for stream in streams:
             self._fail(stream, Failure(code, message))
         # what is left is its readers', who are about to go
-        self._memory.held -= self._held
-        self._memory = Memory(held=self._held)
+        self._memory.hold(-self._held)
+        self._memory = Share()
         return streams
 
     # -- memory
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self._memory.held += size
+        self._memory.hold(size)
 
-    @property
-    def _full(self) -> bool:
-        return self._held > self._memory.free
+    def _say(self, frame: bytes) -> None:
+        """Queue a control frame."""
+        self._control.append(frame)
+        self._hold(len(frame))
+
+    def _refuse(self, stream: Stream) -> None:
+        """The stream's bytes are more than may be held."""
+        text = f"{self._memory.held} bytes of yours wait here already; read or wait, then try again"
+        self.reset(stream, BusyError.code, text)
 
     # -- the end of a stream
 
@@ -378,3 +418,4 @@ class Multiplexer:
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:
             self._theirs -= 1
+            self._hold(-STREAM_BYTES)

@@ -31,6 +31,7 @@ from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
+from overlay.memory import MEMORY_BYTES, Memory
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
 from overlay.rpc import Service
@@ -54,12 +55,18 @@ class OverlayConfig:
         advertise: where others reach us, if that differs (behind NAT); port 0: the one listened on.
         bootstrap: addresses of peers to join by.
         preset: how fast news spreads: local, lan or wan.
+        memory_bytes: what the process takes at most, about (Spark's JVM is another process): past
+            it readers and posts wait, and a remote that takes too much of it is refused.
     """
 
     listen: Address = ("127.0.0.1", 0)
     advertise: Address | None = None
     bootstrap: tuple[Address, ...] = ()
     preset: Preset = Preset.LAN
+    memory_bytes: int = MEMORY_BYTES
+
+    def __post_init__(self) -> None:
+        Memory.of_process(self.memory_bytes)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Overlay:
     Attributes:
         gossip: what this peer believes of the health of the others.
         address: where others reach this peer.
+        memory: what this peer may hold, by holder.
     """
 
     identity: Identity
@@ -80,6 +88,7 @@ class Overlay:
     service: Service
     events: Events
     address: Address
+    memory: Memory
     _exchanger: Exchanger
 
     async def connect(self, peer_id: bytes) -> Connection:
@@ -128,6 +137,7 @@ async def open_overlay(
     events = events or Events(clock)
     membership.authenticate(der(identity.certificate), clock())
     peers = PeerTable(identity, membership)
+    memory = Memory.of_process(config.memory_bytes)
     data = home / DATA
     data.mkdir(parents=True, exist_ok=True)
     peers.load(data, clock())
@@ -146,7 +156,14 @@ async def open_overlay(
 
     def tcp(at: Address) -> AbstractAsyncContextManager[Transport]:
         return open_transport(
-            identity, membership, service, at, peers.addresses_of, events, clock=clock
+            identity,
+            membership,
+            service,
+            at,
+            peers.addresses_of,
+            events,
+            clock=clock,
+            memory=memory,
         )
 
     def udp(at: Address) -> AbstractAsyncContextManager[Datagrams]:
@@ -194,6 +211,7 @@ async def open_overlay(
                     service,
                     events,
                     address,
+                    memory,
                     exchanger,
                 )
             finally:

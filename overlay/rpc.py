@@ -85,6 +85,17 @@ class Duplex:
         """Send a message; see `send_raw`."""
         await self.send_raw(encode(message), body)
 
+    async def wait_writable(self) -> None:
+        """Returns once a message would begin to leave at once: until then a sender that can make
+        its messages later need not hold any.
+
+        Raises: as `send_raw`.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self.stream.over and not self._multiplexer.may_send(self.stream):
+            await self._senders.park()
+        self._check_open()
+
     async def send_raw(self, message: Buffer, body: Buffer = b"") -> None:
         """Send an encoded message, once those before have left for the wire (as credit allows).
 
@@ -131,6 +142,7 @@ class Duplex:
         self._lengths = None
         message = self._multiplexer.take(self.stream, size)
         body = self._multiplexer.take(self.stream, body_size)
+        self._multiplexer.hand_over(self.stream, size + body_size)
         self._wake_writer()
         return message, body
 
@@ -162,10 +174,10 @@ class Duplex:
     def notify(self) -> None:
         """The stream changed: whoever waits looks again."""
         self._receivers.unpark_all()
-        if self.stream.over:
+        if self.stream.over or self.stream.lacks_credit:
             self._senders.unpark_all()
-            if self.stream.failure is not None:
-                self.scope.cancel()
+        if self.stream.failure is not None:
+            self.scope.cancel()
 
     def notify_sent(self) -> None:
         """What was queued is on the wire, or little is left of it."""

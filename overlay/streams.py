@@ -20,7 +20,7 @@ MAX_WEIGHT: Final = 256
 _SMALL_BYTES: Final = 4 * 2**10
 """Fragments below this are copied together: a view costs some 200 bytes beside them."""
 
-_KEPT_ALIVE: Final = 4
+_KEPT_ALIVE: Final = 2
 """Times its own size that a fragment may keep alive. It is a view of all that was read with it,
 also of what other streams have used up since: a smaller part of a read is copied out of it."""
 
@@ -48,10 +48,11 @@ class Stream:
     Attributes:
         ours: this side opened it.
         queued: bytes handed to `send` and not yet pulled.
-        unread: bytes received and not yet taken.
+        unread: bytes received and not yet taken. in_hand: those of the message taken last.
         ended: the other side sends no more (finished or failed).
         failure: why it was reset, by either side.
         over: nothing more is sent or received; what is unread may still be taken.
+        lacks_credit: its sender waits for some.
         unheard: nobody reads it any more: what comes is dropped, and no credit given.
     """
 
@@ -61,9 +62,11 @@ class Stream:
     weight: int
     queued: int = 0
     unread: int = 0
+    in_hand: int = 0
     ended: bool = False
     failure: Failure | None = None
     over: bool = False
+    lacks_credit: bool = False
     unheard: bool = False
     outgoing: deque[memoryview] = field(default_factory=deque)
     inbox: deque[memoryview | bytearray] = field(default_factory=deque)
@@ -95,7 +98,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The stream has what its reader wants, or is ended or over."""
+    """The stream has what its reader wants, or credit for its sender, or is ended or over."""
 
     stream: Stream
 

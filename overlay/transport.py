@@ -92,6 +92,7 @@ class Transport:
         events: Events,
         config: TransportConfig,
         clock: Callable[[], float],
+        memory: Memory,
         nursery: trio.Nursery,
     ) -> None:
         self._identity = identity
@@ -103,7 +104,7 @@ class Transport:
         self._clock = clock
         self._nursery = nursery
         self._contexts = PeerContexts(identity)
-        self._memory = Memory()
+        self._memory = memory
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
         self._links = Links()
         self.address: Address = ("", 0)
@@ -319,7 +320,7 @@ class Transport:
             caller=Caller(name.participant, name.peer_id),
             events=self._events,
             keep_alive=self._config.keep_alive,
-            memory=self._memory,
+            memory=self._memory.share(name.participant),
             doubt=lambda: self._tell_doubt(name.peer_id),
         )
         link = self._links.to(name.peer_id)
@@ -363,12 +364,14 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
     config: TransportConfig | None = None,
     *,
     clock: Callable[[], float] = wall_clock,
+    memory: Memory | None = None,
 ) -> AsyncIterator[Transport]:
     """Listen for peers and be ready to dial them, until the block is left.
 
     Args:
         address_of: where a peer may be reached, best first.
         clock: seconds since the epoch, for certificates.
+        memory: bounds what its connections hold, together with whatever else shares it.
 
     Raises:
         ConflictError: the port is in use.
@@ -385,6 +388,7 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
             events=events,
             config=config,
             clock=clock,
+            memory=memory or Memory(),
             nursery=nursery,
         )
         transport.address = bound_address(listener)

@@ -100,7 +100,9 @@ async def _open(home: Home, config: Config, execution: OpenExecutor | None) -> A
         register_calls(engine)
         async with (
             open_market(engine, home.folder, config.contracts),
-            open_client_listener(identity, token, service, config.client.listen) as client,
+            open_client_listener(
+                identity, token, service, config.client.listen, memory=overlay.memory
+            ) as client,
             service.answering(),
         ):
             engine.tend()

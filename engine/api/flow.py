@@ -7,8 +7,9 @@ both a post (same sequence) and a subscription (last boundary) where they stood.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,10 +22,10 @@ from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
 from engine.stream_store import HOME
-from engine.streams.feed import first_part
+from engine.streams.feed import message_of
 from engine.streams.retention import too_old
 from engine.subscriptions import Reader
-from engine.tentative.serving import serve_to
+from engine.tentative.serving import cursor_for
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -100,8 +101,11 @@ class FlowCalls:
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
-        entry = await self._entry(request.stream)
-        self._check_reader(caller, entry)
+        self._check_reader(caller, await self._entry(request.stream))
+        with self._engine.delivery.subscription(caller):
+            await self._subscribe(caller, request, duplex)
+
+    async def _subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         engine = self._engine
         kept = engine.store.serving(request.stream)
         if kept is None and caller.peer_id is not None:
@@ -120,12 +124,15 @@ class FlowCalls:
             raise too_old(kept.name, kept.log.start, after)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
-        holding = self._engine.subscriptions.hold(
-            kept, request.subscriber, caller.participant, keep
-        )
+        holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
 
         async def send() -> None:
-            await _send(kept, serve_to(kept, after, request.tentative), duplex, reader)
+            cursor = cursor_for(kept, after, request.tentative)
+            await _until_acknowledged(
+                partial(engine.delivery.send, cursor, duplex, caller, released=kept.released),
+                duplex,
+                reader,
+            )
 
         async def until_moved() -> None:
             await moved_away.wait()
@@ -141,8 +148,12 @@ class FlowCalls:
         self, caller: Caller, request: ReceiveEvents, _: bytes
     ) -> tuple[Tuples, Buffer]:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
-        timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
         self._check_reader(caller, await self._entry(request.stream))
+        with self._engine.delivery.subscription(caller):
+            return await self._pull(caller, request)
+
+    async def _pull(self, caller: Caller, request: ReceiveEvents) -> tuple[Tuples, Buffer]:
+        timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
         kept = self._engine.store.serving(request.stream)
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             producer = await self._producer(caller, request.stream, oldest=True)
@@ -161,10 +172,14 @@ class FlowCalls:
                     await kept.log.wait_beyond(after)
                     after = _literal(kept, after)
             if kept.log.boundary > after:
-                epoch = await kept.log.next(after)
+                part = await kept.log.part(after)
+                if part.upto is None:
+                    raise InvalidInputError(
+                        "more tuples of one stime than one answer holds: subscribe instead"
+                    )
                 with trio.move_on_after(timeout_s):
-                    await kept.released(epoch.upto)
-                    return await first_part(epoch)
+                    await kept.released(part.upto)
+                    return message_of(part), part.body()
         return Tuples(after, None, 0), b""
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
@@ -247,11 +262,8 @@ def _literal(kept: KeptStream, after: int) -> int:
     return after
 
 
-async def _send(
-    kept: KeptStream,
-    parts: AsyncGenerator[tuple[Tuples, memoryview]],
-    duplex: Duplex,
-    reader: Reader,
+async def _until_acknowledged(
+    send: Callable[[], Awaitable[None]], duplex: Duplex, reader: Reader
 ) -> None:
     """Epochs out, acknowledgements in, until the stream has ended or the subscriber has left.
 
@@ -267,15 +279,11 @@ async def _send(
             acknowledged_all.set()
             await trio.sleep_forever()
 
-    async def send() -> None:
-        async with aclosing(parts) as feed:
-            async for message, body in feed:
-                if message.upto is not None and not message.tentative:
-                    await kept.released(message.upto)
-                await duplex.send(message, body)
+    async def send_all() -> None:
+        await send()
         await acknowledged_all.wait()
 
-    await until_one_ends(take_acknowledgements, send)
+    await until_one_ends(take_acknowledgements, send_all)
 
 
 async def _pass_on(

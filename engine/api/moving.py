@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 import trio
 
@@ -23,7 +23,7 @@ from engine.moves.messages import (
     Release,
     Released,
 )
-from engine.streams.feed import serve
+from engine.streams.feed import Cursor
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.rpc import Caller, Duplex, EndOfCall
@@ -80,11 +80,8 @@ class MovingCalls:
         until = log.boundary
 
         async def send() -> None:
-            async with aclosing(serve(log, request.after)) as feed:
-                async for message, body in feed:
-                    await duplex.send(message, body)
-                    if message.upto is not None and message.upto >= until:
-                        return
+            cursor = Cursor(log, request.after)
+            await self._engine.delivery.send(cursor, duplex, caller, until=until)
 
         async def ignore_acknowledgements() -> None:
             with suppress(EndOfCall):

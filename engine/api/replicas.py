@@ -19,7 +19,7 @@ from engine.replicas.messages import (
     StandBy,
 )
 from engine.schema import BEGINNING
-from engine.streams.feed import serve
+from engine.streams.feed import Cursor, serve
 from engine.streams.log import StreamLog
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError
@@ -88,7 +88,7 @@ async def _ship(log: StreamLog, after: int, duplex: Duplex, every_s: float | Non
     until, due = log.boundary, trio.current_time()
     if every_s is None and after >= until:
         return
-    async with aclosing(serve(log, after)) as feed:
+    async with aclosing(serve(Cursor(log, after))) as feed:
         async for message, body in feed:
             if message.upto is not None and message.after >= until and every_s is not None:
                 due = max(due + every_s, trio.current_time())

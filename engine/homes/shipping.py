@@ -26,7 +26,7 @@ from engine.homes.events import InStep, StoredAt
 from engine.homes.keeper import Keeper
 from engine.homes.messages import FOLLOW, Follow, Join, Part, Plan, Shipped, Standing, Stored
 from engine.homes.tenure import BEATS
-from engine.streams.feed import serve
+from engine.streams.feed import Cursor, serve
 from engine.streams.home import Home
 from engine.streams.journal import START, Position
 from engine.streams.log import StreamLog
@@ -108,7 +108,7 @@ class _Ship:
         after = max(after, log.start)
         if after >= log.boundary:
             return
-        async with aclosing(serve(log, after)) as epochs:
+        async with aclosing(serve(Cursor(log, after))) as epochs:
             async for message, body in epochs:
                 await self._duplex.send(message, body)
                 if message.upto is not None and message.upto >= log.boundary:

@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.schema import STIME
-from engine.streams.ordering import between, bounds, is_ordered, rows_upto, tidy
-from engine.streams.recent import Epoch
+from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.parts import PART_BYTES
 from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_file
 from overlay.errors import InternalError
 
 _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 
-GROUP_BYTES: Final = 8 * 2**20
-"""Arrow bytes in one row group: what reading a large file holds at once."""
+GROUP_BYTES: Final = PART_BYTES
+"""Arrow bytes in one row group, at most unless a row has more: a reader is given one at a time."""
 _GROUP_ROWS: Final = 2**17
 """Most rows in one row group."""
 
@@ -180,9 +180,9 @@ class EpochWriter:
         """Raises: StorageFullError: call `abandon` then."""
         if not table.num_rows:
             return  # a row group without rows has no statistics
-        rows = max(1, min(_GROUP_ROWS, table.num_rows * GROUP_BYTES // max(1, table.nbytes)))
         with storing(self._temporary):
-            self._writer.write_table(table, row_group_size=rows)
+            for group in _groups(table):
+                self._writer.write_table(group)
         self.rows += table.num_rows
 
     def finish(self) -> None:
@@ -205,42 +205,36 @@ class EpochWriter:
             self._temporary.rename(path)
 
 
+def _groups(table: pa.Table) -> Iterator[pa.Table]:
+    """The rows of each row group: of about equal numbers, unless some rows are much larger."""
+    pieces = max(-(-table.num_rows // _GROUP_ROWS), -(-table.nbytes // GROUP_BYTES))
+    step = -(-table.num_rows // pieces)
+    for start in range(0, table.num_rows, step):
+        rows = table.slice(start, step)
+        if rows.num_rows > 1 and rows.nbytes > 2 * GROUP_BYTES:
+            yield from _groups(rows)
+        else:
+            yield rows
+
+
 def read_groups(file: EpochFile, schema: pa.Schema, after: int, upto: int) -> Iterator[pa.Table]:
     """The rows with after < stime <= upto, one row group at a time, in order.
 
     Raises:
         InternalError: the file is damaged.
     """
-    with _reading(file) as parquet:
+    with open_file(file) as parquet:
         for group in range(parquet.num_row_groups):
             ends = parquet.metadata.row_group(group).column(0).statistics
             if ends.max <= after or ends.min > upto:
                 continue
-            rows = parquet.read_row_group(group, use_threads=False)
-            yield between(_with_schema(rows, schema), after, upto)
+            yield between(read_group(parquet, group, schema), after, upto)
 
 
-def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_rows: int) -> Epoch:
-    """The rows after a boundary, from files that follow it; blocking, in any thread.
-
-    Stops at a boundary once it has `limit_rows`; inside a file, before the stime it has last.
-    """
-    found = [schema.empty_table()]
-    count, upto = 0, after
-    for file in files:
-        for rows in read_groups(file, schema, after, file.upto):
-            if count >= limit_rows:
-                # A boundary within the file: the rows of the last stime may go on in this group.
-                table = pa.concat_tables(found)
-                whole = table.column(STIME)[-1].as_py() - 1
-                if keep := rows_upto(table, whole):
-                    return Epoch(after, whole, tidy(table.slice(0, keep)))
-            found.append(rows)
-            count += rows.num_rows
-        upto = file.upto
-        if count >= limit_rows:
-            break
-    return Epoch(after, upto, tidy(pa.concat_tables(found)))
+def read_group(parquet: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
+    """All rows of one row group."""
+    rows = parquet.read_row_group(group, use_threads=False)
+    return pa.Table.from_arrays(rows.columns, schema=schema)
 
 
 def reach_of(files: Sequence[EpochFile], after: int, limit_rows: int) -> int:
@@ -268,7 +262,7 @@ def count_rows(file: EpochFile, after: int, upto: int) -> int:
     if after < file.low and file.high <= upto:
         return file.rows
     count = 0
-    with _reading(file) as parquet:
+    with open_file(file) as parquet:
         for group in range(parquet.num_row_groups):
             metadata = parquet.metadata.row_group(group)
             ends = metadata.column(0).statistics
@@ -299,7 +293,7 @@ def tail_of(files: Sequence[EpochFile], rows: int, *, whole_files: bool = False)
 
 
 def _tail_within(file: EpochFile, rows: int) -> int:
-    with _reading(file) as parquet:
+    with open_file(file) as parquet:
         group = parquet.num_row_groups - 1
         while parquet.metadata.row_group(group).num_rows < rows:
             rows -= parquet.metadata.row_group(group).num_rows
@@ -309,17 +303,13 @@ def _tail_within(file: EpochFile, rows: int) -> int:
 
 
 @contextmanager
-def _reading(file: EpochFile) -> Iterator[pq.ParquetFile]:
+def open_file(file: EpochFile) -> Iterator[pq.ParquetFile]:
     """Raises: InternalError: the file is damaged."""
     try:
         with pq.ParquetFile(file.path) as parquet:
             yield parquet
     except (pa.ArrowException, OSError) as error:
         raise InternalError(f"{file.path} is damaged: restore it from a copy ({error})") from error
-
-
-def _with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays(rows.columns, schema=schema)
 
 
 def check_rows(table: pa.Table, schema: pa.Schema, after: int, upto: int) -> None:

@@ -6,83 +6,86 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 import pyarrow as pa
-import trio
 
 from engine.messages import Tuples
 from engine.schema import BEGINNING, END, STIME
-from engine.streams.ipc import decode, encode
-from engine.streams.log import READ_ROWS, StreamLog
-from engine.streams.ordering import between, bounds, is_ordered, rows_upto
-from engine.streams.recent import Epoch, Parts
-from overlay.errors import DecodeError, InvalidInputError
+from engine.streams.ipc import decode
+from engine.streams.log import StreamLog
+from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.parts import Part
+from engine.streams.recent import Epoch
+from overlay.errors import DecodeError
 
 MAX_EPOCH_BYTES: Final = 512 * 2**20
-"""What a receiver gathers of one epoch before it takes the sender for hostile. Ours cut an epoch
-from disk after `READ_ROWS` rows, and one in memory is no larger than a home lets wait."""
-
-_ENCODE_INLINE_BYTES: Final = 2**20
-"""An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
+"""What a receiver gathers of one epoch before it takes the sender for hostile. Ours end an epoch
+with every part of some megabytes, unless more tuples than that share one stime; one in memory is no
+larger than a home lets wait."""
 
 
-async def serve(
-    log: StreamLog, after: int, limit_rows: int = READ_ROWS
-) -> AsyncGenerator[tuple[Tuples, memoryview], None]:
-    """The rows with stime > after, as messages and Arrow IPC bodies; ends when the stream does.
+class Cursor:
+    """A reader's place in a log: the part that comes next, and what it makes of the place.
 
-    Every epoch is one part or more; `upto` is on its last. An empty epoch is one message with an
-    empty body.
+    It keeps nothing of the log between two parts, so a reader that has stopped costs no memory.
+
+    Attributes:
+        after: the boundary that the reader has, microseconds.
+    """
+
+    def __init__(self, log: StreamLog, after: int) -> None:
+        """after: BEGINNING: the oldest that is kept, which an empty log does not know yet."""
+        self._log = log
+        self._taken = 0
+        self.after = after
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reader has the stream to its end."""
+        return self.after >= END
+
+    async def wait(self) -> None:
+        """Returns once there is something to read. Raises: ClosedError: the log was closed."""
+        await self._log.wait_beyond(self.after)
+        if self.after == BEGINNING:
+            self.after = self._log.oldest
+            await self._log.wait_beyond(self.after)
+
+    async def read(self) -> tuple[Tuples, memoryview] | None:
+        """What comes next, if it is there still; `advance` says that the reader was given it.
+
+        Raises:
+            NotRetainedError: it is gone. ClosedError: the log was closed.
+        """
+        part = await self._log.part(self.after, self._taken)
+        return message_of(part), part.body()
+
+    def advance(self, message: Tuples) -> None:
+        if message.upto is None:
+            self._taken += message.rows
+        else:
+            self.after, self._taken = message.upto, 0
+
+
+def message_of(part: Part) -> Tuples:
+    return Tuples(part.after, part.upto, part.rows)
+
+
+async def serve(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview], None]:
+    """What follows, as messages and Arrow IPC bodies; ends when the stream does.
+
+    Every epoch is one part or more; `upto` is on its last. An epoch without rows is one message
+    with an empty body.
 
     A caller that stops early closes it (`contextlib.aclosing`).
 
-    Args:
-        after: microseconds; BEGINNING: the oldest that is kept, which an empty log does not know
-            before it begins.
-
     Raises:
-        NotRetainedError: `after` is older than what is kept. ClosedError: the log was closed.
+        NotRetainedError: what follows is gone. ClosedError: the log was closed.
     """
-    if after == BEGINNING:
-        await log.wait_beyond(BEGINNING)
-        after = log.oldest
-    while after < END:
-        epoch = await log.next(after, limit_rows)
-        for message, body in await messages_of(epoch):
-            yield message, body
-        after = epoch.upto
-
-
-async def messages_of(epoch: Epoch) -> list[tuple[Tuples, memoryview]]:
-    """An epoch as messages and bodies."""
-    parts = await _parts(epoch)
-    if not parts:
-        return [(Tuples(epoch.after, epoch.upto, 0), memoryview(b""))]
-    return [
-        (Tuples(epoch.after, epoch.upto if position == len(parts) else None, rows), body)
-        for position, (rows, body) in enumerate(parts, 1)
-    ]
-
-
-async def first_part(epoch: Epoch) -> tuple[Tuples, memoryview]:
-    """As much of an epoch as one message holds, up to a boundary of its own.
-
-    Raises:
-        InvalidInputError: more tuples of one stime than that.
-    """
-    parts = await _parts(epoch)
-    if len(parts) < 2:
-        rows, body = parts[0] if parts else (0, memoryview(b""))
-        return Tuples(epoch.after, epoch.upto, rows), body
-    table = epoch.table.slice(0, parts[0][0])
-    upto = table.column(STIME)[-1].as_py() - 1  # its last stime may go on in the next part
-    if not (rows := rows_upto(table, upto)):
-        raise InvalidInputError("more tuples of one stime than one answer holds: subscribe instead")
-    return Tuples(epoch.after, upto, rows), encode(table.slice(0, rows))
-
-
-async def _parts(epoch: Epoch) -> Parts:
-    if epoch.bytes < _ENCODE_INLINE_BYTES:
-        return epoch.parts()
-    return await trio.to_thread.run_sync(epoch.parts)
+    while not cursor.is_over:
+        await cursor.wait()
+        found = await cursor.read()
+        if found is not None:
+            yield found
+            cursor.advance(found[0])
 
 
 class Assembler:
@@ -96,6 +99,7 @@ class Assembler:
 
     Attributes:
         boundary: everything up to it was given out; microseconds.
+        held: bytes of the parts of an epoch that is not whole yet.
     """
 
     def __init__(self, schema: pa.Schema, after: int, *, gaps: bool = False) -> None:
@@ -103,13 +107,13 @@ class Assembler:
         self._gaps = gaps
         self._parts: list[pa.Table] = []
         self._after = after
-        self._bytes = 0
+        self.held = 0
         self._last: int | None = None
         self.boundary = after
 
     def reconnected(self) -> None:
         self._parts.clear()
-        self._bytes = 0
+        self.held = 0
         self._last = None
 
     def add(self, message: Tuples, body: bytes | bytearray | memoryview) -> Epoch | None:
@@ -151,8 +155,8 @@ class Assembler:
             if message.upto is None:
                 raise DecodeError("a part without rows that is not the last of its epoch")
             return rows
-        self._bytes += len(body)
-        if self._bytes > MAX_EPOCH_BYTES:
+        self.held += len(body)
+        if self.held > MAX_EPOCH_BYTES:
             raise DecodeError(f"an epoch of more than {MAX_EPOCH_BYTES} bytes")
         stime = rows.column(STIME).combine_chunks()
         if not is_ordered(stime):

@@ -43,18 +43,19 @@ from engine.streams.epochs import (
     path_of,
     pinned,
     reach_of,
-    read_from,
     scan,
     tail_of,
 )
+from engine.streams.history import read_part
 from engine.streams.ordering import tidy
+from engine.streams.parts import Part
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.retention import Retention
 from engine.streams.storage import storing, sync_folder
 from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
 
-READ_ROWS: Final = 2**17
-"""Rows given to a reader at once where several small epochs, or a large file, are read."""
+_ENCODE_INLINE_BYTES: Final = 2**20
+"""An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
 
 DISK_BYTES: Final = 256 * 2**30
 """A log's files at most; past it appending is refused until retention lets something go."""
@@ -66,7 +67,7 @@ class StreamLog:
         boundary: every row with stime <= it is in the log; microseconds.
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
-        retention: who needs what.
+        retention: who needs what. shared: bounds its recent epochs with those of others.
         shown_from: tells the boundary before which nothing is shown, though it may be kept.
         lost: what a loss of power took, for people.
     """
@@ -89,10 +90,12 @@ class StreamLog:
         self._disk_bytes = disk_bytes
         self._durable = durable
         self._appending = trio.Lock()
+        self._encoding = trio.Lock()
         self._compacting = False
         self._moved = trio.Event()
         self._closed = False
         self.retention = retention
+        self.shared = recent.shared
         self.lost: tuple[str, ...] = ()
         self.shown_from: Callable[[], int] = lambda: BEGINNING
         self.boundary = files[-1].upto if files else BEGINNING
@@ -230,34 +233,76 @@ class StreamLog:
         with pinned([file for file in self._files if file.holds(after, upto)]) as files:
             yield [file.path for file in files]
 
-    def read(self, after: int, limit_rows: int = READ_ROWS) -> Epoch | None:
-        """The next rows after a boundary, up to a later boundary; None if there is no later one.
+    def read(self, after: int, taken: int = 0, limit_rows: int | None = None) -> Part | None:
+        """The part that follows a boundary and some rows behind it; None where nothing follows.
 
-        About `limit_rows` rows at most, but never a part of the rows of one stime. Blocking.
+        Blocking.
+
+        Args:
+            taken: rows with stime > `after` that the reader has.
 
         Raises:
             NotRetainedError: rows after `after` are gone already.
         """
-        if (epoch := self._read_recent(after, limit_rows)) is not None or after >= self.boundary:
-            return epoch
-        files = self._files_after(after)
-        with pinned(files):
-            return read_from(files, self._schema, after, limit_rows)
+        self._check_retained(after)
+        if after >= self.boundary:
+            return None
+        epoch = self._recent.read(after, limit_rows)
+        if epoch is not None:
+            return epoch.part(after, taken, limit_rows)
+        with pinned(self._files_after(after)) as files:
+            return read_part(files, self._schema, after, taken, limit_rows)
 
-    async def next(self, after: int, limit_rows: int = READ_ROWS) -> Epoch:
-        """`read`, waiting for a later boundary, with files read in a worker thread."""
-        await self.wait_beyond(after)
-        if (epoch := self._read_recent(after, limit_rows)) is not None:
-            return epoch
-        files = self._files_after(after)
-        with pinned(files):
+    async def part(self, after: int, taken: int = 0, *, encoded: bool = True) -> Part:
+        """`read` of what `wait_beyond` said is there, with the work in a worker thread.
+
+        Args:
+            encoded: as one body; what others read as well is encoded once.
+
+        Raises:
+            NotRetainedError: rows after `after` are gone already.
+            ClosedError: the log was closed.
+        """
+        self._check_retained(after)
+        epoch = self._recent.read(after)
+        if epoch is not None:
+            if encoded and self._recent.holds(epoch):
+                await self._encode(epoch)
+            return epoch.part(after, taken)
+        with pinned(self._files_after(after)) as files:
             try:
-                return await trio.to_thread.run_sync(
-                    read_from, files, self._schema, after, limit_rows
+                part = await trio.to_thread.run_sync(
+                    read_part, files, self._schema, after, taken, None
                 )
             except InternalError:
                 self._check_open()  # who closed it may have removed the files as well
                 raise
+            if encoded and part.table.nbytes >= _ENCODE_INLINE_BYTES:
+                await trio.to_thread.run_sync(part.body)
+            return part
+
+    async def next(self, after: int) -> Epoch:
+        """The next rows, up to a boundary, waiting for one. All tuples of one stime are in it.
+
+        Raises: as `part`.
+        """
+        await self.wait_beyond(after)
+        tables: list[pa.Table] = []
+        while True:
+            part = await self.part(after, sum(map(len, tables)), encoded=False)
+            tables.append(part.table)
+            if part.upto is not None:
+                return Epoch(after, part.upto, pa.concat_tables(tables))
+
+    async def _encode(self, epoch: Epoch) -> None:
+        """Once, however many read it at this moment."""
+        async with self._encoding:
+            if epoch.is_encoded:
+                return
+            if epoch.bytes < _ENCODE_INLINE_BYTES:
+                epoch.encode()
+            else:
+                await trio.to_thread.run_sync(epoch.encode)
 
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
@@ -419,12 +464,6 @@ class StreamLog:
             raise NotRetainedError(
                 f"the stream is kept from boundary {self.start} on; {after} is older"
             )
-
-    def _read_recent(self, after: int, limit_rows: int) -> Epoch | None:
-        self._check_retained(after)
-        if after < self._recent.start:
-            return None
-        return self._recent.read(after, limit_rows)
 
     def _files_after(self, after: int) -> list[EpochFile]:
         return [file for file in self._files if file.upto > after]

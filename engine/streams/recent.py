@@ -1,4 +1,4 @@
-"""Epochs as subscribers get them, and the most recent ones of a log in memory."""
+"""Epochs, and the most recent ones of a log in memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.streams.ipc import encode_parts, reopen
+from engine.streams import parts
 from engine.streams.ordering import between, tidy
+from engine.streams.parts import Part, first_part
+from overlay.memory import Share
 
 RECENT_BYTES: Final = 24 * 2**20
 """Of one log: what a subscriber may be behind before it is served from disk."""
@@ -17,8 +19,6 @@ SHARED_BYTES: Final = 128 * 2**20
 """Of all logs of a peer: keeps its Python process small whatever the number of streams."""
 _MOST_EPOCHS: Final = 1024
 """Epochs kept per log, however small: bounds the search in them."""
-
-Parts = tuple[tuple[int, memoryview], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -29,28 +29,52 @@ class Epoch:
     upto: int
     table: pa.Table
     bytes: int = field(init=False)
-    _parts: Parts | None = field(default=None, init=False)
+    _parts: tuple[Part, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self.bytes = int(self.table.nbytes)
 
-    def parts(self) -> Parts:
-        """The rows as IPC bodies, (rows, body); encoded once for all who subscribe.
+    @property
+    def is_encoded(self) -> bool:
+        return bool(self._parts)
+
+    def encode(self) -> None:
+        """Encode the rows part by part, once for all readers.
 
         The table then becomes a view of the bodies, so that there is one copy in memory, not two.
         """
-        if self._parts is None:
-            parts = tuple(encode_parts(self.table))
-            self.table = reopen([body for _, body in parts], self.table.schema)
-            self._parts = parts
-        return self._parts
+        found: list[Part] = []
+        after, rows = self.after, 0
+        while after < self.upto:
+            part = first_part(after, self.upto, self.table.slice(rows)).encoded()
+            found.append(part)
+            rows += part.rows
+            after = after if part.upto is None else part.upto
+        self.table = pa.concat_tables([part.table for part in found])
+        self._parts = tuple(found)
+
+    def part(self, after: int, taken: int, limit_rows: int | None = None) -> Part:
+        """What follows a boundary within it, and some rows behind that."""
+        passed = 0
+        for part in self._parts:
+            if part.after == after:
+                if passed == taken:
+                    return part
+                passed += part.rows
+        rows = between(self.table, after, self.upto).slice(taken)
+        return first_part(after, self.upto, rows, limit_rows=limit_rows)
 
 
 class SharedMemory:
-    """A bound on the recent epochs of several logs together; the largest log gives first."""
+    """A bound on the recent epochs of several logs together; the largest log gives first.
 
-    def __init__(self, limit: int = SHARED_BYTES) -> None:
+    Args:
+        share: of the peer's memory, where they count.
+    """
+
+    def __init__(self, limit: int = SHARED_BYTES, share: Share | None = None) -> None:
         self._limit = limit
+        self._share = share or Share()
         self._members: list[Recent] = []
 
     def join(self, recent: Recent) -> None:
@@ -58,10 +82,13 @@ class SharedMemory:
 
     def leave(self, recent: Recent) -> None:
         self._members.remove(recent)
+        self.trim()
 
     def trim(self) -> None:
-        while sum(member.bytes for member in self._members) > self._limit:
+        """Count what they hold, and let the oldest go of what is too much."""
+        while (held := sum(member.bytes for member in self._members)) > self._limit:
             max(self._members, key=lambda member: member.bytes).drop_oldest()
+        self._share.set(held)
 
 
 class Recent:
@@ -69,12 +96,13 @@ class Recent:
 
     Attributes:
         start: the boundary from which it can serve. bytes: of Arrow data held.
+        shared: bounds it together with others.
     """
 
     def __init__(self, schema: pa.Schema, boundary: int, limit: int, shared: SharedMemory) -> None:
         self._schema = schema
         self._limit = limit
-        self._shared = shared
+        self.shared = shared
         self._epochs: deque[Epoch] = deque()
         self.start = boundary
         self.bytes = 0
@@ -90,35 +118,41 @@ class Recent:
             self.bytes += epoch.bytes
         while self._epochs and (self.bytes > self._limit or len(self._epochs) > _MOST_EPOCHS):
             self.drop_oldest()
-        self._shared.trim()
+        self.shared.trim()
 
     def drop_oldest(self) -> None:
         oldest = self._epochs.popleft()
         self.start = oldest.upto
         self.bytes -= oldest.bytes
 
-    def read(self, after: int, limit_rows: int) -> Epoch | None:
-        """What follows `after` >= start: an epoch as it was added, or several small ones as one.
-
-        Of an epoch with more rows than the limit the whole is given: it is in memory already.
-        """
+    def read(self, after: int, limit_rows: int | None = None) -> Epoch | None:
+        """The epoch that a boundary is in or before, or several small ones as one that begins
+        there. None where that is not in memory, or not yet anywhere."""
+        if after < self.start:
+            return None
+        limit_rows = limit_rows or parts.PART_ROWS
         found: list[Epoch] = []
-        count = 0
+        rows = size = 0
         for epoch in self._epochs:
             if epoch.upto <= after:
                 continue
-            if found and count + epoch.table.num_rows > limit_rows:
+            rows += epoch.table.num_rows
+            size += epoch.bytes
+            if found and (rows > limit_rows or size > parts.PART_BYTES):
                 break
             found.append(epoch)
-            count += epoch.table.num_rows
         if not found:
             return None
-        if len(found) == 1 and found[0].after == after:
+        if len(found) == 1:
             return found[0]
-        rows = [between(epoch.table, after, epoch.upto) for epoch in found]
-        return Epoch(after, found[-1].upto, tidy(pa.concat_tables(rows)))
+        tables = [between(epoch.table, after, epoch.upto) for epoch in found]
+        return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
+
+    def holds(self, epoch: Epoch) -> bool:
+        """Whether the epoch is one that others read as well."""
+        return epoch in self._epochs
 
     def clear(self) -> None:
         self._epochs.clear()
         self.bytes = 0
-        self._shared.leave(self)
+        self.shared.leave(self)

@@ -22,7 +22,7 @@ import trio
 from engine.schema import BEGINNING, STIME
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
-from engine.streams.recent import Epoch
+from engine.streams.parts import Part
 from overlay.errors import ClosedError
 
 SUFFIX_BYTES: Final = 2**30
@@ -72,13 +72,14 @@ class Suffix:
 
     Attributes:
         began_at: where the log stood when the suffix began, microseconds.
+        runs: how many there were, each with other tuples.
     """
 
     def __init__(self, stable: StreamLog, limit_bytes: int = SUFFIX_BYTES) -> None:
         self._stable = stable
         self._limit_bytes = limit_bytes
         self._folder = stable.folder.with_name(f"{stable.folder.name}.tentative")
-        self._runs = 0
+        self.runs = 0
         self._run: _Run | None = None
         self._stood_at = BEGINNING
         self.began_at = BEGINNING
@@ -139,9 +140,15 @@ class Suffix:
             self._moved = trio.Event()
 
     def _open(self, after: int) -> StreamLog:
-        self._runs += 1
-        folder = self._folder / str(self._runs)
-        log = StreamLog.open(folder, self._stable.schema, history_us=0, recent_bytes=RECENT_BYTES)
+        self.runs += 1
+        folder = self._folder / str(self.runs)
+        log = StreamLog.open(
+            folder,
+            self._stable.schema,
+            history_us=0,
+            recent_bytes=RECENT_BYTES,
+            shared=self._stable.shared,
+        )
         log.begin(after)
         return log
 
@@ -160,15 +167,15 @@ class Suffix:
         while self.boundary <= boundary:
             await self._moved.wait()
 
-    async def next(self, after: int) -> Epoch | None:
-        """What follows `after` in it; None where there is nothing, or no more. What it has let go
-        of is left out."""
+    async def part(self, after: int, taken: int) -> Part | None:
+        """What follows `after`, and some rows behind it, in it; None where there is nothing, or no
+        more. What it has let go of is left out."""
         run = self._run
         if run is None or self.boundary <= after:
             return None
         with self._reading(run):
             try:
-                return await run.log.next(max(after, run.log.start))
+                return await run.log.part(max(after, run.log.start), taken)
             except ClosedError:  # the log came to have it
                 return None
 

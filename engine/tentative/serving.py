@@ -3,68 +3,90 @@ suffix, each in its own order, side by side."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Final
-
 import msgspec
 import pyarrow as pa
 
 from engine.kept import KeptStream
 from engine.messages import Tuples
-from engine.schema import BEGINNING, END
-from engine.streams.feed import Assembler, messages_of, serve
-from engine.streams.log import READ_ROWS
+from engine.schema import BEGINNING, STIME
+from engine.streams.feed import Assembler, Cursor, message_of
+from engine.streams.parts import Part
 from engine.streams.recent import Epoch
 from overlay.concurrency import until_one_ends
 
-FED_ROWS: Final = READ_ROWS // 4
-"""Stable rows between two looks at the suffix: new results must not wait behind corrections."""
+
+def cursor_for(kept: KeptStream, after: int, seen: int | None) -> Cursor:
+    """A subscriber's place in a stream. seen: see `BothCursor`; None: no tentative tuples."""
+    return Cursor(kept.log, after) if seen is None else BothCursor(kept, after, seen)
 
 
-def serve_to(
-    kept: KeptStream, after: int, seen: int | None
-) -> AsyncGenerator[tuple[Tuples, memoryview]]:
-    """What a subscriber asks for; see `serve` and `serve_all`. seen: None: no tentative tuples."""
-    return serve(kept.log, after) if seen is None else serve_all(kept, after, seen)
-
-
-async def serve_all(
-    kept: KeptStream, after: int, seen: int
-) -> AsyncGenerator[tuple[Tuples, memoryview]]:
-    """As `engine.streams.feed.serve`, and in between what is tentative.
+class BothCursor(Cursor):
+    """A reader's place in both parts of a stream. They take turns: new results must not wait
+    behind corrections.
 
     Args:
-        seen: so far the subscriber has tentative tuples, microseconds.
+        seen: so far the reader has tentative tuples, microseconds.
     """
-    log, suffix = kept.log, kept.suffix
-    if after == BEGINNING:
-        await log.wait_beyond(BEGINNING)
-        after = log.oldest
-    while after < END:
-        seen = max(seen, after)
+
+    def __init__(self, kept: KeptStream, after: int, seen: int) -> None:
+        super().__init__(kept.log, after)
+        self._suffix = kept.suffix
+        self._seen = seen
+        self._seen_taken = 0
+        self._last = seen
+        self._run = 0
+        self._stable_next = False
+
+    async def wait(self) -> None:
+        if self.after == BEGINNING:
+            await super().wait()
+
+        async def stable() -> None:
+            await self._log.wait_beyond(self.after)
+
+        async def tentative() -> None:
+            await self._suffix.wait_beyond(max(self._seen, self.after))
+
+        if not self._seen_taken:
+            await until_one_ends(stable, tentative)
+
+    async def read(self) -> tuple[Tuples, memoryview] | None:
+        stable = self._log.boundary > self.after
+        if not (stable and self._stable_next) and (part := await self._tentative()) is not None:
+            return msgspec.structs.replace(message_of(part), tentative=True), part.body()
+        return await super().read() if stable else None
+
+    def advance(self, message: Tuples) -> None:
+        self._stable_next = message.tentative
+        if not message.tentative:
+            super().advance(message)
+        elif message.upto is None:
+            self._seen = message.after
+            self._seen_taken += message.rows
+        else:
+            self._seen, self._seen_taken = message.upto, 0
+
+    async def _tentative(self) -> Part | None:
+        if self._seen_taken:
+            return await self._rest()
+        self._seen = max(self._seen, self.after)
         # who has not come as far as where it began still reads history
-        tentative = await suffix.next(seen) if after >= suffix.began_at else None
-        if tentative is not None:
-            seen = tentative.upto
-            for message, body in await messages_of(tentative):
-                yield msgspec.structs.replace(message, tentative=True), body
-        if log.boundary > after:
-            epoch = await log.next(after, FED_ROWS)
-            after = epoch.upto
-            for message, body in await messages_of(epoch):
-                yield message, body
-        elif tentative is None:
-            await _news(kept, after, seen)
+        if self.after < self._suffix.began_at:
+            return None
+        self._run = self._suffix.runs
+        part = await self._suffix.part(self._seen, 0)
+        if part is not None and part.upto is None:
+            self._last = part.table.column(STIME)[-1].as_py()
+        return part
 
-
-async def _news(kept: KeptStream, after: int, seen: int) -> None:
-    async def stable() -> None:
-        await kept.log.wait_beyond(after)
-
-    async def tentative() -> None:
-        await kept.suffix.wait_beyond(seen)
-
-    await until_one_ends(stable, tentative)
+    async def _rest(self) -> Part:
+        """What follows a part that ended within one stime; if that suffix is gone by now, the stime
+        ends with what was given of it."""
+        if self._run == self._suffix.runs and self._seen >= self.after:
+            part = await self._suffix.part(self._seen, self._seen_taken)
+            if part is not None and part.after == self._seen:
+                return part
+        return Part(self._seen, self._last, self._log.schema.empty_table())
 
 
 class Incoming:
@@ -85,6 +107,11 @@ class Incoming:
     @property
     def seen(self) -> int:
         return max(self._stable.boundary, self._tentative.boundary)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the parts of epochs that are not whole yet."""
+        return self._stable.held + self._tentative.held
 
     def reconnected(self) -> None:
         """What is incomplete comes again."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import trio
 
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.feed import Assembler, serve
+from engine.streams.feed import Assembler, Cursor, serve
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
@@ -113,7 +113,7 @@ async def _move(home: Home) -> None:
 async def _subscribe(log: StreamLog) -> int:
     rows = 0
     assembler = Assembler(_SCHEMA.source, BEGINNING)
-    async with aclosing(serve(log, BEGINNING)) as messages:
+    async with aclosing(serve(Cursor(log, BEGINNING))) as messages:
         async for message, body in messages:
             if (epoch := assembler.add(message, bytes(body))) is not None:
                 rows += epoch.table.num_rows

@@ -59,15 +59,16 @@ def pairs(table: pa.Table) -> list[Row]:
 def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> list[Row]:
     """Everything after a boundary, read in pieces; checks that the pieces join."""
     found: list[Row] = []
-    after = max(after, log.start)
-    while after < END and (epoch := log.read(after, limit_rows)) is not None:
-        assert epoch.after == after
-        assert epoch.after < epoch.upto <= log.boundary
-        rows = pairs(epoch.table)
-        assert all(epoch.after < stime <= epoch.upto for stime, _ in rows)
-        epoch.table.validate(full=True)
-        assert epoch.table.schema.equals(log.schema)
+    after, taken = max(after, log.start), 0
+    while after < END and (part := log.read(after, taken, limit_rows)) is not None:
+        upto = log.boundary if part.upto is None else part.upto
+        assert part.after == after
+        assert after < upto <= log.boundary
+        rows = pairs(part.table)
+        assert all(after < stime <= upto for stime, _ in rows)
+        part.table.validate(full=True)
+        assert part.table.schema.equals(log.schema)
         found += rows
-        after = epoch.upto
+        after, taken = (after, taken + len(rows)) if part.upto is None else (part.upto, 0)
     assert after == log.boundary
     return found

@@ -328,7 +328,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
                 calls += 1
 
             with monkeypatch.context() as patch:
-                patch.setattr("engine.api.flow._send", hang_up)
+                patch.setattr("engine.api.flow._until_acknowledged", hang_up)
                 box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
                 await other.create_query(Query(utah.name("q"), (box,)))
                 await until(lambda: calls >= 3)

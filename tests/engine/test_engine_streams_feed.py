@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import trio
 from engine_streams_data import SCHEMA, Row, logged, pairs
@@ -13,8 +14,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from engine.messages import MAX_BATCH_BYTES, Tuples
 from engine.schema import BEGINNING, END
-from engine.streams import feed
-from engine.streams.feed import Assembler, serve
+from engine.streams import feed, parts
+from engine.streams.feed import Assembler, Cursor, serve
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from overlay.errors import DecodeError, NotRetainedError
@@ -23,8 +24,8 @@ LOG = SCHEMA.source
 Message = tuple[Tuples, memoryview]
 
 
-async def collect(log: StreamLog, after: int, limit_rows: int = 100) -> list[Message]:
-    return [message async for message in serve(log, after, limit_rows)]
+async def collect(log: StreamLog, after: int) -> list[Message]:
+    return [message async for message in serve(Cursor(log, after))]
 
 
 def assembled(messages: list[Message], after: int = BEGINNING) -> list[Row]:
@@ -42,7 +43,7 @@ async def subscribed(log: StreamLog) -> AsyncIterator[list[Message]]:
     got: list[Message] = []
 
     async def subscribe() -> None:
-        got.extend([message async for message in serve(log, BEGINNING)])
+        got.extend([message async for message in serve(Cursor(log, BEGINNING))])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subscribe)
@@ -73,18 +74,37 @@ async def test_subscribers_share_one_encoding(tmp_path: Path) -> None:
     assert assembled(first) == assembled(second) == [(1, 1)]
 
 
-async def test_a_large_epoch_comes_in_parts(tmp_path: Path) -> None:
+async def test_a_large_epoch_comes_in_parts_with_boundaries_of_their_own(tmp_path: Path) -> None:
     log = StreamLog.open(tmp_path, LOG)
     table = logged([(n // 3, n) for n in range(700_000)])
     await log.commit(END, table)
-    messages = await collect(log, BEGINNING, 10**6)
+    messages = await collect(log, BEGINNING)
     assert len(messages) > 2
-    assert [m.upto for m, _ in messages] == [None] * (len(messages) - 1) + [END]
-    assert all(len(body) <= MAX_BATCH_BYTES for _, body in messages)
+    assert all(m.upto is not None and len(body) <= MAX_BATCH_BYTES for m, body in messages)
+    assert [m.after for m, _ in messages[1:]] == [m.upto for m, _ in messages[:-1]]
     assembler = Assembler(LOG, BEGINNING)
     epochs = [epoch for m, body in messages if (epoch := assembler.add(m, body)) is not None]
-    assert len(epochs) == 1
-    assert epochs[0].table.equals(table)
+    assert pa.concat_tables([epoch.table for epoch in epochs]).equals(table)
+
+
+async def test_tuples_of_one_stime_come_in_parts_of_one_epoch(tmp_path: Path) -> None:
+    for recent_bytes in (0, 2**30):
+        log = StreamLog.open(tmp_path, LOG, recent_bytes=recent_bytes)
+        table = logged([(7, n) for n in range(300_000)])
+        if log.boundary == BEGINNING:
+            await log.commit(10, table)
+        parts = []
+        async with aclosing(serve(Cursor(log, BEGINNING))) as feed:
+            async for message, body in feed:
+                parts.append((message, body))
+                if message.upto is not None:
+                    break
+        assert len(parts) > 2
+        assembler = Assembler(LOG, BEGINNING)
+        epochs = [epoch for part in parts if (epoch := assembler.add(*part)) is not None]
+        assert len(epochs) == 1
+        assert epochs[0].table.equals(table)
+        assert assembler.held == 0
 
 
 async def test_older_than_what_is_kept(tmp_path: Path) -> None:
@@ -138,7 +158,8 @@ def test_cut_and_repeated_feeds_give_every_row_once(
             after = assembler.boundary - behind if assembler.boundary > 0 else BEGINNING
             if after >= END - behind:
                 break
-            for message, body in (await collect(log, after, limit))[:count]:
+            patch.setattr(parts, "PART_ROWS", limit)
+            for message, body in (await collect(log, after))[:count]:
                 epoch = assembler.add(message, body)
                 if epoch is not None:
                     assert epoch.upto == assembler.boundary
@@ -146,17 +167,7 @@ def test_cut_and_repeated_feeds_give_every_row_once(
         return got
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.streams.recent.encode_parts", small_parts)
         assert trio.run(run) == rows
-
-
-def small_parts(table: object) -> list[tuple[int, memoryview]]:
-    """Parts of two rows: several an epoch."""
-    rows = table.num_rows  # type: ignore[attr-defined]
-    return [
-        (min(2, rows - at), encode(table.slice(at, 2)))  # type: ignore[attr-defined]
-        for at in range(0, rows, 2)
-    ]
 
 
 def part(rows: list[Row], after: int, upto: int | None, count: int | None = None) -> Message:
@@ -204,7 +215,7 @@ def test_repeated_and_overlapping_epochs_give_only_what_is_new() -> None:
 def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 5000)
     assembler = Assembler(LOG, 10)
-    while assembler._bytes + 2000 < 5000:
+    while assembler.held + 2000 < 5000:
         assert assembler.add(*part([(15, 1)], 10, None)) is None
     with pytest.raises(DecodeError, match="an epoch of more than 5000 bytes"):
         assembler.add(*part([(15, 1)] * 200, 10, None))

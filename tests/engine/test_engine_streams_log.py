@@ -15,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.schema import BEGINNING, END
+from engine.messages import MAX_BATCH_BYTES
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams import compaction, epochs
+from engine.streams.feed import Cursor
 from engine.streams.log import StreamLog
+from engine.streams.parts import PART_BYTES
 from engine.streams.recent import SharedMemory
 from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
 
@@ -88,21 +91,91 @@ def test_rows_that_do_not_belong_are_refused(tmp_path: Path, upto: int, rows: li
     assert log.boundary == 10
 
 
-def test_reading_stops_between_stimes_and_never_within_one(
+def test_reading_stops_between_stimes_where_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epochs, "_GROUP_ROWS", 4)
-    log = opened(tmp_path, recent_bytes=0)
     rows = [(stime, n) for n, stime in enumerate([1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5, 6, 6, 6])]
-    log.append(100, logged(rows))
-    for limit in range(1, 20):
-        assert all_rows(log, limit_rows=limit) == rows
-    first = log.read(BEGINNING, 4)
-    assert first is not None
-    assert first.upto == 2
-    second = log.read(2, 1)
-    assert second is not None
-    assert pairs(second.table) == rows[3:11]
+    opened(tmp_path).append(100, logged(rows))
+    for recent_bytes in (0, 2**20):
+        log = opened(tmp_path, recent_bytes=recent_bytes)
+        for limit in range(1, 20):
+            assert all_rows(log, limit_rows=limit) == rows
+        first = log.read(BEGINNING, 0, 4)
+        assert first is not None
+        assert (first.upto, pairs(first.table)) == (2, rows[:3])
+        second = log.read(2, 0, 4)
+        assert second is not None
+        assert (second.upto, pairs(second.table)) == (None, rows[3:7])
+        third = log.read(2, 4, 4)
+        assert third is not None
+        assert (third.upto, pairs(third.table)) == (3, rows[7:11])
+
+
+BIG = Schema(
+    "medusa://a/b",
+    (Field("t", FieldType.LONG), Field("value", FieldType.LONG), Field("s", FieldType.STRING)),
+    time="t",
+)
+
+
+def large_rows(stimes: list[int], sizes: list[int]) -> pa.Table:
+    """Rows of so many bytes each."""
+    count = len(stimes)
+    return pa.Table.from_arrays(
+        [
+            pa.array(stimes, pa.int64()),
+            pa.array(range(count), pa.int64()),
+            pa.array(stimes, pa.int64()),
+            pa.array(range(count), pa.int64()),
+            pa.array(["x" * size for size in sizes]),
+        ],
+        schema=BIG.source,
+    )
+
+
+@pytest.mark.parametrize("recent_bytes", [0, 2**30])
+@pytest.mark.parametrize("ties", [False, True])
+def test_rows_of_any_size_come_in_parts_of_few_bytes(
+    tmp_path: Path, recent_bytes: int, *, ties: bool
+) -> None:
+    log = StreamLog.open(tmp_path, BIG.source, recent_bytes=recent_bytes)
+    sizes = [20] * 300 + [60_000] * 400 + [0] * 300 + [7_000_000] + [3] * 10
+    stimes = [7] * len(sizes) if ties else list(range(1, len(sizes) + 1))
+    table = large_rows(stimes, sizes)
+    log.append(2000, table)
+    parts, after, taken = [], log.start, 0
+    while (part := log.read(after, taken)) is not None:
+        assert part.table.nbytes <= PART_BYTES or part.rows == 1
+        parts.append(part.table)
+        after, taken = (after, taken + part.rows) if part.upto is None else (part.upto, 0)
+    assert pa.concat_tables(parts).equals(table)
+    assert after == 2000
+    assert len(parts) > 7
+
+
+async def test_history_of_large_rows_is_merged_and_read_within_little_memory(
+    tmp_path: Path,
+) -> None:
+    log = StreamLog.open(tmp_path, BIG.source, recent_bytes=0)
+    for epoch in range(17):  # the newest is not merged
+        first = 100 * epoch
+        log.append(first + 100, large_rows(list(range(first + 1, first + 101)), [60_000] * 100))
+    assert await log.compact() == 16
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+    cursor = Cursor(log, BEGINNING)
+    while cursor.after < log.boundary:
+        await cursor.wait()
+        found = await cursor.read()
+        assert found is not None
+        message, body = found
+        assert len(body) <= MAX_BATCH_BYTES
+        most = max(most, pa.total_allocated_bytes() - before)
+        rows += message.rows
+        cursor.advance(message)
+        del found, body
+    assert rows == 1700
+    assert most < 4 * PART_BYTES
 
 
 def test_reads_from_within_an_epoch(tmp_path: Path) -> None:
@@ -170,7 +243,7 @@ async def test_next_reads_memory_and_disk_alike(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, recent_bytes=200)
     after, found = log.start, []
     while after < log.boundary:
-        epoch = await log.next(after, 4)
+        epoch = await log.next(after)
         found += pairs(epoch.table)
         after = epoch.upto
     assert found == rows

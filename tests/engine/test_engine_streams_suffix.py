@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.kept import KeptStream, Role
 from engine.schema import BEGINNING, END, STIME
+from engine.streams.feed import serve
 from engine.streams.log import StreamLog
 from engine.streams.suffix import State, Suffix
-from engine.tentative.serving import Incoming, serve_all
+from engine.tentative.serving import BothCursor, Incoming
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:
@@ -30,14 +31,14 @@ async def test_it_is_there_as_long_as_it_reaches_further_than_the_log(tmp_path: 
     assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 10, State.STABLE)
     await suffix.add(10, 20, logged([(15, 2)]), failing=True)
     assert (suffix.boundary, suffix.visible, suffix.state) == (20, 20, State.UP_FAILURE)
-    epoch = await suffix.next(10)
+    epoch = await suffix.part(10, 0)
     assert epoch is not None
     assert (epoch.after, epoch.upto, pairs(epoch.table)) == (10, 20, [(15, 2)])
     await log.commit(15, logged([(12, 3)]))
     assert suffix.state is State.STABILIZATION
     await log.commit(25, None)
     assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 25, State.STABLE)
-    assert await suffix.next(15) is None
+    assert await suffix.part(15, 0) is None
     suffix.tidy()
     assert not list((tmp_path / "log.tentative").glob("*"))
 
@@ -48,7 +49,7 @@ async def test_what_the_log_has_already_is_not_added(tmp_path: Path) -> None:
     await suffix.add(10, 20, logged([(15, 2)]), failing=False)
     assert suffix.boundary == BEGINNING
     await suffix.add(10, 30, logged([(15, 2), (25, 3)]), failing=False)
-    epoch = await suffix.next(20)
+    epoch = await suffix.part(20, 0)
     assert epoch is not None
     assert pairs(epoch.table) == [(25, 3)]
 
@@ -71,7 +72,7 @@ async def test_it_keeps_within_its_bytes_and_gives_what_is_left(tmp_path: Path) 
     await log.commit(0, None)
     for number in range(30):
         await suffix.add(number, number + 1, logged([(number + 1, number)]), failing=True)
-    epoch = await suffix.next(0)
+    epoch = await suffix.part(0, 0)
     assert epoch is not None
     assert epoch.after > 0
     assert epoch.upto == 30
@@ -98,7 +99,7 @@ async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path:
     await kept.log.commit(10, logged([(5, 1)]))
     await kept.suffix.add(10, 20, logged([(15, 2)]), failing=True)
     got: list[tuple[bool, int | None]] = []
-    async with aclosing(serve_all(kept, BEGINNING, BEGINNING)) as feed:
+    async with aclosing(serve(BothCursor(kept, BEGINNING, BEGINNING))) as feed:
         async for message, _ in feed:
             got.append((message.tentative, message.upto))
             if len(got) == 2:
@@ -145,7 +146,7 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
 
     async def read() -> None:
         incoming.reconnected()
-        async with aclosing(serve_all(kept, incoming.boundary, incoming.seen)) as feed:
+        async with aclosing(serve(BothCursor(kept, incoming.boundary, incoming.seen))) as feed:
             async for message, body in feed:
                 epoch = incoming.add(message, body)
                 if epoch is not None and message.tentative:
@@ -192,6 +193,6 @@ async def test_who_reads_it_keeps_its_files_though_the_log_has_them_by_now(tmp_p
         await suffix.add(30, 40, logged([(35, 3)]), failing=True)
         assert [pq.read_table(path).num_rows for path in paths] == [1]
     assert not any(path.exists() for path in paths)
-    epoch = await suffix.next(30)
+    epoch = await suffix.part(30, 0)
     assert epoch is not None
     assert pairs(epoch.table) == [(35, 3)]

@@ -7,13 +7,19 @@ from hypothesis import strategies as st
 from overlay.encoding import encode as pack
 from overlay.errors import BusyError, DecodeError
 from overlay.frames import HEADER, LIMIT, MAX_FRAME_BYTES, FrameDecoder, Kind, encode, encode_header
-from overlay.memory import Memory
-from overlay.multiplex import MAX_CONTROL_FRAMES, MAX_STREAMS, Multiplexer
+from overlay.memory import Memory, Share
+from overlay.multiplex import (
+    CONNECTION_BYTES,
+    MAX_CONTROL_FRAMES,
+    MAX_STREAMS,
+    STREAM_BYTES,
+    Multiplexer,
+)
 from overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Stream
 
 
 def pair(
-    max_streams: int = MAX_STREAMS, memory: Memory | None = None
+    max_streams: int = MAX_STREAMS, memory: Share | None = None
 ) -> tuple[Multiplexer, Multiplexer]:
     """memory: that of the second."""
     return (
@@ -292,28 +298,48 @@ def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Str
 
 
 def test_unread_bytes_of_all_streams_together_are_limited() -> None:
-    memory = Memory(limit=4 * WINDOW_BYTES)  # of which one connection may hold half
-    left, right = pair(memory=memory)
+    memory = Memory(limit=5 * WINDOW_BYTES)  # of which one participant may hold half
+    left, right = pair(memory=memory.share("utah.edu"))
     failures = [f.code for _ in range(3) if (f := fill(left, right).failure) is not None]
     assert failures == [BusyError.code]
-    assert sum(theirs.unread for theirs in right.streams) == memory.held == 2 * WINDOW_BYTES
+    assert sum(theirs.unread for theirs in right.streams) == 2 * WINDOW_BYTES
+    right.written()
+    assert memory.held == 2 * WINDOW_BYTES + CONNECTION_BYTES + 2 * STREAM_BYTES
 
 
-def test_connections_share_one_memory_and_leave_room_for_another() -> None:
-    memory = Memory(limit=9 * WINDOW_BYTES)
-    for connection in range(4):
-        left, right = pair(memory=memory)
+def test_participants_share_one_memory_and_leave_room_for_another() -> None:
+    memory = Memory(limit=10 * WINDOW_BYTES)
+    sides = []
+    for number in range(4):
+        left, right = pair(memory=memory.share(f"p{number}.edu"))
+        sides.append(right)
         streams = [fill(left, right) for _ in range(5)]
-        held = [4, 2, 1, 1][connection]
+        right.written()
+        held = [4, 2, 1, 1][number]
         assert [s.failure is None for s in streams] == [True] * held + [False] * (5 - held)
         assert memory.held < memory.limit
-    held_here = sum(s.unread for s in right.streams)
+    before = memory.held
     right.break_all("gone", closed_here=True)
-    assert memory.held == 8 * WINDOW_BYTES - held_here
+    assert before - memory.held == WINDOW_BYTES + CONNECTION_BYTES + STREAM_BYTES
+    for side in sides:
+        side.break_all("gone", closed_here=True)
+    assert memory.held == 0
+
+
+def test_all_connections_of_a_participant_hold_as_much_as_one() -> None:
+    memory = Memory(limit=10 * WINDOW_BYTES)
+    share = memory.share("utah.edu")
+    connections = [pair(memory=share) for _ in range(5)]
+    streams = [fill(*each) for each in connections * 2]
+    assert sum(stream.failure is None for stream in streams) == 4
+    for _, right in connections:
+        right.break_all("gone", closed_here=True)
+    assert memory.held == 0
 
 
 def test_queued_bytes_of_all_streams_together_are_limited() -> None:
-    left, right = Multiplexer(dialled=True, memory=Memory(limit=2000)), pair()[1]
+    memory = Memory(limit=2 * CONNECTION_BYTES + 2000)
+    left, right = Multiplexer(dialled=True, memory=memory.share("utah.edu")), pair()[1]
     streams = [opened(left, right)[0] for _ in range(3)]
     for stream in streams:
         left.send(stream, bytes(400))
@@ -321,8 +347,50 @@ def test_queued_bytes_of_all_streams_together_are_limited() -> None:
     assert streams[2].failure is not None
     assert streams[2].failure.code == BusyError.code
     carry(left, right)
-    left.send(streams[0], bytes(1000))
+    left.written()
+    left.send(streams[0], bytes(900))
     assert not streams[0].over
+
+
+def test_a_message_counts_until_its_reader_takes_the_next() -> None:
+    left, right = pair()
+    ours, theirs = opened(left, right)
+    idle = right._held
+    left.send(ours, bytes(1000))
+    carry(left, right)
+    assert right.want(theirs, 1000)
+    right.take(theirs, 1000)
+    right.hand_over(theirs, 1000)
+    assert right._held == idle + 1000
+    right.hand_over(theirs, 10)
+    assert right._held == idle + 10
+    right.discard(theirs)
+    assert right._held == idle
+
+
+def test_answers_that_nobody_reads_count() -> None:
+    left, right = pair()
+    idle = right._held
+    for _ in range(100):
+        _, theirs = opened(left, right)
+        right.reset(theirs, "not_found", "there is no such method")
+    assert right._held > idle + 100 * 20
+    right.pull()
+    assert right._held > idle + 100 * 20, "they are on their way"
+    right.written()
+    assert right._held == idle
+
+
+def test_calls_are_refused_where_their_participant_holds_too_much() -> None:
+    memory = Memory(limit=2 * (CONNECTION_BYTES + 2 * STREAM_BYTES))
+    left, right = pair(memory=memory.share("utah.edu"))
+    calls = [opened(left, right)[0] for _ in range(2)]
+    third = left.open("m", 16)
+    carry(left, right)
+    carry(right, left)
+    assert [call.over for call in calls] == [False, False]
+    assert third.failure is not None
+    assert third.failure.code == BusyError.code
 
 
 def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
@@ -337,7 +405,7 @@ def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
         for part in kept[0].inbox
         if isinstance(part, memoryview)
     }
-    assert sum(alive.values()) <= 4 * kept[0].unread
+    assert sum(alive.values()) <= 2 * kept[0].unread
 
 
 def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:
@@ -347,5 +415,7 @@ def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> 
     left.send(ours, bytes(2 * WINDOW_BYTES))
     while left.pending:
         carry(left, right)
-    assert theirs.unread == right._held == 0
+    assert theirs.unread == 0
+    right.written()
+    assert right._held == CONNECTION_BYTES + STREAM_BYTES
     assert not right.pending  # no credit for what nobody reads

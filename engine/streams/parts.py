@@ -1,0 +1,87 @@
+"""What a reader of a stream is given at once: some rows after a boundary, and often a boundary.
+
+A reader stands at a boundary, or behind it by the rows that it has of tuples that share one stime.
+The rows that follow a boundary never change, so neither position depends on how a log is cut into
+files, or on what of it is in memory; and nobody keeps anything for a reader between two parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from engine.schema import STIME
+from engine.streams.ipc import encode, reopen
+from engine.streams.ordering import rows_upto, tidy
+
+PART_ROWS: Final = 2**17
+"""Rows of one part at most, about."""
+
+PART_BYTES: Final = 4 * 2**20
+"""Arrow bytes of one part at most, unless a single row has more: bounds what one reader takes of
+the memory of both ends, and goes in one message."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """
+    Attributes:
+        after: the boundary that the rows follow, microseconds.
+        upto: the boundary that they complete; None: the next part follows the same boundary.
+        table: the rows, in canonical order; may be empty.
+    """
+
+    after: int
+    upto: int | None
+    table: pa.Table
+    _body: memoryview | None = field(default=None)
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def body(self) -> memoryview:
+        """The rows as one Arrow IPC stream; empty without rows."""
+        if self._body is None:
+            self._body = encode(self.table) if self.rows else memoryview(b"")
+        return self._body
+
+    def encoded(self) -> Part:
+        """The same, with a table that is a view of the body: one copy in memory, not two."""
+        body = self.body()
+        table = reopen([body], self.table.schema) if self.rows else self.table
+        return Part(self.after, self.upto, table, body)
+
+
+def first_part(
+    after: int, upto: int, table: pa.Table, *, limit_rows: int | None = None, more: bool = False
+) -> Part:
+    """As many of the first rows as make a part, up to a boundary of its own where there is one.
+
+    Args:
+        after: the boundary that the rows follow. They may be the last of those that follow it.
+        upto: the boundary that they reach.
+        table: rows in canonical order. limit_rows: at most so many of them; None: `PART_ROWS`.
+        more: others with the stime of the last row follow, before `upto`.
+    """
+    count = _fitting(table, limit_rows or PART_ROWS)
+    if count == table.num_rows and not more:
+        return Part(after, upto, tidy(table))
+    stime = table.column(STIME)
+    last = stime[count - 1].as_py()
+    if count < table.num_rows and stime[count].as_py() > last:
+        return Part(after, last, tidy(table.slice(0, count)))
+    whole = rows_upto(table.slice(0, count), last - 1)
+    if whole:
+        return Part(after, last - 1, tidy(table.slice(0, whole)))
+    return Part(after, None, tidy(table.slice(0, count)))
+
+
+def _fitting(table: pa.Table, limit_rows: int) -> int:
+    """How many of the first rows are within the limits; at least one of those that there are."""
+    count = min(int(table.num_rows), max(1, limit_rows))
+    while count > 1 and (size := table.slice(0, count).nbytes) > PART_BYTES:
+        count = max(1, min(count - 1, count * PART_BYTES // size))
+    return count
