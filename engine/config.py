@@ -19,6 +19,8 @@ class EngineConfig:
         pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.
         disk_bytes: most bytes of all streams; past it posts and mirrors wait.
         lease_s: how long a named subscriber that went away is waited for, seconds.
+        foreign_hold_s: and how long one of another participant that acknowledges nothing, though it
+            is here, seconds; what it may keep of the disk is bounded as well (`engine.foreign`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: what this peer declares it can spend, in cores.
         patience_s: how long another peer that runs a task of ours may let its output stand still
@@ -35,6 +37,7 @@ class EngineConfig:
     pending_bytes: int = 32 * 2**20
     disk_bytes: int = 64 * 2**30
     lease_s: float = 86_400.0
+    foreign_hold_s: float = 21_600.0
     fsync: bool = False
     capacity_cores: float = float(os.cpu_count() or 1)
     patience_s: float = 30.0
@@ -49,6 +52,7 @@ class EngineConfig:
             "pending_bytes",
             "disk_bytes",
             "lease_s",
+            "foreign_hold_s",
             "capacity_cores",
             "patience_s",
             "home_silence_s",

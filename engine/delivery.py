@@ -163,6 +163,7 @@ class Delivery:
                 if message.upto is not None and not message.tentative:
                     await released(message.upto)
                 await duplex.send(message, body)
+            del body  # it must not stay while we wait for the next
             cursor.advance(message)
 
 

@@ -72,7 +72,9 @@ class Engine:
         self.config = config
         self.started_at = trio.current_time()
         leases = Leases(home / "leases.json", config.lease_s)
-        self.subscriptions = Subscriptions(leases, config.lease_s, overlay.events)
+        self.subscriptions = Subscriptions(
+            overlay.identity.participant, leases, config.lease_s, overlay.events
+        )
         self.delivery = Delivery(overlay.memory)
         self.store = StreamStore(
             home / "streams",

@@ -43,6 +43,11 @@ class Room:
                 "let subscribers catch up, declare less history, or allow more"
             )
 
+    @property
+    def short_bytes(self) -> int:
+        """What must go for it not to be nearly full; 0: nothing."""
+        return max(0, self._taken() - int(self._limit_bytes * NEARLY))
+
     async def wait(self) -> None:
         """Return once there is some."""
         while self._taken() > self._limit_bytes:

@@ -15,6 +15,7 @@ import trio
 
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
+from engine.foreign import Held, to_let_go
 from engine.intake import Intake
 from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_of
 from engine.leases import Lease
@@ -342,6 +343,7 @@ class StreamStore:
         while True:
             await trio.sleep(TEND_S)
             now = wall_clock()
+            self._let_others_go(now)
             for kept in list(self._streams.values()):
                 kept.measure(trio.current_time())
                 kept.log.retain(now)
@@ -351,6 +353,25 @@ class StreamStore:
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()
+
+    def _let_others_go(self, now: float) -> None:
+        """Keep no more for other participants than they may hold."""
+        held = [
+            Held(kept.key, *each)
+            for kept in self._streams.values()
+            for each in kept.log.held_by_others(now)
+        ]
+        if not held:
+            return
+        gone = to_let_go(
+            held,
+            disk_bytes=self._config.disk_bytes,
+            short_bytes=self._room.short_bytes,
+            hold_s=self._config.foreign_hold_s,
+            now=now,
+        )
+        for each, why in gone.items():
+            self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
 
     async def _compact(self) -> None:
         for kept in list(self._streams.values()):

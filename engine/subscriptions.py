@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from engine.kept import KeptStream
-from engine.leases import Lease, Leases
+from engine.leases import MAX_LEASES, Lease, Leases
 from engine.schema import END
 from overlay.errors import MedusaError
 from overlay.events import Events, wall_clock
@@ -20,15 +20,25 @@ it may only be on its way to another peer."""
 
 
 class Reader:
-    """One subscription's hold on a stream: retention keeps what it has not acknowledged."""
+    """One subscription's hold on a stream: retention keeps what it has not acknowledged.
+
+    Attributes:
+        let_go: set once it is waited for no longer; `why` says why.
+    """
 
     def __init__(self, take: Callable[[int], None], boundary: int) -> None:
         self._take = take
         self.boundary = boundary
+        self.let_go = trio.Event()
+        self.why = ""
+
+    def end(self, why: str) -> None:
+        self.why = why
+        self.let_go.set()
 
     def acknowledge(self, boundary: int) -> None:
         """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
-        if boundary > self.boundary:
+        if boundary > self.boundary and not self.let_go.is_set():
             self.boundary = boundary
             self._take(boundary)
 
@@ -36,15 +46,19 @@ class Reader:
 class Subscriptions:
     """
     Args:
+        participant: ours.
         lease_s: how long a named subscriber that went away is waited for, seconds.
     """
 
-    def __init__(self, leases: Leases, lease_s: float, events: Events) -> None:
+    def __init__(self, participant: str, leases: Leases, lease_s: float, events: Events) -> None:
+        self._participant = participant
         self._leases = leases
         self._lease_s = lease_s
         self._events = events
         self._saving = trio.Lock()
         self._calls = 0
+        self._readers: dict[tuple[str, str], list[Reader]] = {}
+        self._let_go: dict[tuple[str, str], str] = {}
 
     @asynccontextmanager
     async def hold(
@@ -53,11 +67,15 @@ class Subscriptions:
         """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
         a named one's by its lease, another's by `GRACE_S`.
 
+        Args:
+            subscriber: its name, "" for none. holder: its participant.
+
         Raises:
             BusyError: too many named subscribers.
         """
         self._calls += 1
         consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
+        foreign = self._foreign(holder)
 
         def take(boundary: int) -> None:
             expires = None
@@ -65,10 +83,13 @@ class Subscriptions:
                 now = wall_clock()
                 self._leases.renew(kept.name, consumer, holder, boundary, now)
                 expires = now + self._lease_s
-            kept.log.hold(consumer, boundary, expires)
+            kept.log.hold(consumer, boundary, expires, foreign)
 
         take(after)
         reader = Reader(take, after)
+        self._let_go.pop((kept.name, consumer), None)
+        readers = self._readers.setdefault((kept.key, consumer), [])
+        readers.append(reader)
         kept.subscribers += 1
         try:
             if subscriber:
@@ -76,10 +97,31 @@ class Subscriptions:
             yield reader
         finally:
             kept.subscribers -= 1
-            if not subscriber and reader.boundary < END:
-                kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S)
+            readers.remove(reader)
+            if not readers:
+                self._readers.pop((kept.key, consumer), None)
+            if not subscriber and reader.boundary < END and not reader.let_go.is_set():
+                kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S, foreign)
             elif not subscriber:
                 kept.log.release(consumer)
+
+    def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
+        """Wait no longer for a consumer of another participant; its calls end."""
+        kept.log.release(consumer)
+        self._leases.drop(kept.name, consumer)
+        for reader in self._readers.get((kept.key, consumer), []):
+            reader.end(why)
+        self._let_go[kept.name, consumer] = why
+        if len(self._let_go) > MAX_LEASES:
+            del self._let_go[next(iter(self._let_go))]
+        self._events.note("warning", f"{kept.name}: {holder} is waited for no longer: {why}")
+
+    def why(self, stream: str, subscriber: str, holder: str) -> str:
+        """Why a named subscriber was let go of, if it was lately."""
+        return self._let_go.get((stream, f"{holder} {subscriber}"), "")
+
+    def _foreign(self, holder: str) -> str:
+        return "" if holder == self._participant else holder
 
     def of(self, stream: str) -> list[Lease]:
         """What named subscribers of a stream were promised."""
@@ -93,12 +135,12 @@ class Subscriptions:
         """
         self._leases.take(lease)
         if kept is not None:
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            kept.log.hold(*_held(lease), self._foreign(lease.holder))
 
     def restore(self, kept: KeptStream) -> None:
         """Hold a stream that was opened again for those that were promised it."""
         for lease in self._leases.of(kept.name):
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            kept.log.hold(*_held(lease), self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
         """There is no such stream any more."""
@@ -117,3 +159,7 @@ class Subscriptions:
                 await trio.to_thread.run_sync(self._leases.save)
             except MedusaError as error:
                 self._events.note("error", f"leases of subscribers are not saved: {error}")
+
+
+def _held(lease: Lease) -> tuple[str, int, float]:
+    return lease.subscriber, lease.boundary, lease.expires

@@ -141,6 +141,7 @@ class Multiplexer:
             view = memoryview(buffer)
             if view.nbytes:
                 stream.outgoing.append(view.cast("B"))
+                stream.whole.append(view.nbytes)
                 stream.queued += view.nbytes
                 self._hold(view.nbytes)
         if self._memory.full:
@@ -183,7 +184,7 @@ class Multiplexer:
         """
         self.written()
         buffers: list[Buffer] = list(self._control)
-        self._writing = sum(map(len, self._control))
+        self._writing = sum(map(len, self._control))  # they count already
         self._control.clear()
         if self._pong_due:
             buffers.append(encode(Kind.PONG, 0))
@@ -215,7 +216,10 @@ class Multiplexer:
             buffers.append(encode_header(stream.number, size))
             move(stream.outgoing, size, buffers)
             stream.queued -= size
+            while len(stream.whole) > len(stream.outgoing):
+                self._hold(-stream.whole.popleft())
             self._writing += size
+            self._hold(size)
             stream.sent += size
             stream.tag = self._present + size / stream.weight
         if stream.finishing and not stream.finish_sent and not stream.queued:
@@ -413,7 +417,8 @@ class Multiplexer:
     def _forget(self, stream: Stream) -> None:
         stream.over = True
         stream.outgoing.clear()
-        self._hold(-stream.queued)
+        self._hold(-sum(stream.whole))
+        stream.whole.clear()
         stream.queued = 0
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:

@@ -47,7 +47,8 @@ class Stream:
 
     Attributes:
         ours: this side opened it.
-        queued: bytes handed to `send` and not yet pulled.
+        queued: bytes handed to `send` and not yet pulled. whole: sizes of the buffers that these
+            are the rest of: each is alive until its last byte is pulled.
         unread: bytes received and not yet taken. in_hand: those of the message taken last.
         ended: the other side sends no more (finished or failed).
         failure: why it was reset, by either side.
@@ -69,6 +70,7 @@ class Stream:
     lacks_credit: bool = False
     unheard: bool = False
     outgoing: deque[memoryview] = field(default_factory=deque)
+    whole: deque[int] = field(default_factory=deque)
     inbox: deque[memoryview | bytearray] = field(default_factory=deque)
     sent: int = 0
     send_limit: int = WINDOW_BYTES

@@ -121,7 +121,8 @@ class FlowCalls:
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after)
         if after < kept.log.start:
-            raise too_old(kept.name, kept.log.start, after)
+            why = engine.subscriptions.why(kept.name, request.subscriber, caller.participant)
+            raise too_old(kept.name, kept.log.start, after, why)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
@@ -138,11 +139,15 @@ class FlowCalls:
             await moved_away.wait()
             raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
 
+        async def until_let_go() -> None:
+            await reader.let_go.wait()
+            raise NotRetainedError(f"{kept.name}: you are waited for no longer: {reader.why}")
+
         async with holding as reader:
             with _over_for_now(kept.name):
                 # our own clients read on here, whoever computes it; but a source's log stands still
                 leaves = caller.peer_id is not None or kept.variant == HOME
-                await until_one_ends(send, *([until_moved] if leaves else []))
+                await until_one_ends(send, until_let_go, *([until_moved] if leaves else []))
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes

@@ -311,9 +311,12 @@ class StreamLog:
             self._check_open()
             await self._moved.wait()
 
-    def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
-        """Keeps the rows with stime > boundary for a consumer; `expires` in seconds, or never."""
-        self.retention.hold(consumer, boundary, expires)
+    def hold(
+        self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""
+    ) -> None:
+        """Keeps the rows with stime > boundary for a consumer; `expires` in seconds, or never.
+        holder: its participant, if it is another one."""
+        self.retention.hold(consumer, boundary, expires, holder)
 
     def release(self, consumer: str) -> None:
         self.retention.release(consumer)
@@ -322,6 +325,16 @@ class StreamLog:
         """The boundary that all its consumers have reached, some left out; the log's own where
         there are no others."""
         return min(self.boundary, self.retention.held(without))
+
+    def held_by_others(self, now: float) -> Iterator[tuple[str, str, int, float]]:
+        """(consumer, holder, bytes, since) of other participants' consumers that keep files which
+        nobody else needs. since: when that began; now: seconds since the epoch."""
+        retention = self.retention
+        floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
+        for consumer, holder, boundary, since in retention.lagging(floor, now):
+            kept = sum(f.bytes for f in self._files[:-1] if boundary < f.upto <= floor)
+            if kept:
+                yield consumer, holder, kept, since
 
     def retain(self, now: float) -> int:
         """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""

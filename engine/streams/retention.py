@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.schema import BEGINNING, END
@@ -13,10 +14,18 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(slots=True)
 class _Hold:
-    """Rows with stime > boundary are needed. expires: seconds since the epoch, or never."""
+    """Rows with stime > boundary are needed.
+
+    Attributes:
+        expires: seconds since the epoch, or never.
+        holder: the participant that needs them, if it is another one.
+        since: when it was first seen to keep anything from that boundary on, seconds.
+    """
 
     boundary: int
     expires: float | None
+    holder: str = ""
+    since: float | None = None
 
 
 class Retention:
@@ -30,9 +39,14 @@ class Retention:
     def consumers(self) -> tuple[str, ...]:
         return tuple(self._holds)
 
-    def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
-        """The consumer needs the rows with stime > boundary, until released or `expires`."""
-        self._holds[consumer] = _Hold(boundary, expires)
+    def hold(
+        self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""
+    ) -> None:
+        """The consumer needs the rows with stime > boundary, until released or `expires`. holder:
+        its participant, if it is another one."""
+        before = self._holds.get(consumer)
+        since = before.since if before is not None and before.boundary == boundary else None
+        self._holds[consumer] = _Hold(boundary, expires, holder, since)
 
     def release(self, consumer: str) -> None:
         self._holds.pop(consumer, None)
@@ -42,12 +56,13 @@ class Retention:
         others = (hold.boundary for name, hold in self._holds.items() if name not in without)
         return min(others, default=END)
 
-    def floor(self, boundary: int, newest: int | None, now: float) -> int:
+    def floor(self, boundary: int, newest: int | None, now: float, *, foreign: bool = True) -> int:
         """Rows with stime <= this may go.
 
         Args:
             boundary: the log's. newest: its greatest stime, None without rows.
             now: seconds since the epoch.
+            foreign: whether what other participants need counts.
         """
         expired = [
             name for name, h in self._holds.items() if h.expires is not None and h.expires <= now
@@ -58,14 +73,31 @@ class Retention:
         present = boundary if boundary != END else newest
         if present is None:
             return BEGINNING
-        return min([present - self._history_us, *(hold.boundary for hold in self._holds.values())])
+        holds = (h.boundary for h in self._holds.values() if foreign or not h.holder)
+        return min([present - self._history_us, *holds])
+
+    def lagging(self, floor: int, now: float) -> Iterator[tuple[str, str, int, float]]:
+        """(consumer, holder, boundary, since) of other participants' that need rows with stime <=
+        floor. since: when it was first so, seconds. now: seconds since the epoch."""
+        for consumer, hold in self._holds.items():
+            if not hold.holder or hold.boundary >= floor:
+                hold.since = None
+                continue
+            hold.since = now if hold.since is None else hold.since
+            yield consumer, hold.holder, hold.boundary, hold.since
 
 
-def too_old(stream: str, oldest: int, asked: int) -> NotRetainedError:
-    """What is said to who asks for more of a stream than is kept. Boundaries, microseconds."""
+def too_old(stream: str, oldest: int, asked: int, why: str = "") -> NotRetainedError:
+    """What is said to who asks for more of a stream than is kept.
+
+    Args:
+        oldest, asked: boundaries, microseconds.
+        why: the rest was let go although the reader had not acknowledged it; "": not known.
+    """
+    reason = f" ({why})" if why else ""
     return NotRetainedError(
         f"{stream} is kept from boundary {oldest} on{_date(oldest)}; {asked}{_date(asked)} is "
-        f"older: begin at {oldest}, or at the beginning"
+        f"older{reason}: begin at {oldest}, or at the beginning"
     )
 
 

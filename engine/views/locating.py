@@ -64,7 +64,8 @@ class Locator:
         found = located(kept.name, kept.log, shows, fixed=fixed)
         self._asked += 1
         consumer = f"located {holder} {self._asked % HOLDERS}"
-        kept.log.hold(consumer, max(found.after, kept.log.start), wall_clock() + HELD_S)
+        foreign = "" if holder == self._participant else holder
+        kept.log.hold(consumer, max(found.after, kept.log.start), wall_clock() + HELD_S, foreign)
         if not isinstance(shows, Range) and fixed:
             await kept.released(found.until)
         return found

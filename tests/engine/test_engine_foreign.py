@@ -1,0 +1,131 @@
+"""What other participants may keep of a peer's disk, and that they stop nobody by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import Place, Town, make_stream, open_town, received, rows, until
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
+from engine.messages import Subscribe, Tuples
+from overlay.errors import NotRetainedError
+from tools.async_client import AsyncMedusaClient
+
+DISK = 160_000
+
+holds = st.lists(
+    st.builds(
+        Held,
+        st.sampled_from(["s1", "s2", "s3"]),
+        st.integers(0, 99).map(str),
+        st.sampled_from(["evil.org", "utah.edu", "brown.edu"]),
+        st.integers(1, DISK),
+        st.floats(0, 100),
+    ),
+    max_size=12,
+    unique_by=lambda held: (held.key, held.consumer),
+)
+
+
+def kept(held: list[Held], **of: str) -> int:
+    chosen = [h for h in held if all(getattr(h, name) == value for name, value in of.items())]
+    return sum(max(h.bytes for h in chosen if h.key == key) for key in {h.key for h in chosen})
+
+
+@given(holds, st.integers(0, DISK))
+def test_what_stays_is_within_every_bound_and_nothing_goes_without_need(
+    held: list[Held], short: int
+) -> None:
+    gone = to_let_go(held, disk_bytes=DISK, short_bytes=short, hold_s=60.0, now=100.0)
+    left = [each for each in held if each not in gone]
+    assert all(each.since >= 40.0 for each in left)
+    for holder in {each.holder for each in held}:
+        assert kept(left, holder=holder) <= DISK * OF_PARTICIPANT
+        for key in {each.key for each in held}:
+            assert kept(left, holder=holder, key=key) <= DISK * OF_STREAM
+    assert kept(left) <= DISK * OF_ALL
+    recent = [each for each in held if each.since >= 40.0]
+    if not short and kept(recent) <= DISK * OF_STREAM:
+        assert left == recent
+
+
+def test_when_room_is_short_those_that_keep_most_go_first() -> None:
+    small, large = (Held("s1", name, name, size, 0.0) for name, size in (("a", 10), ("b", 100)))
+    other = Held("s2", "c", "c", 60, 0.0)
+    gone = to_let_go([small, large, other], disk_bytes=DISK, short_bytes=80, hold_s=9, now=1)
+    assert set(gone) == {large}
+    assert "room is short" in gone[large]
+
+
+async def fill(client: AsyncMedusaClient, stream: str, first: int, posts: int) -> None:
+    """Posts of 500 tuples; history alone keeps none of them."""
+    for number in range(first, first + posts):
+        await client.post_event(stream, rows([(number * 500 + i, 0) for i in range(500)]))
+        await client.flush()
+
+
+async def besieged(town: Town) -> tuple[Place, Place]:
+    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+    await town.acquainted(mit, evil)
+    return mit, evil
+
+
+@pytest.mark.parametrize("name", ["", "me"])
+async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
+    tmp_path: Path, name: str
+) -> None:
+    async with open_town(tmp_path, disk_bytes=400_000, recent_bytes=1) as town:
+        mit, evil = await besieged(town)
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", history_us=1)
+            other = await make_stream(client, mit, "other", history_us=1)
+            await fill(client, stream, 1, 1)
+            connection = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
+            request = Subscribe(stream, subscriber=name)
+            async with connection.open("subscribe", request) as duplex:
+                await duplex.receive(Tuples)
+                with trio.fail_after(60):
+                    await fill(client, stream, 2, 45)
+                    await fill(client, other, 1, 3)
+                with pytest.raises(NotRetainedError, match="you are waited for no longer"):
+                    while True:
+                        await duplex.receive(Tuples)
+            await until(lambda: mit.kept("s").log.start > 1000, "it keeps nothing any more")
+            async with mit.client() as own:
+                assert len(await received(own.subscribe(stream), 1)) >= 1
+
+
+async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(tmp_path: Path) -> None:
+    async with open_town(tmp_path, disk_bytes=400_000, recent_bytes=1) as town:
+        mit, evil = await besieged(town)
+        async with mit.client() as client, evil.client() as reader:
+            stream = await make_stream(client, mit, "s", history_us=1)
+            await fill(client, stream, 1, 1)
+            async with reader.subscribe(stream, subscriber="me") as visit:
+                await received(visit, 1)
+                boundary = visit.boundary
+            with trio.fail_after(60):
+                await fill(client, stream, 2, 45)
+            await until(lambda: mit.kept("s").log.start > boundary)
+            back = reader.subscribe(stream, after=boundary, subscriber="me")
+            with pytest.raises(NotRetainedError, match="bytes were kept for it in this stream"):
+                await received(back, 1)
+
+
+async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path) -> None:
+    async with open_town(tmp_path, recent_bytes=1, foreign_hold_s=0.3) as town:
+        mit, utah = await besieged(town)
+        async with mit.client() as client, utah.client() as other:
+            for reader, path in ((client, "ours"), (other, "theirs")):
+                stream = await make_stream(client, mit, path, history_us=1)
+                await fill(client, stream, 1, 1)
+                async with reader.subscribe(stream, subscriber="me") as visit:
+                    await received(visit, 1)
+                await fill(client, stream, 2, 3)
+            await until(lambda: not mit.kept("theirs").log.retention.consumers)
+            assert mit.kept("ours").log.retention.consumers == ("mit.edu me",)
+            assert mit.kept("ours").log.start < mit.kept("theirs").log.start

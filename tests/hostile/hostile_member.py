@@ -1,0 +1,156 @@
+"""A member of the federation that says what it likes: whole calls, or frames byte by byte.
+
+It has a root that was admitted, and makes itself as many peers as it wants. A `Wire` is one TLS
+connection of such a peer, with none of the overlay's own limits, credit or manners.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from struct import Struct as Layout
+from typing import Any
+
+import msgspec
+import trio
+
+from overlay.addresses import Address
+from overlay.connection import Connection, running
+from overlay.encoding import encode as pack
+from overlay.events import Events, wall_clock
+from overlay.frames import FRAME_BYTES, LIMIT, FrameDecoder, Kind, encode, encode_header
+from overlay.greeting import INSTANCE_BYTES, Answer, receive_verdict, send_hello
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.rpc import Caller, Service
+from overlay.streams import Opening
+from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
+from overlay.tls_stream import TlsStream
+
+_LENGTHS = Layout("!II")
+
+
+@dataclass
+class HostileMember:
+    """
+    Attributes:
+        root: its own, which was admitted.
+        membership: of the federation.
+    """
+
+    root: Root
+    membership: Membership
+
+    def peer(self) -> HostilePeer:
+        """One more peer of its."""
+        return HostilePeer(Identity.issue(self.root, wall_clock()), self.membership)
+
+
+@dataclass
+class HostilePeer:
+    identity: Identity
+    membership: Membership
+
+    @asynccontextmanager
+    async def wire(self, address: Address) -> AsyncIterator[Wire]:
+        """A connection to the peer there, to write any bytes to."""
+        async with await trio.open_tcp_stream(*address) as socket:
+            wire = Wire(await self._greet(socket))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wire.drain)
+                yield wire
+                nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def connection(
+        self, address: Address, service: Service | None = None
+    ) -> AsyncIterator[Connection]:
+        """A connection as the overlay has them, to make calls by."""
+        async with await trio.open_tcp_stream(*address) as socket:
+            tls = await self._greet(socket)
+            remote = self.membership.authenticate(tls.certificate, wall_clock())
+            connection = Connection(
+                tls,
+                remote,
+                dialled=True,
+                service=service or Service(),
+                caller=Caller(remote.participant, remote.peer_id),
+                events=Events(),
+            )
+            async with running(connection):
+                yield connection
+
+    async def _greet(self, socket: trio.SocketStream) -> TlsStream:
+        context = PeerContexts(self.identity).context(self.membership.roots(), server_side=False)
+        tls = await shake_hands(socket, context, PEER_PROTOCOL, server_side=False)
+        await send_hello(tls, self.identity.peer_id[:INSTANCE_BYTES])
+        verdict = await receive_verdict(tls)
+        assert verdict.answer is Answer.ACCEPTED, verdict
+        return tls
+
+
+@dataclass
+class Wire:
+    """Frames written as they are, answers read and counted.
+
+    Attributes:
+        received: bytes of DATA by stream. ended: streams that the other side has reset or finished.
+        over: the other side has ended the connection.
+        reads: whether anything is read from the socket at all; set it anew to go on.
+    """
+
+    tls: TlsStream
+    received: Counter[int] = field(default_factory=Counter)
+    ended: dict[int, bytes] = field(default_factory=dict)
+    over: bool = False
+    reads: trio.Event = field(default_factory=trio.Event)
+    _last: int = -1
+
+    def __post_init__(self) -> None:
+        self.reads.set()
+
+    async def write(self, *frames: bytes) -> None:
+        await self.tls.send_all(b"".join(frames))
+
+    async def call(self, method: str, request: msgspec.Struct, body: bytes = b"") -> int:
+        """Open a call with its request; the number of its stream."""
+        self._last += 2
+        await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16))))
+        await self.say(self._last, request, body)
+        return self._last
+
+    async def say(self, stream: int, message: msgspec.Struct, body: bytes = b"") -> None:
+        """A message on an open call."""
+        said = pack(message)
+        await self.data(stream, _LENGTHS.pack(len(said), len(body)) + said + body)
+
+    async def data(self, stream: int, data: bytes) -> None:
+        for start in range(0, len(data), FRAME_BYTES):
+            piece = data[start : start + FRAME_BYTES]
+            await self.write(encode_header(stream, len(piece)), piece)
+
+    async def credit(self, stream: int, limit: int) -> None:
+        """Let the other side send so many bytes on the stream since it was opened."""
+        await self.write(encode(Kind.CREDIT, stream, LIMIT.pack(limit)))
+
+    async def drain(self) -> None:
+        """Read whatever comes, and keep none of it."""
+        decoder = FrameDecoder()
+        while True:
+            await self.reads.wait()
+            try:
+                data: Any = await self.tls.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                self.over = True
+                return
+            for frame in decoder.feed(bytes(data)):
+                if frame.kind is Kind.DATA:
+                    self.received[frame.stream] += len(frame.payload)
+                elif frame.kind in {Kind.RESET, Kind.FINISH}:
+                    self.ended[frame.stream] = bytes(frame.payload)
+                elif frame.kind is Kind.PING:
+                    await self.write(encode(Kind.PONG, 0))
