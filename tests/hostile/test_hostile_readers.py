@@ -1,31 +1,108 @@
-"""Members that subscribe and do not read, or ask for more than their share."""
+"""Members that subscribe and do not read, or read more than their share."""
 
 from __future__ import annotations
 
+import pytest
 import trio
-from engine_peers import rows
-from hostile_siege import Siege, fill, open_siege
+import trio.lowlevel
+from hostile_member import Wire
+from hostile_siege import STREAM, Siege
 
-from engine.messages import Subscribe
-from tools.async_client import open_medusa
+from engine.delivery import MAX_OF_PARTICIPANT
+from engine.messages import Acknowledge, ReceiveEvents, Subscribe
+from overlay.rpc import MAX_BODY_BYTES
 
 
-async def never_read(siege: Siege, stream: str, subscriptions: int, seconds: float) -> None:
-    """Subscriptions on one connection, none of which gives any credit beyond the first."""
-    async with siege.evil.peer().wire(siege.address) as wire:
-        for _ in range(subscriptions):
-            await wire.call("subscribe", Subscribe(stream))
+@pytest.mark.parametrize("reads_socket", [True, False])
+async def test_subscribers_that_never_read(
+    siege: Siege, seconds: float, *, reads_socket: bool
+) -> None:
+    """300 on one connection; the socket is read, or not even that."""
+    large = await siege.large()
+    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+        if not reads_socket:
+            wire.reads = trio.Event()
+        for _ in range(300):
+            await wire.call("subscribe", Subscribe(large))
         await trio.sleep(seconds)
+    print(watch)
+    watch.check()
 
 
-async def test_subscribers_that_never_read() -> None:
-    async with open_siege() as siege:
-        async with open_medusa(siege.mit.home.folder) as client:
-            tables = [
-                rows([(t, t) for t in range(n * 100_000, (n + 1) * 100_000)]) for n in range(8)
-            ]
-            stream = await fill(client, "large", tables)
-        async with siege.watched() as watch:
-            await never_read(siege, stream, 300, 5.0)
-        print(watch)
-        watch.check()
+async def test_subscribers_that_read_by_the_byte(siege: Siege, seconds: float) -> None:
+    """Each is given a byte of credit at a time, so that it seems to go on."""
+    large = await siege.large()
+    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+        streams = [await wire.call("subscribe", Subscribe(large)) for _ in range(250)]
+        with trio.move_on_after(seconds):
+            while True:
+                for stream in streams:
+                    if stream not in wire.ended:
+                        await wire.credit(stream, 2 * 2**20 + wire.received[stream] + 1)
+                await trio.sleep(0.01)
+    print(watch)
+    watch.check()
+
+
+async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seconds: float) -> None:
+    """Of ten peers, a thousand each, all of them reading: honest delivery is not held up."""
+    async with siege.watched() as watch, trio.open_nursery() as nursery:
+        wires: list[Wire] = []
+
+        async def subscribe(task_status: trio.TaskStatus[None]) -> None:
+            async with siege.evil.peer().wire(siege.address) as wire:
+                wires.append(wire)
+                for _ in range(1_000):
+                    await wire.call("subscribe", Subscribe(STREAM, after=2**60))
+                task_status.started()
+                await trio.sleep_forever()
+
+        for _ in range(10):
+            await nursery.start(subscribe)
+        await trio.sleep(seconds)
+        open_now = sum(1_000 - len(wire.ended) for wire in wires)
+        nursery.cancel_scope.cancel()
+    assert open_now <= MAX_OF_PARTICIPANT
+    print(watch)
+    watch.check()
+    assert max(watch.deliveries) < 3.0
+
+
+async def test_as_many_as_may_be_are_served_and_honest_delivery_goes_on(
+    siege: Siege, seconds: float
+) -> None:
+    async with siege.watched() as watch, trio.open_nursery() as nursery:
+
+        async def read(task_status: trio.TaskStatus[None]) -> None:
+            async with siege.evil.peer().wire(siege.address) as wire:
+                calls = [await wire.call("subscribe", Subscribe(STREAM)) for _ in range(250)]
+                task_status.started()
+                while True:
+                    for stream in calls:
+                        await wire.credit(stream, wire.received[stream] + 2**21)
+                        await wire.say(stream, Acknowledge(0))
+                    await trio.sleep(0.2)
+
+        for _ in range(4):
+            await nursery.start(read)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    print(watch)
+    watch.check()
+    assert max(watch.deliveries) < 3.0
+
+
+async def test_pulls_that_wait_with_all_that_a_message_may_have(
+    siege: Siege, seconds: float
+) -> None:
+    """Requests with a body of 16 MiB that nobody wants, each waiting for half a minute."""
+    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+        body = bytes(MAX_BODY_BYTES)
+        with trio.move_on_after(seconds):
+            while not wire.over:
+                request = ReceiveEvents(STREAM, after=2**60, timeout_s=30.0)
+                stream = await wire.call("receive_events", request, body[: 2 * 2**20])
+                await trio.lowlevel.checkpoint()
+                assert stream
+    print(watch)
+    watch.check()

@@ -1,0 +1,48 @@
+"""One besieged federation for all attacks: what one of them leaves behind counts in the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+import pytest
+import trio
+from hostile_siege import Siege, open_siege
+
+START_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def siege() -> Iterator[Siege]:
+    """Its peers are processes; a thread of its own looks after them."""
+    opened: SimpleQueue[tuple[Siege, trio.lowlevel.TrioToken, trio.Event] | BaseException]
+    opened = SimpleQueue()
+
+    async def keep() -> None:
+        async with open_siege() as besieged:
+            over = trio.Event()
+            opened.put((besieged, trio.lowlevel.current_trio_token(), over))
+            await over.wait()
+
+    def run() -> None:
+        try:
+            trio.run(keep)
+        except BaseException as error:  # noqa: BLE001 - raised by the fixture
+            opened.put(error)
+
+    thread = threading.Thread(target=run, name="siege")
+    thread.start()
+    found = opened.get(timeout=START_S)
+    if isinstance(found, BaseException):
+        raise found
+    besieged, token, over = found
+    yield besieged
+    token.run_sync_soon(over.set)
+    thread.join()
+
+
+@pytest.fixture(params=[3.0, pytest.param(30.0, marks=pytest.mark.soak)], ids=["short", "long"])
+def seconds(request: pytest.FixtureRequest) -> float:
+    """How long an attack lasts."""
+    return float(request.param)
