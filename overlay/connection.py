@@ -96,7 +96,9 @@ class Connection:
         self._service = service
         self._events = events
         self._keep_alive = keep_alive or KeepAlive()
-        self._multiplexer = Multiplexer(dialled=dialled, memory=memory)
+        self._memory = memory or Share()
+        self._charged_s = 0.0
+        self._multiplexer = Multiplexer(dialled=dialled, memory=self._memory)
         self._calls: dict[Stream, Duplex] = {}
         self._handling = 0
         self._writer = trio.lowlevel.ParkingLot()
@@ -223,12 +225,14 @@ class Connection:
                 return
             self._heard_at = trio.current_time()
             self._reads += 1
+            await self._keep_pace()
             try:
                 events = self._multiplexer.receive(bytes(data))
             except DecodeError as error:
                 self._events.note("warning", f"{self} broke the protocol: {error}")
                 self._finish(f"{self} broke the protocol: {error}", closed_here=False)
                 return
+            self._charge()
             for event in events:
                 if isinstance(event, Opened):
                     self._start(event.stream, nursery)
@@ -236,6 +240,17 @@ class Connection:
                     duplex.notify()
                     self._forget_over(duplex)
             self._wake_writer()
+
+    async def _keep_pace(self) -> None:
+        """Read no further while the remote's participant has spent too much of our time."""
+        pace = self._memory.pace
+        while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
+            await trio.sleep(pause_s)  # its other connections may spend more meanwhile
+
+    def _charge(self) -> None:
+        cost_s = self._multiplexer.cost_s
+        self._memory.pace.spend(cost_s - self._charged_s, trio.current_time())
+        self._charged_s = cost_s
 
     async def _write(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from overlay.errors import InvalidInputError
+from overlay.pace import Pace
 
 MEMORY_BYTES: Final = 2**30
 """Default of `overlay.memory_bytes`: room for some dozen of the longest messages under way, recent
@@ -70,14 +71,16 @@ class Memory:
 
 
 class Share:
-    """
+    """What one holder takes of this peer.
+
     Attributes:
-        held: bytes.
+        held: bytes. pace: its time.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory or Memory()
         self.held = 0
+        self.pace = Pace()
 
     def hold(self, size: int) -> None:
         """Hold so many bytes more, or less."""

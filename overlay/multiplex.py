@@ -37,6 +37,7 @@ from overlay.frames import (
     encode_header,
 )
 from overlay.memory import Share
+from overlay.pace import CALL_S, FRAME_S, MESSAGE_S
 from overlay.streams import (
     MAX_WEIGHT,
     WINDOW_BYTES,
@@ -63,8 +64,8 @@ WRITE_BYTES: Final = 128 * 2**10
 """Bytes of DATA taken for one write: large enough for TLS's best speed, small enough (1 ms at
 1 Gbit/s) that what comes next waits little."""
 
-CONNECTION_BYTES: Final = 128 * 2**10
-"""Counted for a connection: its socket, the buffers of TLS, its tasks."""
+CONNECTION_BYTES: Final = 384 * 2**10
+"""Counted for a connection: what was read of it at once, the buffers of TLS, its tasks."""
 
 STREAM_BYTES: Final = 16 * 2**10
 """Counted for a stream that the other side opened: the task that answers it and what it holds."""
@@ -77,7 +78,14 @@ _LAST_LIMIT: Final = 2**63 - 1
 
 
 class Multiplexer:
-    """One side of a connection. memory: what its remote's participant may hold here."""
+    """One side of a connection.
+
+    Args:
+        memory: what its remote's participant may hold here.
+
+    Attributes:
+        cost_s: what the other side's frames, calls and messages have taken so far, about; seconds.
+    """
 
     def __init__(
         self, *, dialled: bool, max_streams: int = MAX_STREAMS, memory: Share | None = None
@@ -97,6 +105,7 @@ class Multiplexer:
         self._ready: list[tuple[float, int, Stream]] = []
         self._present = 0.0
         self._pong_due = False
+        self.cost_s = 0.0
         self._handlers: dict[Kind, Callable[[Frame, list[Event]], None]] = {
             Kind.OPEN: self._on_open,
             Kind.DATA: self._on_data,
@@ -257,12 +266,13 @@ class Multiplexer:
         """The stream's reader has a message of that many bytes in hand, and none before it."""
         self._hold(size - stream.in_hand)
         stream.in_hand = size
+        self.cost_s += MESSAGE_S
 
     def discard(self, stream: Stream) -> None:
         """Nobody reads this stream any more: drop what is unread and what may still come."""
         stream.unheard = True
-        self.hand_over(stream, 0)
-        self._hold(-stream.unread)
+        self._hold(-stream.unread - stream.in_hand)
+        stream.in_hand = 0
         stream.unread = 0
         stream.inbox.clear()
 
@@ -286,6 +296,7 @@ class Multiplexer:
         """
         events: list[Event] = []
         for frame in self._decoder.feed(data):
+            self.cost_s += FRAME_S
             self._handlers[frame.kind](frame, events)
         if len(self._control) > MAX_CONTROL_FRAMES:
             raise DecodeError(f"over {MAX_CONTROL_FRAMES} control frames wait to be read")
@@ -313,6 +324,7 @@ class Multiplexer:
         stream = Stream(frame.stream, ours=False, method=opening.method, weight=opening.weight)
         self._streams[stream.number] = stream
         self._theirs += 1
+        self.cost_s += CALL_S
         self._hold(STREAM_BYTES)
         if self._theirs > self._max_streams:
             self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")

@@ -25,7 +25,7 @@ from overlay.greeting import INSTANCE_BYTES, Answer, receive_verdict, send_hello
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.rpc import Caller, Service
-from overlay.streams import Opening
+from overlay.streams import Failure, Opening
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream
 
@@ -116,10 +116,19 @@ class Wire:
 
     async def call(self, method: str, request: msgspec.Struct, body: bytes = b"") -> int:
         """Open a call with its request; the number of its stream."""
+        said = pack(request)
+        return await self.announce(method, _LENGTHS.pack(len(said), len(body)) + said + body)
+
+    async def announce(self, method: str, data: bytes) -> int:
+        """Open a call with any bytes; the number of its stream."""
         self._last += 2
         await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16))))
-        await self.say(self._last, request, body)
+        await self.data(self._last, data)
         return self._last
+
+    async def reset(self) -> None:
+        """End the call that was opened last."""
+        await self.write(encode(Kind.RESET, self._last, pack(Failure("closed", "enough"))))
 
     async def say(self, stream: int, message: msgspec.Struct, body: bytes = b"") -> None:
         """A message on an open call."""

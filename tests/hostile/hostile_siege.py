@@ -6,24 +6,28 @@ lasts, honest clients post and subscribe, and the processes are looked at from o
 
 from __future__ import annotations
 
-import itertools
+import math
 import statistics
-from collections.abc import AsyncIterator, Iterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import msgspec
 import psutil
 import trio
 from engine_peers import rows, schema_of
 from hostile_member import HostileMember
+from hostile_watch import Seen
 
 from engine.definitions import StreamDefinition
 from overlay.addresses import Address
-from overlay.errors import MedusaError
 from overlay.identity import Root
 from overlay.membership_file import load_membership
 from testnet.peers import Federation, Peer, open_federation, run_command
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.async_client import open_medusa
 from tools.home import Home
 
 MEMORY_BYTES = 384 * 2**20
@@ -36,50 +40,50 @@ FILES = 900
 """Open files of a process: a connection each for all that may be accepted would be 1,024 more."""
 
 CONFIG = f'[overlay]\npreset = "local"\nmemory_bytes = {MEMORY_BYTES}\n'
-POST_EVERY_S = 0.02
+READY_S = 20.0
+WATCH = str(Path(__file__).with_name("hostile_watch.py"))
 LOOK_EVERY_S = 0.02
 STREAM = "medusa://mit.edu/honest"
 
 
 @dataclass
 class Watch:
-    """What was seen during an attack, of mit.edu's peer unless said.
+    """What was seen during an attack.
 
     Attributes:
-        rss, files: the most at any moment; bytes, and how many.
-        posts, deliveries: seconds each, of honest ones: a post until it was answered, a tuple from
-            its post until utah.edu's client had it.
-        dead: what honest peers took for dead of one another.
-        unanswered: errors of honest posts.
+        rss, files: the most of an honest peer's process at any moment: bytes, and how many.
+        seen: by honest clients.
     """
 
     rss: int = 0
     files: int = 0
-    posts: list[float] = field(default_factory=list)
-    deliveries: list[float] = field(default_factory=list)
-    dead: set[str] = field(default_factory=set)
-    unanswered: list[str] = field(default_factory=list)
+    seen: Seen = field(default_factory=lambda: Seen([], [], [], [], 0))
 
     @property
     def p99_s(self) -> float:
-        return statistics.quantiles(self.posts, n=100)[98]
+        return statistics.quantiles(self.seen.posts, n=100)[98]
+
+    @property
+    def slowest_delivery_s(self) -> float:
+        return max(self.seen.deliveries, default=math.inf)
 
     def check(self) -> None:
         """The bars that hold in every attack."""
-        assert len(self.posts) >= 20, f"{len(self.posts)} honest posts were answered"
+        assert len(self.seen.posts) >= 20, f"{len(self.seen.posts)} honest posts were answered"
         assert self.rss <= MEMORY_BYTES + SLACK_BYTES, f"{self.rss / 2**20:.0f} MiB resident"
         assert self.p99_s < P99_S, f"honest posts took {self.p99_s:.2f} s (p99)"
-        assert not self.dead, self.dead
-        assert not self.unanswered, self.unanswered
-        assert self.deliveries, "nothing was delivered"
+        assert not self.seen.dead, self.seen.dead
+        assert not self.seen.refused, self.seen.refused
+        assert self.seen.deliveries, "nothing was delivered"
         assert self.files <= FILES, f"{self.files} open files"
 
     def __str__(self) -> str:
+        posts = self.seen.posts or [math.inf, math.inf]
         return (
-            f"rss {self.rss / 2**20:.0f} MiB, files {self.files}, {len(self.posts)} posts: median "
-            f"{1e3 * statistics.median(self.posts):.1f} ms, p99 {1e3 * self.p99_s:.0f} ms, "
-            f"longest {1e3 * max(self.posts):.0f} ms; {len(self.deliveries)} deliveries, longest "
-            f"{1e3 * max(self.deliveries, default=0):.0f} ms"
+            f"rss {self.rss / 2**20:.0f} MiB, files {self.files}, {len(posts)} posts: median "
+            f"{1e3 * statistics.median(posts):.1f} ms, p99 {1e3 * self.p99_s:.0f} ms, "
+            f"longest {1e3 * max(posts):.0f} ms; {len(self.seen.deliveries)} deliveries, longest "
+            f"{1e3 * self.slowest_delivery_s:.0f} ms"
         )
 
 
@@ -95,7 +99,7 @@ class Siege:
     utah: Peer
     evil: HostileMember
     _large: bool = False
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _last: int = 0
 
     @property
     def address(self) -> Address:
@@ -120,55 +124,33 @@ class Siege:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Watch]:
-        """Honest posts, deliveries and looks at the processes, while the block lasts."""
+        """Honest posts and deliveries, and looks at the processes, while the block lasts."""
         watch = Watch()
-        async with (
-            open_medusa(self.mit.home.folder, producer=f"honest-{next(self._numbers)}") as poster,
-            open_medusa(self.utah.home.folder) as reader,
-            trio.open_nursery() as nursery,
-        ):
-            posted: dict[int, float] = {}
-            nursery.start_soon(self._read, reader, watch, posted)
-            nursery.start_soon(self._look, watch)
-            nursery.start_soon(self._ask, self.mit, watch)
-            nursery.start_soon(self._ask, self.utah, watch)
-            await nursery.start(self._post, poster, watch, posted)
-            yield watch
-            nursery.cancel_scope.cancel()
-
-    async def _post(
-        self,
-        client: AsyncMedusaClient,
-        watch: Watch,
-        posted: dict[int, float],
-        task_status: trio.TaskStatus[None],
-    ) -> None:
-        started = False
-        while True:
-            number = next(self._numbers)
-            at = trio.current_time()
-            posted[number] = at
+        homes = (str(peer.home.folder) for peer in (self.mit, self.utah))
+        command = [sys.executable, WATCH, *homes, STREAM, str(self._last)]
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with process.stdin, process.stdout, trio.open_nursery() as nursery:
             try:
-                await client.post_event(STREAM, rows([(number, number)]))
-                await client.flush()
-            except MedusaError as error:
-                watch.unanswered.append(str(error))
-            else:
-                watch.posts.append(trio.current_time() - at)
-            if not started:
-                watch.posts.clear()  # the first one connects
-                task_status.started()
-                started = True
-            await trio.sleep(POST_EVERY_S)
-
-    async def _read(
-        self, client: AsyncMedusaClient, watch: Watch, posted: dict[int, float]
-    ) -> None:
-        async for epoch in client.subscribe(STREAM):
-            now = trio.current_time()
-            for number in epoch.table.column("value").to_pylist():
-                if number in posted:
-                    watch.deliveries.append(now - posted.pop(number))
+                with trio.fail_after(READY_S):
+                    said = await process.stdout.receive_some()
+                    assert said.startswith(b"ready"), f"the honest clients say {said!r}"
+                nursery.start_soon(self._look, watch)
+                yield watch
+                await process.stdin.aclose()
+                with trio.fail_after(READY_S):
+                    said = b"".join([part async for part in process.stdout])
+            finally:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+                nursery.cancel_scope.cancel()
+        said = said.removeprefix(b"\n")
+        watch.seen = msgspec.json.decode(said, type=Seen)
+        self._last = watch.seen.last
 
     async def _look(self, watch: Watch) -> None:
         processes = [psutil.Process(peer.pid) for peer in (self.mit, self.utah)]
@@ -177,14 +159,6 @@ class Siege:
                 watch.rss = max(watch.rss, process.memory_info().rss)
                 watch.files = max(watch.files, process.num_fds())
             await trio.sleep(LOOK_EVERY_S)
-
-    async def _ask(self, peer: Peer, watch: Watch) -> None:
-        async with open_medusa(peer.home.folder) as client:
-            while True:
-                for other in (await client.status()).peers:
-                    if other.participant in {"mit.edu", "utah.edu"} and other.health == "dead":
-                        watch.dead.add(f"{peer.participant} takes {other.participant} for dead")
-                await trio.sleep(0.25)
 
 
 @asynccontextmanager

@@ -308,7 +308,7 @@ def test_unread_bytes_of_all_streams_together_are_limited() -> None:
 
 
 def test_participants_share_one_memory_and_leave_room_for_another() -> None:
-    memory = Memory(limit=10 * WINDOW_BYTES)
+    memory = Memory(limit=10 * WINDOW_BYTES + WINDOW_BYTES // 4)
     sides = []
     for number in range(4):
         left, right = pair(memory=memory.share(f"p{number}.edu"))
