@@ -135,8 +135,6 @@ class Mirror:
                 await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
             except EndOfCall:
                 raise BrokenError(f"the call that brought {self._kept.name} was ended") from None
-            finally:
-                self._kept.memory.set(0)  # what is incomplete comes again
 
     async def take_leave(self) -> None:
         """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
@@ -151,27 +149,35 @@ class Mirror:
             log.begin(self._after)  # what follows may be long in coming, where nothing is posted
         suffix = self._kept.suffix
         incoming = Incoming(log.schema, log.boundary, suffix.boundary)
-        while log.boundary < END:
-            message, body = await feed.receive(Tuples)
-            epoch = incoming.add(message, body)
-            self._kept.memory.set(incoming.held)
-            if epoch is None:
-                self._check_memory()
-                continue
-            if message.tentative:
-                await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
-                continue
-            await self._store.wait_for_room()
-            if self._due is not None:
-                await self._due(epoch.upto)
-            if log.boundary == BEGINNING and epoch.after > BEGINNING:
-                log.begin(epoch.after)  # the stream is no longer kept from its beginning
-            await log.commit(epoch.upto, epoch.table)
-            self._committed()
+        try:
+            while log.boundary < END:
+                await self._take_part(feed, incoming)
+        finally:
+            incoming.reconnected()  # an error's traceback would keep what it holds
+            self._kept.memory.set(0)
         while self._safe < END:
             await self._safer.wait()
         with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
             await feed.receive(Tuples)  # the producer ends the call once it has the last of them
+
+    async def _take_part(self, feed: Feed, incoming: Incoming) -> None:
+        log, suffix = self._kept.log, self._kept.suffix
+        message, body = await feed.receive(Tuples)
+        epoch = incoming.add(message, body)
+        self._kept.memory.set(incoming.held)
+        if epoch is None:
+            self._check_memory()
+            return
+        if message.tentative:
+            await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
+            return
+        await self._store.wait_for_room()
+        if self._due is not None:
+            await self._due(epoch.upto)
+        if log.boundary == BEGINNING and epoch.after > BEGINNING:
+            log.begin(epoch.after)  # the stream is no longer kept from its beginning
+        await log.commit(epoch.upto, epoch.table)
+        self._committed()
 
     def _check_memory(self) -> None:
         """

@@ -39,7 +39,8 @@ P99_S = 1.0
 FILES = 900
 """Open files of a process: a connection each for all that may be accepted would be 1,024 more."""
 
-CONFIG = f'[overlay]\npreset = "local"\nmemory_bytes = {MEMORY_BYTES}\n'
+PRESET = '[overlay]\npreset = "local"\nlisten = "127.0.0.1:0"\n'
+CONFIG = f"{PRESET}memory_bytes = {MEMORY_BYTES}\n"
 READY_S = 20.0
 WATCH = str(Path(__file__).with_name("hostile_watch.py"))
 LOOK_EVERY_S = 0.02
@@ -92,12 +93,14 @@ class Siege:
     """
     Attributes:
         mit, utah: the honest peers, running.
-        evil: the attacker; its `home` has a peer of its own that never runs.
+        evil: the attacker.
+        evil_home: of a peer of its own, which does not run.
     """
 
     mit: Peer
     utah: Peer
     evil: HostileMember
+    evil_home: Home
     _large: bool = False
     _last: int = 0
 
@@ -174,10 +177,10 @@ async def open_siege() -> AsyncIterator[Siege]:
             schema = schema_of("mit.edu")
             await client.create_schema(schema)
             await client.create_stream(StreamDefinition(STREAM, schema.name))
-        yield Siege(mit, utah, evil)
+        yield Siege(mit, utah, *evil)
 
 
-async def _admitted(federation: Federation, participant: str) -> HostileMember:
+async def _admitted(federation: Federation, participant: str) -> tuple[HostileMember, Home]:
     """A member without a running peer."""
     home = Home(federation.folder / participant)
     await run_command("init", "--participant", participant, "--home", str(home.folder))
@@ -185,4 +188,5 @@ async def _admitted(federation: Federation, participant: str) -> HostileMember:
     root = str(home.root_certificate)
     invited = await run_command("invite", participant, "--root", root, "--home", sponsor)
     await run_command("join", invited.split()[-1], "--home", str(home.folder))
-    return HostileMember(Root.load(home.folder), load_membership(home.folder))
+    home.config.write_text(PRESET)
+    return HostileMember(Root.load(home.folder), load_membership(home.folder)), home

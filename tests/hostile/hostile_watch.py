@@ -22,6 +22,8 @@ from tools.async_client import AsyncMedusaClient, open_medusa
 
 POST_EVERY_S = 0.02
 ASK_EVERY_S = 0.25
+CONNECTING = 3
+"""Posts that do not count: a client looks its stream up first, and connects."""
 
 
 class Seen(msgspec.Struct):
@@ -42,6 +44,7 @@ class Seen(msgspec.Struct):
 async def _post(
     client: AsyncMedusaClient, stream: str, seen: Seen, posted: dict[int, float]
 ) -> None:
+    ready = False
     while True:
         seen.last += 1
         at = posted[seen.last] = trio.current_time()
@@ -51,8 +54,10 @@ async def _post(
         except MedusaError as error:
             seen.refused.append(str(error))
         else:
-            seen.posts.append(trio.current_time() - at)
-            if len(seen.posts) == 1:
+            if ready:
+                seen.posts.append(trio.current_time() - at)
+            else:  # the first one connects, and looks the stream up
+                ready = True
                 print("ready", flush=True)
         await trio.sleep(POST_EVERY_S)
 
