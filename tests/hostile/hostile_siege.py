@@ -125,6 +125,13 @@ class Siege:
             self._large = True
         return name
 
+    async def acquainted(self, peers: int) -> None:
+        """Returns once mit.edu's peer knows so many."""
+        async with open_medusa(self.mit.home.folder) as client:
+            with trio.fail_after(READY_S):
+                while len((await client.status()).peers) < peers:  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Watch]:
         """Honest posts and deliveries, and looks at the processes, while the block lasts."""

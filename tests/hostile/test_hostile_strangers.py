@@ -1,0 +1,40 @@
+"""Who was never admitted: sockets that say nothing, garbage, handshakes that are begun anew."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import pytest
+import trio
+from hostile_siege import Siege
+
+SILENCE, GARBAGE, HELLO = "silence", "garbage", "hello"
+
+
+@pytest.mark.parametrize("kind", [SILENCE, GARBAGE, HELLO])
+async def test_connections_of_strangers(siege: Siege, seconds: float, kind: str) -> None:
+    """Three hundred at a time, each begun anew when it is closed; honest members still get in."""
+    hello = bytes.fromhex("16030100c8010000c40303") + os.urandom(200)  # a TLS hello cut short
+
+    async def annoy() -> None:
+        while True:
+            with suppress(OSError, trio.BrokenResourceError):
+                async with await trio.open_tcp_stream(*siege.address) as stream:
+                    if kind == GARBAGE:
+                        await stream.send_all(os.urandom(2_000))
+                    elif kind == HELLO:
+                        await stream.send_all(hello[:100])
+                    await stream.receive_some()
+            await trio.sleep(0.05)
+
+    async with siege.watched() as watch, trio.open_nursery() as nursery:
+        for _ in range(300):
+            nursery.start_soon(annoy)
+        await trio.sleep(seconds / 2)
+        async with siege.evil.peer().connection(siege.address):
+            pass
+        await trio.sleep(seconds / 2)
+        nursery.cancel_scope.cancel()
+    print(watch)
+    watch.check()
