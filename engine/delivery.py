@@ -18,11 +18,8 @@ from overlay.memory import Memory
 from overlay.rpc import Caller, Duplex
 
 TURNS: Final = 4
-"""Parts that are read and encoded at once: more would not be quicker on the same disk and cores,
-and the next participant would wait for all of them."""
-
-TURN_BYTES: Final = 3 * PART_BYTES
-"""What a part takes while it is made: a row group, the rows of it, and the body."""
+"""Parts that are read and encoded at once, each with some three times `PART_BYTES`: more would not
+be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024
 """Subscriptions of one participant's peers, or of our own clients, that are served here: each takes
@@ -46,7 +43,6 @@ class Turns:
     async def turn(self, holder: str) -> AsyncIterator[None]:
         """Within the block it is the holder's turn to make one part."""
         given = trio.Event()
-        share = self._memory.share(holder)  # it lives as long as somebody keeps it
         self._waiting.setdefault(holder, deque()).append(given)
         self._give()
         try:
@@ -55,7 +51,6 @@ class Turns:
         finally:
             if given.is_set():
                 self._taken -= 1
-                share.hold(-TURN_BYTES)
             else:
                 self._leave(holder, given)
             self._give()
@@ -68,7 +63,8 @@ class Turns:
 
     def _give(self) -> None:
         while self._waiting and self._taken < TURNS:
-            holder = next((each for each in self._waiting if self._fits(each)), None)
+            fits = (each for each in self._waiting if self._memory.share(each).fits(PART_BYTES))
+            holder = next(fits, None)
             if holder is None:
                 return
             given = self._waiting[holder].popleft()
@@ -77,12 +73,7 @@ class Turns:
             else:
                 del self._waiting[holder]
             self._taken += 1
-            self._memory.share(holder).hold(TURN_BYTES)
             given.set()
-
-    def _fits(self, holder: str) -> bool:
-        share = self._memory.share(holder)
-        return share.held + TURN_BYTES <= self._memory.free - TURN_BYTES
 
 
 async def at_once(_boundary: int) -> None:

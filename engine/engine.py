@@ -75,7 +75,7 @@ class Engine:
         self.subscriptions = Subscriptions(
             overlay.identity.participant, leases, config.lease_s, overlay.events
         )
-        self.delivery = Delivery(overlay.memory)
+        self.delivery = Delivery(overlay.memory.messages)
         self.store = StreamStore(
             home / "streams",
             subscriptions=self.subscriptions,

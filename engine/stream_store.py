@@ -23,6 +23,7 @@ from engine.messages import StreamStatus
 from engine.room import Room
 from engine.streams.home import open_home
 from engine.streams.log import StreamLog
+from engine.streams.memory import give_back
 from engine.streams.recent import SHARED_BYTES, SharedMemory
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
@@ -30,10 +31,13 @@ from engine.subscriptions import Subscriptions
 from overlay.errors import InternalError, MedusaError
 from overlay.events import Events, wall_clock
 from overlay.files import write_atomically
-from overlay.memory import Memory
+from overlay.memory import Budgets
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
+
+GIVE_BACK_S: Final = 2.0
+"""How often memory that is free within the process goes back to the system, seconds."""
 
 COMPACT_S: Final = 10.0
 """How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
@@ -76,7 +80,7 @@ class StreamStore:
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
-        memory: Memory,
+        memory: Budgets,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
@@ -84,9 +88,7 @@ class StreamStore:
         self._config = config
         self._events = events
         self._memory = memory
-        self._shared = SharedMemory(
-            min(SHARED_BYTES, memory.limit // 4), memory.share("recent epochs")
-        )
+        self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self._streams: dict[str, KeptStream] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
@@ -197,7 +199,7 @@ class StreamStore:
 
     def _adopt(self, kept: KeptStream) -> None:
         kept.measure(trio.current_time())
-        kept.memory = self._memory.share(f"stream {kept.key}")
+        kept.memory = self._memory.streams.share(kept.key)
         self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
 
@@ -338,8 +340,8 @@ class StreamStore:
         await self._room.wait()
 
     async def tend(self) -> None:
-        """Retention, leases, rates and compaction, for ever."""
-        compacted_at = trio.current_time()
+        """Retention, leases, rates, memory and compaction, for ever."""
+        compacted_at = gave_back_at = trio.current_time()
         while True:
             await trio.sleep(TEND_S)
             now = wall_clock()
@@ -350,6 +352,9 @@ class StreamStore:
                 kept.suffix.tidy()
             self._room.look()
             await self._subscriptions.tend(now)
+            if trio.current_time() - gave_back_at >= GIVE_BACK_S:
+                await trio.to_thread.run_sync(give_back)
+                gave_back_at = trio.current_time()
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()

@@ -18,6 +18,10 @@ GRACE_S: Final = 10.0
 """How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
 it may only be on its way to another peer."""
 
+LEFT: Final = 256
+"""Readers of one participant that are waited for so, in one stream: whoever begins and ends calls
+all the time must not grow a list."""
+
 
 class Reader:
     """One subscription's hold on a stream: retention keeps what it has not acknowledged.
@@ -100,10 +104,11 @@ class Subscriptions:
             readers.remove(reader)
             if not readers:
                 self._readers.pop((kept.key, consumer), None)
-            if not subscriber and reader.boundary < END and not reader.let_go.is_set():
-                kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S, foreign)
-            elif not subscriber:
+            if not subscriber:
                 kept.log.release(consumer)
+                if reader.boundary < END and not reader.let_go.is_set():
+                    left = f"left {holder} {self._calls % LEFT}"
+                    kept.log.hold(left, reader.boundary, wall_clock() + GRACE_S, foreign)
 
     def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""

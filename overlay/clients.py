@@ -37,7 +37,7 @@ from overlay.listening import (
     dial_tcp,
     listen_tcp,
 )
-from overlay.memory import Memory
+from overlay.memory import MEMORY_BYTES, Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands
 
@@ -72,7 +72,7 @@ async def open_client_listener(
     assert token
     events = events or Events()
     context = listener_context(identity)
-    share = (memory or Memory()).share(CLIENTS)
+    share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
 
     async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
         tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)

@@ -4,66 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 from weakref import WeakValueDictionary
 
 from overlay.errors import InvalidInputError
 from overlay.pace import Pace
 
 MEMORY_BYTES: Final = 2**30
-"""Default of `overlay.memory_bytes`: room for some dozen of the longest messages under way, recent
-epochs of many streams, and posts that wait, beside `PROCESS_BYTES`."""
+"""Default of `overlay.memory_bytes`."""
 
-PROCESS_BYTES: Final = 160 * 2**20
+PROCESS_BYTES: Final = 208 * 2**20
 """What the process takes before it holds anything for anybody: the interpreter, Arrow, the catalog
-and the tables of a federation of some hundred peers (measured: 120 to 140 MiB)."""
+and the tables of a federation of some hundred peers (measured: 120 to 140 MiB), and what it works
+with: the parts of streams that are being made (`engine.delivery`, 48 MiB)."""
 
-LEAST_BYTES: Final = 256 * 2**20
-"""The least `overlay.memory_bytes`: below it a few posts of 8 MiB would fill what is shared."""
+LEAST_BYTES: Final = 384 * 2**20
+"""The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill what is shared."""
+
+MESSAGES_LEAST: Final = 9 * 2**20
+"""Bytes that a participant may hold in any case: the largest post, or two parts of a stream. Only
+with a dozen greedy participants is it more than its share."""
+
+STREAM_LEAST: Final = 256 * 2**10
+"""Bytes that may wait for a stream in any case: small posts go on, whatever others do."""
 
 
 class Memory:
-    """Everything of variable size that a peer holds: queues of connections, messages in hand,
-    recent epochs, posts that wait for their boundary.
+    """A bound that holders share.
 
-    Each holder may hold as much as is free (dynamic thresholds: Choudhury and Hahne, Dynamic Queue
-    Length Thresholds, IEEE/ACM ToN 1998, section III): one alone half of the limit, n greedy ones
-    1/(n+1) each; so there is always room for one more.
+    Each may hold as much as is free (dynamic thresholds: Choudhury and Hahne, Dynamic Queue Length
+    Thresholds, IEEE/ACM ToN 1998, section III): one alone half of the limit, n greedy ones 1/(n+1)
+    each; so there is always room for one more.
 
     Args:
-        limit: bytes.
+        limit: bytes. least: that a holder may hold in any case.
 
     Attributes:
         held: bytes, by all.
         freed: called whenever there is more room.
     """
 
-    def __init__(self, limit: int = MEMORY_BYTES - PROCESS_BYTES) -> None:
+    def __init__(self, limit: int, least: int = 0) -> None:
         self.limit = limit
+        self.least = least
         self.held = 0
         self.freed: list[Callable[[], None]] = []
         self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
-
-    @classmethod
-    def of_process(cls, memory_bytes: int) -> Memory:
-        """For a process that is to take about so many bytes in all.
-
-        Raises:
-            InvalidInputError: they are too few to work with.
-        """
-        if memory_bytes < LEAST_BYTES:
-            raise InvalidInputError(
-                f"overlay.memory_bytes is {memory_bytes}; at least {LEAST_BYTES} are needed"
-            )
-        return cls(memory_bytes - PROCESS_BYTES)
 
     @property
     def free(self) -> int:
         return self.limit - self.held
 
     def share(self, holder: str) -> Share:
-        """What one holder has of it, as long as anybody keeps it: a participant by all its peers,
-        our own clients together, a stream by the posts that wait."""
+        """What one holder has of it, as long as anybody keeps that."""
         share = self._shares.get(holder)
         if share is None:
             share = self._shares[holder] = Share(self)
@@ -71,14 +65,14 @@ class Memory:
 
 
 class Share:
-    """What one holder takes of this peer.
+    """What one holder takes of a peer.
 
     Attributes:
         held: bytes. pace: its time.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
-        self._memory = memory or Memory()
+        self._memory = memory or Memory(MEMORY_BYTES)
         self.held = 0
         self.pace = Pace()
 
@@ -103,7 +97,45 @@ class Share:
         """Hold that many bytes from now on."""
         self.hold(held - self.held)
 
+    def fits(self, size: int) -> bool:
+        """Whether it may hold so many bytes more."""
+        return self.held + size <= max(self._memory.free - size, self._memory.least)
+
     @property
     def full(self) -> bool:
         """Whether it holds more than it may."""
-        return self.held > self._memory.free
+        return not self.fits(0)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What a process holds, by kind: posts that wait take no memory from answers to readers.
+
+    Attributes:
+        messages: queued, under way or in hand, by participant (our own clients are one).
+        streams: posts that wait for their boundary and parts of epochs that are not whole, by
+            stream.
+        recent_bytes: for the latest epochs of all streams, which readers are about to ask for.
+    """
+
+    messages: Memory
+    streams: Memory
+    recent_bytes: int
+
+    @classmethod
+    def of_process(cls, memory_bytes: int) -> Self:
+        """For a process that is to take about so many bytes.
+
+        Raises:
+            InvalidInputError: they are too few to work with.
+        """
+        if memory_bytes < LEAST_BYTES:
+            raise InvalidInputError(
+                f"overlay.memory_bytes is {memory_bytes}; at least {LEAST_BYTES} are needed"
+            )
+        shared = memory_bytes - PROCESS_BYTES
+        return cls(
+            Memory(shared // 2, MESSAGES_LEAST),
+            Memory(shared * 3 // 8, STREAM_LEAST),
+            shared // 8,
+        )

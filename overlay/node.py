@@ -31,7 +31,7 @@ from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
-from overlay.memory import MEMORY_BYTES, Memory
+from overlay.memory import MEMORY_BYTES, Budgets
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
 from overlay.rpc import Service
@@ -66,7 +66,7 @@ class OverlayConfig:
     memory_bytes: int = MEMORY_BYTES
 
     def __post_init__(self) -> None:
-        Memory.of_process(self.memory_bytes)
+        Budgets.of_process(self.memory_bytes)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Overlay:
     Attributes:
         gossip: what this peer believes of the health of the others.
         address: where others reach this peer.
-        memory: what this peer may hold, by holder.
+        memory: what this peer may hold.
     """
 
     identity: Identity
@@ -88,7 +88,7 @@ class Overlay:
     service: Service
     events: Events
     address: Address
-    memory: Memory
+    memory: Budgets
     _exchanger: Exchanger
 
     async def connect(self, peer_id: bytes) -> Connection:
@@ -137,7 +137,7 @@ async def open_overlay(
     events = events or Events(clock)
     membership.authenticate(der(identity.certificate), clock())
     peers = PeerTable(identity, membership)
-    memory = Memory.of_process(config.memory_bytes)
+    memory = Budgets.of_process(config.memory_bytes)
     data = home / DATA
     data.mkdir(parents=True, exist_ok=True)
     peers.load(data, clock())
@@ -163,7 +163,7 @@ async def open_overlay(
             peers.addresses_of,
             events,
             clock=clock,
-            memory=memory,
+            memory=memory.messages,
         )
 
     def udp(at: Address) -> AbstractAsyncContextManager[Datagrams]:

@@ -45,7 +45,7 @@ from overlay.listening import (
     listen_tcp,
 )
 from overlay.membership import Membership
-from overlay.memory import Memory
+from overlay.memory import MEMORY_BYTES, Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream, Traffic
@@ -388,7 +388,7 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
             events=events,
             config=config,
             clock=clock,
-            memory=memory or Memory(),
+            memory=memory or Memory(MEMORY_BYTES),
             nursery=nursery,
         )
         transport.address = bound_address(listener)

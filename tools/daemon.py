@@ -101,7 +101,7 @@ async def _open(home: Home, config: Config, execution: OpenExecutor | None) -> A
         async with (
             open_market(engine, home.folder, config.contracts),
             open_client_listener(
-                identity, token, service, config.client.listen, memory=overlay.memory
+                identity, token, service, config.client.listen, memory=overlay.memory.messages
             ) as client,
             service.answering(),
         ):

@@ -39,3 +39,14 @@ def keep_flat() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_M_MMAP_THRESHOLD, int(os.environ["MALLOC_MMAP_THRESHOLD_"]))
+
+
+def give_back() -> None:
+    """Gives whole free pages between what is alive back to the system; blocking, in any thread.
+
+    Messages of some 100 KiB come and go by the thousand and leave holes. (Measured: 25 ms to give
+    back 300 MiB, half a millisecond where there is nothing to give.)
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

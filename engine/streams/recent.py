@@ -11,7 +11,6 @@ import pyarrow as pa
 from engine.streams import parts
 from engine.streams.ordering import between, tidy
 from engine.streams.parts import Part, first_part
-from overlay.memory import Share
 
 RECENT_BYTES: Final = 24 * 2**20
 """Of one log: what a subscriber may be behind before it is served from disk."""
@@ -66,15 +65,10 @@ class Epoch:
 
 
 class SharedMemory:
-    """A bound on the recent epochs of several logs together; the largest log gives first.
+    """A bound on the recent epochs of several logs together; the largest log gives first."""
 
-    Args:
-        share: of the peer's memory, where they count.
-    """
-
-    def __init__(self, limit: int = SHARED_BYTES, share: Share | None = None) -> None:
+    def __init__(self, limit: int = SHARED_BYTES) -> None:
         self._limit = limit
-        self._share = share or Share()
         self._members: list[Recent] = []
 
     def join(self, recent: Recent) -> None:
@@ -82,13 +76,10 @@ class SharedMemory:
 
     def leave(self, recent: Recent) -> None:
         self._members.remove(recent)
-        self.trim()
 
     def trim(self) -> None:
-        """Count what they hold, and let the oldest go of what is too much."""
-        while (held := sum(member.bytes for member in self._members)) > self._limit:
+        while sum(member.bytes for member in self._members) > self._limit:
             max(self._members, key=lambda member: member.bytes).drop_oldest()
-        self._share.set(held)
 
 
 class Recent:

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURN_BYTES, TURNS, Delivery, Turns
+from engine.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
+from engine.streams.parts import PART_BYTES
 from overlay.clients import CLIENTS
 from overlay.errors import BusyError
 from overlay.memory import Memory
 from overlay.rpc import Caller
 
-MANY = 40 * TURN_BYTES
+MANY = 40 * PART_BYTES
 """More memory than all turns take."""
 
 
@@ -96,14 +97,14 @@ def test_turns_go_round_and_none_is_lost(steps: list[str]) -> None:
 
 
 async def test_who_holds_too_much_waits_until_it_is_read(nursery: trio.Nursery) -> None:
-    memory = Memory(8 * TURN_BYTES)
+    memory = Memory(8 * PART_BYTES)
     share = memory.share("evil.org")
-    share.hold(4 * TURN_BYTES)
+    share.hold(4 * PART_BYTES)
     crowd = Crowd(Turns(memory), nursery)
     await crowd.ask("evil.org", "utah.edu")
     assert crowd.given == ["utah.edu"]
     await crowd.end_all()
-    share.hold(-2 * TURN_BYTES)
+    share.hold(-2 * PART_BYTES)
     await wait_all_tasks_blocked()
     assert crowd.given == ["utah.edu", "evil.org"]
     await crowd.end_all()
