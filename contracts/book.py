@@ -117,7 +117,7 @@ class Book:
             NotFoundError: it revokes a contract not known here.
             BusyError: the counterparty has too many proposals waiting here.
             ConflictError: our own file of that contract is damaged.
-            StorageFullError, InvalidInputError: see `overlay.files`.
+            StorageError: see `overlay.files`.
         """
         document = open_document(data)
         verify_document(document, self._membership)
@@ -286,7 +286,7 @@ class Book:
             raise ConflictError(f"{error}; look at {path} and remove it first") from None
 
     def _read(self, path: Path) -> Contract:
-        file = decode(read_secret(path), _File, limit=MAX_FILE, what=str(path))
+        file = decode(read_secret(path, MAX_FILE), _File, limit=MAX_FILE, what=str(path))
         document = open_document(file.contract)
         if path.name != document.contract + SUFFIX:
             raise DecodeError(f"{path}: holds contract {document.contract}")

@@ -14,7 +14,7 @@ from engine.messages import Post, Posted
 from engine.pacing import Pacer
 from engine.room import Room
 from engine.streams.home import Home
-from overlay.errors import BusyError, InternalError, StorageFullError
+from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events, wall_clock
 
 AGAIN_S: Final = 1.0
@@ -74,7 +74,7 @@ class Intake:
                     end=post.end,
                     now=wall_clock(),
                 )
-            except StorageFullError:
+            except StorageError:
                 raise
             except BusyError:
                 kept.hurry.set()
@@ -112,7 +112,7 @@ class Intake:
             try:
                 await home.advance(wall_clock())
                 full = False
-            except StorageFullError as error:
+            except StorageError as error:
                 if not full:
                     self._events.note("error", f"{kept.name} waits for room: {error}")
                 full = True

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from overlay.errors import BusyError, InternalError, MedusaError
-from overlay.files import write_atomically
+from overlay.errors import BusyError, MedusaError
+from overlay.files import load_json, write_atomically
 
 MAX_LEASES: Final = 10_000
 """Named subscribers of one peer: a stranger must not fill the file with names."""
@@ -53,12 +53,8 @@ class Leases:
             self._read()
 
     def _read(self) -> None:
-        try:
-            leases = msgspec.json.decode(self._path.read_bytes(), type=list[Lease])
-        except msgspec.DecodeError as error:
-            message = f"{self._path} is damaged ({error}); remove it to let retention go on"
-            raise InternalError(message) from None
-        for lease in leases:
+        mend = "remove it: subscribers that are away are not waited for any more"
+        for lease in load_json(self._path, list[Lease], mend=mend):
             self._leases.setdefault(lease.stream, {})[lease.subscriber] = lease
 
     def renew(self, stream: str, subscriber: str, holder: str, boundary: int, now: float) -> None:

@@ -35,7 +35,7 @@ from overlay.errors import (
     ConflictError,
     MedusaError,
     NotFoundError,
-    StorageFullError,
+    StorageError,
     UnavailableError,
 )
 from overlay.events import wall_clock
@@ -190,7 +190,7 @@ class QueryHost:
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            with suppress(StorageFullError):  # it has no workers, and is told so when it asks
+            with suppress(StorageError):  # it has no workers, and is told so when it asks
                 self._place_home(running)
         self.catalog.publish_soon(running)
         self.appointed()
@@ -227,7 +227,7 @@ class QueryHost:
             with trio.CancelScope(shield=True):
                 await self.catalog.silence(name)
                 await running.stop()
-                with suppress(StorageFullError):  # it makes room
+                with suppress(StorageError):  # it makes room
                     self._place_home(running)
                 del self._queries[name]
                 # before the file goes: or a restart would withdraw what is another's by now
@@ -395,7 +395,7 @@ class QueryHost:
             running = self._queries.get(name)
             if running is not None:
                 await self.catalog.silence(name)
-                with suppress(StorageFullError):  # it makes room
+                with suppress(StorageError):  # it makes room
                     await self._stop(running)
                 del self._queries[name]
                 for task in running.tasks:

@@ -26,9 +26,9 @@ from engine.streams.recent import SharedMemory
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
-from overlay.errors import InternalError, MedusaError
+from overlay.errors import MedusaError
 from overlay.events import Events, wall_clock
-from overlay.files import write_atomically
+from overlay.files import load_json, write_atomically
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
@@ -54,6 +54,10 @@ GONE: Final = "~"
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
+
+_MEND: Final = (
+    "restore it from a copy, or move its folder away: what this peer keeps of that stream is in it"
+)
 
 
 class StreamStore:
@@ -152,12 +156,7 @@ class StreamStore:
         for path in self._folder.glob(f"{GONE}*"):
             await trio.to_thread.run_sync(_remove, path)
         for path in sorted(self._folder.glob("*/stream.json")):
-            try:
-                stored = msgspec.json.decode(path.read_bytes(), type=KeptEntry)
-            except msgspec.DecodeError as error:
-                raise InternalError(
-                    f"{path} is damaged ({error}); restore it from a copy"
-                ) from None
+            stored = load_json(path, KeptEntry, mend=_MEND)
             if stored.variant != HOME:  # else its ballot says what is open: `Homes`
                 await self.keep(stored.entry, stored.role, stored.variant)
 

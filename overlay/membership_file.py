@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.encoding import decode, encode
-from overlay.errors import ConflictError, DecodeError
+from overlay.encoding import encode
+from overlay.errors import ConflictError
 from overlay.events import Change
-from overlay.files import read_public, write_atomically
+from overlay.files import load_packed, mended_by, write_atomically
 from overlay.membership import MAX_KIB, Membership
 
 FILE: Final = "federation"
@@ -22,6 +22,8 @@ LOCK: Final = "federation.lock"
 
 MAX_FILE: Final = 2 * MAX_KIB * 1024
 """Bytes: all statements there can be, and room for others that commands put beside the daemon's."""
+
+_MEND: Final = "remove it and join again with a fresh invitation"
 
 
 class _Stored(Struct, frozen=True, array_like=True):
@@ -33,10 +35,11 @@ def load_membership(folder: Path) -> Membership:
     """
     Raises:
         NotFoundError: this home has not entered a federation.
-        DecodeError, UntrustedError: the file is damaged.
+        DamagedError: the file is damaged.
     """
     stored = _read(folder)
-    return Membership(stored.charter, stored.statements)
+    with mended_by(folder / FILE, _MEND):
+        return Membership(stored.charter, stored.statements)
 
 
 def save_membership(folder: Path, membership: Membership, now: float) -> list[Change]:
@@ -57,7 +60,7 @@ def store_statements(
 
     Raises:
         ConflictError: the home is already in another federation.
-        StorageFullError, InvalidInputError, DecodeError: see `overlay.files`; the file is damaged.
+        StorageError, DamagedError: see `overlay.files`; the file is damaged.
     """
     with _locked(folder):
         union = statements
@@ -73,11 +76,7 @@ def store_statements(
 
 
 def _read(folder: Path) -> _Stored:
-    path = folder / FILE
-    try:
-        return decode(read_public(path, MAX_FILE), _Stored, limit=MAX_FILE, what=str(path))
-    except DecodeError as error:
-        raise DecodeError(f"{error}; remove it and join again with a fresh invitation") from None
+    return load_packed(folder / FILE, _Stored, mend=_MEND, limit=MAX_FILE)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from overlay.certificates import (
 from overlay.encoding import decode, encode
 from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Change
-from overlay.files import read_public, write_atomically
+from overlay.files import load_packed, write_atomically
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.signing import Signed, signed, verify
@@ -203,7 +203,7 @@ class PeerTable:
     def save(self, folder: Path) -> None:
         """
         Raises:
-            StorageFullError, InvalidInputError: see `overlay.files`.
+            StorageError: see `overlay.files`.
         """
         write_atomically(folder / FILE, self.saved())
 
@@ -211,16 +211,13 @@ class PeerTable:
         """Take in what was saved; no file is an empty one.
 
         Raises:
-            DecodeError: the file is damaged.
+            DamagedError: the file is damaged.
         """
         path = folder / FILE
         if not path.exists():
             return []
-        try:
-            data = read_public(path, MAX_FILE)
-            records: list[bytes] = decode(data, list[bytes], limit=MAX_FILE, what=str(path))
-        except DecodeError as error:
-            raise DecodeError(f"{error}; remove it: peers are learned again") from None
+        mend = "remove it: peers are learned again"
+        records = load_packed(path, list[bytes], mend=mend, limit=MAX_FILE)
         return self.merge(records, now)
 
     def _sign(self, addresses: tuple[Address, ...], incarnation: int, version: int) -> PeerRecord:

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from engine.definitions import StreamEntry
 from engine.homes.ballot import Ballot
-from overlay.errors import InternalError
-from overlay.files import write_atomically
+from overlay.files import load_json, write_atomically
 
 
 class StoredBallot(Struct, frozen=True):
@@ -31,16 +30,11 @@ class BallotFiles:
     def load(self) -> Iterator[StoredBallot]:
         """
         Raises:
-            InternalError: one is damaged. It must not be removed: an elector that forgot whom it
+            DamagedError: one is damaged. It must not be removed: an elector that forgot whom it
                 voted for may let two peers believe that they are home.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=StoredBallot)
-            except msgspec.DecodeError as error:
-                raise InternalError(
-                    f"{path} is damaged ({error}); restore it from a copy"
-                ) from None
+            yield load_json(path, StoredBallot, mend="restore it from a copy; do not remove it")
 
     def save(self, stored: StoredBallot) -> None:
         """

@@ -26,7 +26,7 @@ from engine.streams.journal import Journal, Record, split
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
 from overlay.encoding import decode
-from overlay.errors import ConflictError, DecodeError, StorageFullError, UnavailableError
+from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
 from overlay.events import wall_clock
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
@@ -123,7 +123,7 @@ class _Following:
                     if part.committed > home.replica.settled:
                         home.replica.settle(part.committed, wall_clock())
                 break
-            except StorageFullError as error:
+            except StorageError as error:
                 # Entries before the one that found no room are stored.
                 done = home.source.position
                 if done[0] == at[0]:

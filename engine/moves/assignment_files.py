@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from engine.moves.assigned_task import StoredAssignment
-from overlay.errors import InternalError
-from overlay.files import write_atomically
+from overlay.files import load_json, write_atomically
 
 
 class AssignmentFiles:
@@ -22,13 +21,11 @@ class AssignmentFiles:
     def load(self) -> Iterator[StoredAssignment]:
         """
         Raises:
-            InternalError: one is damaged.
+            DamagedError: one is damaged.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=StoredAssignment)
-            except msgspec.DecodeError as error:
-                raise InternalError(f"{path} is damaged ({error}); remove it") from None
+            mend = "remove it: the task's owner takes it home"
+            yield load_json(path, StoredAssignment, mend=mend)
 
     def save(self, stored: StoredAssignment) -> None:
         """

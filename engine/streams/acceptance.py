@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from engine.schema import BEGINNING, END
-from overlay.errors import DecodeError, InvalidInputError, SequenceGapError
+from engine.streams.journal import MAX_META_BYTES
+from overlay.encoding import decode
+from overlay.errors import InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream; past it the one that has been quiet longest is forgotten, and
@@ -78,13 +79,7 @@ def decode_entry(meta: bytes) -> Entry:
     Raises:
         DecodeError: it is none.
     """
-    try:
-        return _ENTRIES.decode(meta)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(str(error)) from None
-
-
-_ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
+    return decode(meta, Entry, limit=MAX_META_BYTES, what="entry of a journal")
 
 
 class Missed(Struct, frozen=True, array_like=True):
@@ -115,6 +110,14 @@ class Snapshot(Struct, frozen=True, array_like=True):
     revisions: int = 0
     revised_at: int = BEGINNING
     missed: tuple[Missed, ...] = ()
+
+
+def decode_snapshot(meta: bytes) -> Snapshot:
+    """
+    Raises:
+        DecodeError: it is none.
+    """
+    return decode(meta, Snapshot, limit=MAX_META_BYTES, what="snapshot in a journal")
 
 
 class Acceptance:

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from engine.schema import STIME
 from engine.streams.ordering import between, bounds, is_ordered, rows_upto, tidy
 from engine.streams.recent import Epoch
-from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_file
+from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, sweep, sync_file
 from overlay.errors import InternalError
+from overlay.files import storing
 
 _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 

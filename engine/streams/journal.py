@@ -32,8 +32,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_folder
+from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, sweep, sync_folder
 from overlay.errors import DecodeError, InternalError, InvalidInputError, NotRetainedError
+from overlay.files import storing
 
 _HEAD: Final = struct.Struct("<III")
 _SUFFIX: Final = ".journal"

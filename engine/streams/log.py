@@ -50,8 +50,9 @@ from engine.streams.epochs import (
 from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.retention import Retention
-from engine.streams.storage import storing, sync_folder
+from engine.streams.storage import sync_folder
 from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
+from overlay.files import storing
 
 READ_ROWS: Final = 2**17
 """Rows given to a reader at once where several small epochs, or a large file, are read."""
@@ -364,7 +365,7 @@ class StreamLog:
         path = path_of(self._folder, after, upto)
         try:
             writer.commit(path)
-        except StorageFullError:
+        except BaseException:
             writer.abandon()
             raise
         if self._durable:

@@ -28,7 +28,13 @@ import pyarrow.compute as pc
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
-from engine.streams.acceptance import Acceptance, Entry, Snapshot, check_promise, decode_entry
+from engine.streams.acceptance import (
+    Acceptance,
+    Entry,
+    check_promise,
+    decode_entry,
+    decode_snapshot,
+)
 from engine.streams.ipc import encode
 from engine.streams.journal import Bytes, Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
@@ -37,17 +43,15 @@ from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
 from overlay.errors import (
     BusyError,
-    DecodeError,
     InternalError,
     InvalidInputError,
-    StorageFullError,
+    StorageError,
 )
 
 _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
 class Source:
@@ -324,10 +328,7 @@ class Source:
         self._note_entry(at)
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
-        try:
-            self._acceptance.restore(_SNAPSHOTS.decode(meta))
-        except msgspec.MsgspecError as error:
-            raise DecodeError(str(error)) from None
+        self._acceptance.restore(decode_snapshot(meta))
         self._note_segment(segment)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
@@ -348,7 +349,7 @@ class Source:
         idle = not self._pending.bytes and not self._owed
         if self.leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
-            with suppress(StorageFullError):
+            with suppress(StorageError):
                 self._begin_segment()
         first = self._owed.segment if self._owed else self._journal.segment
         first = min(first, self._needed_from())

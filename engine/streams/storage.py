@@ -1,15 +1,10 @@
-"""What every file of a stream shares: a full disk told from other faults, names made durable."""
+"""What every file of a stream shares: temporary names, and what makes names and bytes durable."""
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-
-from overlay.errors import InternalError, StorageFullError
 
 TEMPORARY: Final = ".tmp-"
 """How the name of a file that is being written begins; Spark ignores such names, and so do we."""
@@ -17,25 +12,6 @@ TEMPORARY: Final = ".tmp-"
 WRITTEN_BACK_S: Final = 60.0
 """By then the kernel has written what was not synced to the disk (Linux: 30 s and a little more);
 a file that had not changed for longer, and is damaged, was damaged by something else."""
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-@contextmanager
-def storing(what: Path) -> Iterator[None]:
-    """Turns an OSError inside into the documented one.
-
-    Raises:
-        StorageFullError: no room is left. InternalError: any other fault of the disk.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StorageFullError(
-                f"no room for {what.name}: free space on the disk of {what.parent}"
-            ) from error
-        raise InternalError(f"{what}: {error}") from error
 
 
 def sync_folder(folder: Path) -> None:
