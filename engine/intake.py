@@ -102,6 +102,7 @@ class Intake:
         pacer = Pacer(self._config.epoch_s)
         clocked = kept.entry.stream.idle is Idle.CLOCK
         full = False
+        told = home.lost
         while True:
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
                 await home.wait_ready()
@@ -112,6 +113,10 @@ class Intake:
             try:
                 await home.advance(wall_clock())
                 full = False
+                for text in home.lost:
+                    if text not in told:  # a producer's next post says what is missing before it
+                        self._events.note("error", f"{kept.name}: {text}")
+                told = home.lost
             except StorageError as error:
                 if not full:
                     self._events.note("error", f"{kept.name} waits for room: {error}")

@@ -20,9 +20,10 @@ from engine.homes.messages import Join, Part, Plan, Segment, Shipped, Standing, 
 from engine.kept import KeptStream
 from engine.messages import Tuples
 from engine.schema import BEGINNING
+from engine.streams.entries import split
 from engine.streams.feed import Assembler
 from engine.streams.home import Home
-from engine.streams.journal import Journal, Record, split
+from engine.streams.journal import Journal, Record
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
 from overlay.encoding import decode
@@ -212,7 +213,7 @@ class _Following:
         folders = journal_folders(self._keeper.around.store.folder_of(self._kept.key), self._fence)
         durable = self._keeper.around.store.is_durable
         with ExitStack() as closing:
-            journals = [Journal.open(folder, _nothing, durable=durable) for folder in folders]
+            journals = [Journal.open(folder, _Anew(), durable=durable) for folder in folders]
             for journal in journals:
                 closing.callback(journal.close)
             while True:
@@ -247,8 +248,20 @@ def _copy(journal: Journal, part: Part, body: bytes) -> None:
         offset = journal.size
 
 
-def _nothing(_: Record) -> None:
-    raise ConflictError("a journal was there already")
+class _Anew:
+    """What reads a journal that is only about to be written."""
+
+    def restore(self, _: Record) -> None:
+        raise ConflictError("a journal was there already")
+
+    def missing(self, what: str) -> None:
+        raise ConflictError(f"a journal was there already: {what}")
+
+    def torn(self) -> None:
+        raise ConflictError("a journal was there already")
+
+    def state(self) -> bytes:
+        return b""
 
 
 def _part(data: bytes) -> Part | Join:

@@ -15,7 +15,8 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
-from engine.streams.journal import Bytes, Position
+from engine.streams.entries import Bytes
+from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
@@ -87,10 +88,9 @@ class Home:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What a loss of power took, for people; known when it is opened."""
-        journals = (self._source.lost, self._late.lost)
+        """What is missing of it, for people, as far as it is known by now."""
         logs = [text for log in self.logs for text in log.lost]
-        return (*(text for text in journals if text), *logs)
+        return (*logs, *self._late.lost, *self._source.lost)
 
     @property
     def logs(self) -> tuple[StreamLog, ...]:

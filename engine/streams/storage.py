@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,17 @@ TEMPORARY: Final = ".tmp-"
 WRITTEN_BACK_S: Final = 60.0
 """By then the kernel has written what was not synced to the disk (Linux: 30 s and a little more);
 a file that had not changed for longer, and is damaged, was damaged by something else."""
+
+
+def keep_aside(path: Path) -> Path:
+    """Another name for a damaged file, which keeps it for a person to look at once the file is
+    written anew; gives that name."""
+    for number in count():
+        aside = path.with_suffix(f".damaged-{number}" if number else ".damaged")
+        with suppress(FileExistsError):
+            os.link(path, aside)
+            return aside
+    raise AssertionError("numbers do not end")
 
 
 def sync_folder(folder: Path) -> None:

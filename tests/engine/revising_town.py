@@ -23,7 +23,7 @@ from test_engine_revisions_properties import (
     as_rows,
 )
 
-from engine.homes.following import _copy, _fits, _nothing
+from engine.homes.following import _Anew, _copy, _fits
 from engine.homes.messages import Part, Segment, Standing
 from engine.homes.shipping import _continues
 from engine.messages import Posted
@@ -151,7 +151,7 @@ async def no_room(*_: object) -> float:
 
 
 def copy_journal(source: Source, folder: Path) -> None:
-    journal = Journal.open(folder, _nothing)
+    journal = Journal.open(folder, _Anew())
     at = (source.segments[0][0], 0)
     while at < source.position:
         at, data = source.read(at, 300)

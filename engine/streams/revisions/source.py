@@ -18,8 +18,9 @@ import pyarrow as pa
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, check_promise, decode_entry
+from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
-from engine.streams.journal import Bytes, Position
+from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.pending import Pending
 from engine.streams.replicated import ReplicatedSource
