@@ -76,6 +76,8 @@ class _Following:
         return self._keeper.home
 
     async def run(self) -> None:
+        if not self._keeper.tenure.whole:
+            await self._keeper.forget()
         home, ballot = self._home, self._keeper.tenure.ballot
         segments = tuple(Segment(*each) for each in home.source.segments)
         standing = Standing(
