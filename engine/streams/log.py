@@ -7,11 +7,15 @@ What a crash leaves, step by step:
   the old one. Between the two, both names are there: the shorter interval is dropped.
 * compaction: the merged file is written, renamed, and only then its parts are deleted. In between
   they lie within its interval, and are dropped.
-* retention: deletes from the oldest on. A file that a reader still pins goes later, so a crash may
-  leave a gap: what lies before a gap is dropped.
+* retention: deletes strictly from the oldest on, and waits for a file that a reader still pins. So
+  a crash leaves no gap.
 
 So a restart reads the directory and nothing else. Without `durable` this holds for the death of the
 process, not for a loss of power.
+
+A file that is damaged, or missing between others, is *lost*: its interval stays a part of the log,
+what lies before and behind it is read as ever, and who needs the interval itself is told that it is
+not there, unless it can be fetched again (`mend`, `restore`).
 
 State changes in one thread, the trio thread: files are written and read in worker threads, and what
 commits (a rename) and what readers see change together, without an `await` between. The synchronous
@@ -22,9 +26,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -36,22 +41,31 @@ from engine.load import metered
 from engine.schema import BEGINNING
 from engine.streams import compaction
 from engine.streams.epochs import (
+    EpochDamagedError,
     EpochFile,
     EpochWriter,
     check_rows,
     count_rows,
+    discard,
     path_of,
     pinned,
     reach_of,
     read_from,
-    scan,
     tail_of,
 )
 from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
+from engine.streams.restoring import lost_in_words, not_here
 from engine.streams.retention import Retention
+from engine.streams.scanning import scan
 from engine.streams.storage import sync_folder
-from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
+from overlay.errors import (
+    ClosedError,
+    InternalError,
+    NotRetainedError,
+    StorageError,
+    StorageFullError,
+)
 from overlay.files import storing
 
 READ_ROWS: Final = 2**17
@@ -70,6 +84,8 @@ class StreamLog:
         retention: who needs what.
         shown_from: tells the boundary before which nothing is shown, though it may be kept.
         lost: what a loss of power took, for people.
+        damaged: told of every file that is found damaged, for people.
+        mend: has a lost file fetched again, if anybody has it; returns once that was tried.
     """
 
     def __init__(
@@ -93,8 +109,11 @@ class StreamLog:
         self._compacting = False
         self._moved = trio.Event()
         self._closed = False
+        self._strays: list[Path] = []
         self.retention = retention
         self.lost: tuple[str, ...] = ()
+        self.damaged: Callable[[str], None] = _unheard
+        self.mend: Callable[[EpochFile], Awaitable[None]] = _nobody_has_it
         self.shown_from: Callable[[], int] = lambda: BEGINNING
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
@@ -115,10 +134,10 @@ class StreamLog:
         """The log in `folder`, which is made if need be. Blocking.
 
         Raises:
-            InternalError: its files are damaged.
+            DamagedError: two of its files overlap. StorageError: its folder cannot be read.
         """
         assert schema.names[0] == "stime", "the log of a stream begins with stime"
-        files, lost = scan(folder, durable=durable)
+        files, lost = scan(folder, schema, durable=durable)
         boundary = files[-1].upto if files else BEGINNING
         parts = (
             Recent(schema, boundary, recent_bytes, shared or SharedMemory()),
@@ -142,9 +161,19 @@ class StreamLog:
         return self._files[0].after if self._files else self.boundary
 
     @property
+    def lost_files(self) -> tuple[EpochFile, ...]:
+        """Those that are damaged or missing, the oldest first."""
+        return tuple(file for file in self._files if file.lost)
+
+    @property
+    def whole_from(self) -> int:
+        """All that follows this boundary can be read."""
+        return max([self.start, *(file.upto for file in self._files if file.lost)])
+
+    @property
     def oldest(self) -> int:
         """What who asks for the beginning is given begins here. Blocking and cheap, as `tail`."""
-        return max(self.start, self.shown_from())
+        return max(self.whole_from, self.shown_from())
 
     @property
     def rows(self) -> int:
@@ -176,15 +205,23 @@ class StreamLog:
         only where an end of the interval lies within it, and of it the stimes around that end.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
         """
         self._check_retained(after)
-        return sum(count_rows(file, after, upto) for file in self._files)
+        try:
+            return sum(count_rows(file, after, upto) for file in self._whole(after, upto))
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.count(after, upto)
 
     def tail(self, rows: int, *, whole_files: bool = False) -> int:
         """The latest boundary that at least so many rows follow, and `start` where there are fewer:
         never a part of the rows of one stime. Blocking, and cheap. whole_files: see `tail_of`."""
-        found = tail_of(self._files, rows, whole_files=whole_files)
+        try:
+            found = tail_of(self._files, rows, whole_files=whole_files)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.tail(rows, whole_files=whole_files)
         return self.start if found is None else found
 
     def begin(self, boundary: int) -> None:
@@ -204,7 +241,8 @@ class StreamLog:
         """Commits the epoch (boundary, upto] with these rows. Blocking.
 
         Raises:
-            StorageFullError: no room; nothing was changed, and the same may be tried again.
+            StorageError: the disk does not take it; nothing was changed, and the same may be tried
+                again.
             InternalError: the rows do not belong there.
         """
         self._install(upto, table, self._stage(upto, table))
@@ -225,10 +263,10 @@ class StreamLog:
         A file may hold rows outside of the interval as well: select by stime.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
         """
         self._check_retained(after)
-        with pinned([file for file in self._files if file.holds(after, upto)]) as files:
+        with pinned(self._whole(after, upto)) as files:
             yield [file.path for file in files]
 
     def read(self, after: int, limit_rows: int = READ_ROWS) -> Epoch | None:
@@ -237,28 +275,37 @@ class StreamLog:
         About `limit_rows` rows at most, but never a part of the rows of one stime. Blocking.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or the next ones are lost.
         """
         if (epoch := self._read_recent(after, limit_rows)) is not None or after >= self.boundary:
             return epoch
-        files = self._files_after(after)
-        with pinned(files):
-            return read_from(files, self._schema, after, limit_rows)
+        try:
+            with pinned(self._files_after(after)) as files:
+                return read_from(files, self._schema, after, limit_rows)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.read(after, limit_rows)
 
     async def next(self, after: int, limit_rows: int = READ_ROWS) -> Epoch:
-        """`read`, waiting for a later boundary, with files read in a worker thread."""
+        """`read`, waiting for a later boundary, and for what is lost if it can be fetched again;
+        with files read in a worker thread."""
         await self.wait_beyond(after)
         if (epoch := self._read_recent(after, limit_rows)) is not None:
             return epoch
-        files = self._files_after(after)
-        with pinned(files):
-            try:
-                return await trio.to_thread.run_sync(
-                    read_from, files, self._schema, after, limit_rows
-                )
-            except InternalError:
-                self._check_open()  # who closed it may have removed the files as well
-                raise
+        await self._fetch_lost(after)
+        try:
+            with pinned(self._files_after(after)) as files:
+                read = partial(read_from, files, self._schema, after, limit_rows)
+                return await trio.to_thread.run_sync(read)
+        except EpochDamagedError as error:
+            self._check_open()  # who closed it may have removed the files as well
+            self.find_damaged(error.path)
+            return await self.next(after, limit_rows)
+
+    async def _fetch_lost(self, after: int) -> None:
+        following = next((file for file in self._files if file.upto > after), None)
+        if following is not None and following.lost:
+            await self.mend(following)
 
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
@@ -280,22 +327,31 @@ class StreamLog:
         return min(self.boundary, self.retention.held(without))
 
     def retain(self, now: float) -> int:
-        """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""
+        """Lets go of the files that nobody needs and history has passed, from the oldest on, up to
+        one that a reader pins; how many. now: seconds.
+
+        Raises:
+            StorageError: the disk does not let them go.
+        """
         floor = self.retention.floor(self.boundary, self.last_stime, now)
-        # The newest file stays, whatever is in it: its name is the boundary.
         count = 0
-        while count < len(self._files) - 1 and self._files[count].upto <= floor:
+        # The newest file stays, whatever is in it: its name is the boundary.
+        while len(self._files) > 1 and self._files[0].upto <= floor and not self._files[0].pins:
+            oldest = self._files.pop(0)
+            try:
+                with storing(oldest.path):
+                    oldest.path.unlink(missing_ok=True)
+            except StorageError:
+                self._files.insert(0, oldest)  # or a restart would miss what goes after it
+                raise
             count += 1
-        gone, self._files = self._files[:count], self._files[count:]
-        for file in gone:
-            self._replace(file)
         return count
 
     async def compact(self) -> int:
         """Merges one run of small files, if there is one worth it; how many files became one.
 
         Raises:
-            StorageFullError: no room for the merged file; nothing was changed.
+            StorageError: the disk does not take the merged file; nothing was changed.
         """
         run = compaction.choose(self._files)
         if self._compacting or not run:
@@ -305,13 +361,41 @@ class StreamLog:
             with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
                 return self._install_merged(run, writer)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return 0
         finally:
             self._compacting = False
 
     def compact_now(self) -> int:
         """`compact` in this thread."""
         run = compaction.choose(self._files)
-        return self._install_merged(run, self._merge(run)) if run else 0
+        try:
+            return self._install_merged(run, self._merge(run)) if run else 0
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return 0
+
+    def find_damaged(self, path: Path) -> None:
+        """That file of the log is damaged: it is lost from now on, and people are told."""
+        for file in self._files:
+            if file.path == path and not file.lost:
+                file.lost = True
+                self.damaged(lost_in_words(file))
+
+    def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
+        """A lost file is whole again. writer: writes it anew; None: it is there.
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        if lost not in self._files:  # retention was quicker
+            if writer is not None:
+                writer.abandon()
+            return
+        if writer is not None:
+            self._rename(writer, lost.path)
+        self._files[self._files.index(lost)] = found
 
     def close(self) -> None:
         """Wakes whoever waits, with a ClosedError; the files stay."""
@@ -326,7 +410,7 @@ class StreamLog:
         rows = table if table is not None else self._schema.empty_table()
         if rows.num_rows:
             check_rows(rows, self._schema, self.boundary, upto)
-        elif self._files:
+        elif self._files and not self._files[-1].lost:
             return None
         if self.bytes + rows.nbytes > self._disk_bytes:
             raise StorageFullError(
@@ -363,31 +447,54 @@ class StreamLog:
         self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None
     ) -> EpochFile:
         path = path_of(self._folder, after, upto)
-        try:
-            writer.commit(path)
-        except BaseException:
-            writer.abandon()
-            raise
-        if self._durable:
-            sync_folder(self._folder)
+        self._rename(writer, path)
         low = high = None
         if table is not None and table.num_rows:
             stime = table.column("stime")
             low, high = stime[0].as_py(), stime[-1].as_py()
         return EpochFile(path, after, upto, writer.rows, path.stat().st_size, low, high)
 
+    def _rename(self, writer: EpochWriter, path: Path) -> None:
+        try:
+            self._sweep_strays()
+            writer.commit(path)
+        except BaseException:
+            writer.abandon()
+            raise
+        self._sync_name(path)
+
     def _extend(self, upto: int) -> None:
         """The newest file covers an empty epoch as well."""
         last = self._files[-1]
         path = path_of(self._folder, last.after, upto)
+        self._sweep_strays()
         with storing(path):
             os.link(last.path, path)
-        if self._durable:
-            sync_folder(self._folder)
+        self._sync_name(path)
         self._files[-1] = EpochFile(
             path, last.after, upto, last.rows, last.bytes, last.low, last.high
         )
         self._replace(last)
+
+    def _sync_name(self, path: Path) -> None:
+        """A file that has just been given that name keeps it through a loss of power; or has it no
+        more, since it was not committed then."""
+        if not self._durable:
+            return
+        try:
+            with storing(path):
+                sync_folder(self._folder)
+        except BaseException:
+            self._strays.append(path)
+            with suppress(StorageError):
+                self._sweep_strays()
+            raise
+
+    def _sweep_strays(self) -> None:
+        while self._strays:
+            with storing(self._strays[0]):
+                self._strays[0].unlink(missing_ok=True)
+            del self._strays[0]
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.
@@ -409,7 +516,7 @@ class StreamLog:
     def _replace(self, file: EpochFile) -> None:
         file.replaced = True
         if not file.pins:
-            file.path.unlink(missing_ok=True)
+            discard(file.path)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -428,4 +535,32 @@ class StreamLog:
         return self._recent.read(after, limit_rows)
 
     def _files_after(self, after: int) -> list[EpochFile]:
-        return [file for file in self._files if file.upto > after]
+        """Up to the next that is lost.
+
+        Raises:
+            NotRetainedError: that is the first of them.
+        """
+        following = [file for file in self._files if file.upto > after]
+        if following and following[0].lost:
+            raise not_here(following[0])
+        return list(takewhile(lambda file: not file.lost, following))
+
+    def _whole(self, after: int, upto: int) -> list[EpochFile]:
+        """The files with rows in (after, upto].
+
+        Raises:
+            NotRetainedError: one of them is lost.
+        """
+        files = [file for file in self._files if file.holds(after, upto)]
+        for file in files:
+            if file.lost:
+                raise not_here(file)
+        return files
+
+
+async def _nobody_has_it(_: EpochFile) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def _unheard(_: str) -> None:
+    return None
