@@ -22,9 +22,10 @@ from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
+from engine.streams.epochs import EpochDamagedError
 from engine.streams.log import StreamLog
 from engine.windows import Interval, needed_after, needs, whole_after
-from overlay.errors import MedusaError, NotRetainedError
+from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
@@ -109,6 +110,7 @@ class TaskRunner:
             try:
                 await self._run_epoch()
             except MedusaError as error:
+                await self.suspect(error)
                 self._note_failure(error)
                 await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1
@@ -117,6 +119,17 @@ class TaskRunner:
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
         self._state = "ended"
+
+    async def suspect(self, error: MedusaError) -> None:
+        """A job has failed: look whether one of its inputs is damaged, which Spark does not say."""
+        if isinstance(error, EpochDamagedError):
+            for log in self._inputs.values():
+                log.find_damaged(error.path)
+        elif isinstance(error, InternalError) and str(error) != self._reason:
+            needed = needed_after(self.task, self._output.boundary)
+            for log in self._inputs.values():
+                with suppress(MedusaError):  # a disk that fails is told of by who reads it next
+                    await log.verify(max(needed, log.start), END)
 
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""

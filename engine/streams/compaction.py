@@ -61,7 +61,7 @@ def merge(
         waiting: list[pa.Table] = []
         size = 0
         for file in files:
-            for rows in read_groups(file, schema, BEGINNING, END):
+            for rows in read_groups(file.path, schema, BEGINNING, END):
                 waiting.append(rows)
                 size += rows.nbytes
                 if size >= GROUP_BYTES:

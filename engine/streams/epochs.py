@@ -163,13 +163,13 @@ class EpochWriter:
             self._temporary.rename(path)
 
 
-def read_groups(file: EpochFile, schema: pa.Schema, after: int, upto: int) -> Iterator[pa.Table]:
+def read_groups(path: Path, schema: pa.Schema, after: int, upto: int) -> Iterator[pa.Table]:
     """The rows with after < stime <= upto, one row group at a time, in order.
 
     Raises:
         EpochDamagedError: the file is damaged. StorageError: it cannot be read for now.
     """
-    with reading(file.path) as parquet:
+    with reading(path) as parquet:
         for group in range(parquet.num_row_groups):
             ends = parquet.metadata.row_group(group).column(0).statistics
             if ends.max <= after or ends.min > upto:
@@ -189,7 +189,7 @@ def read_from(files: Sequence[EpochFile], schema: pa.Schema, after: int, limit_r
     found = [schema.empty_table()]
     count, upto = 0, after
     for file in files:
-        for rows in read_groups(file, schema, after, file.upto):
+        for rows in read_groups(file.path, schema, after, file.upto):
             if count >= limit_rows:
                 # A boundary within the file: the rows of the last stime may go on in this group.
                 table = pa.concat_tables(found)

@@ -16,6 +16,7 @@ import trio
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
 from engine.streams.entries import Bytes
+from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
@@ -25,7 +26,7 @@ from engine.streams.revisions.source import RevisingSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, UnavailableError
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
@@ -164,6 +165,7 @@ class Home:
 
         Raises:
             InvalidInputError: the stream takes no revisions.
+            UnavailableError: what it is about was found damaged; what is whole is left next time.
         """
         if self.revisions_log is None:
             raise InvalidInputError("the stream takes no revisions: its schema declares no key")
@@ -174,7 +176,12 @@ class Home:
                     if (posted := source.known(producer, sequence)) is not None:
                         return posted
                     here = pinned.enter_context(source.here(self.log, self.revisions_log))
-                looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+                try:
+                    looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+                except EpochDamagedError as error:
+                    self.log.find_damaged(error.path)
+                    self.revisions_log.find_damaged(error.path)
+                    raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
                 revise = partial(self._revising.revise, producer, sequence, looked_up)
                 accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)

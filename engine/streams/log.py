@@ -55,7 +55,7 @@ from engine.streams.epochs import (
 )
 from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
-from engine.streams.restoring import lost_in_words, not_here
+from engine.streams.restoring import lost_in_words, not_here, read_all
 from engine.streams.retention import Retention
 from engine.streams.scanning import scan
 from engine.streams.storage import sync_folder
@@ -382,6 +382,20 @@ class StreamLog:
             if file.path == path and not file.lost:
                 file.lost = True
                 self.damaged(lost_in_words(file))
+
+    async def verify(self, after: int, upto: int) -> None:
+        """Read the files with rows in (after, upto] as a whole, to find what is damaged.
+
+        Raises:
+            StorageError: one cannot be read for now.
+        """
+        for file in [file for file in self._files if file.holds(after, upto) and not file.lost]:
+            try:
+                with pinned([file]):
+                    await trio.to_thread.run_sync(read_all, file.path, self._schema)
+            except EpochDamagedError as error:
+                self._check_open()
+                self.find_damaged(error.path)
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
         """A lost file is whole again. writer: writes it anew; None: it is there.

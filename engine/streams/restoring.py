@@ -40,9 +40,14 @@ def check_whole(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFi
         EpochDamagedError: it is damaged. StorageError: it cannot be read for now.
     """
     file = describe(path, after, upto, schema)
-    for _ in read_groups(file, schema, BEGINNING, END):
-        pass
+    read_all(path, schema)
     return file
+
+
+def read_all(path: Path, schema: pa.Schema) -> None:
+    """Every page of it. Blocking. Raises: as `check_whole`."""
+    for _ in read_groups(path, schema, BEGINNING, END):
+        pass
 
 
 async def write_anew(

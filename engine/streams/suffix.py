@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.schema import BEGINNING, STIME
+from engine.schema import BEGINNING, END
+from engine.streams.epochs import reading
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
-from overlay.errors import ClosedError
+from overlay.errors import ClosedError, NotRetainedError
+from overlay.files import storing
 
 SUFFIX_BYTES: Final = 2**30
 """Of one stream, on disk. What is older is let go of: it was sent when it was made, and comes as
@@ -171,6 +173,10 @@ class Suffix:
                 return await run.log.next(max(after, run.log.start))
             except ClosedError:  # the log came to have it
                 return None
+            except NotRetainedError:  # its files are damaged: the log will come to have all of it
+                if run is self._run:
+                    self.clear()
+                return None
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
@@ -213,11 +219,12 @@ def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
     """The files, those with rows up to `after` as copies without them."""
     found: list[Path] = []
     for number, path in enumerate(paths):
-        statistics = pq.read_metadata(path).row_group(0).column(0).statistics
-        if statistics.min > after:
-            found.append(path)
-            continue
-        table = pq.read_table(path, filters=[(STIME, ">", after)])
+        with reading(path) as parquet:
+            if parquet.metadata.row_group(0).column(0).statistics.min > after:
+                found.append(path)
+                continue
+            rows = between(parquet.read(use_threads=False), after, END)
         found.append(folder / f"{number}.parquet")
-        pq.write_table(table, found[-1])
+        with storing(found[-1]):
+            pq.write_table(rows, found[-1])
     return found

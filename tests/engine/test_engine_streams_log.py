@@ -538,7 +538,10 @@ def test_no_flipped_bit_gives_other_rows(
     try:
         count = log.count(max(after, log.start), upto)
         table = pa.concat_tables(
-            [log.schema.empty_table(), *epochs.read_groups(log._files[0], log.schema, after, upto)]
+            [
+                log.schema.empty_table(),
+                *epochs.read_groups(log._files[0].path, log.schema, after, upto),
+            ]
         )
     except (NotRetainedError, DamagedError):
         return

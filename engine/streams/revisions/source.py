@@ -139,14 +139,14 @@ class RevisingSource(Source):
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
         """What there is to revise, as it is now; its files stay while the context lasts."""
         with (
-            log.files(log.start, self._committed) as tuples,
-            revisions_log.files(revisions_log.start, self._revised) as revisions,
+            log.files(log.whole_from, self._committed) as tuples,
+            revisions_log.files(revisions_log.whole_from, self._revised) as revisions,
         ):
             read = partial(read_rows, revisions, revisions_log.schema, BEGINNING, self._revised)
             yield Here(
                 self,
                 self.accepted,
-                max(log.start, revisions_log.start),
+                max(log.whole_from, revisions_log.whole_from),
                 pa.concat_tables([self._columns.empty_table(), *self._pending.tables()]),
                 self._committed,
                 LogLookup(tuples, self._schema),
