@@ -18,6 +18,7 @@ from engine.homes.homes import Homes
 from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import STREAM
 from engine.leases import Leases
+from engine.mending import Mending
 from engine.mirrors import Mirrors
 from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
@@ -50,6 +51,7 @@ class Engine:
         assignments: the tasks that it runs for other peers.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
+        mending: has what is lost of its logs fetched again.
         executor: its Spark, or what stands in for it.
         started_at: on trio's clock, seconds.
     """
@@ -142,6 +144,7 @@ class Engine:
             events=overlay.events,
             nursery=nursery,
         )
+        self.mending = Mending(overlay, self.store, self.producers, self.queries)
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
@@ -193,6 +196,7 @@ class Engine:
             self.standbys,
             self.digests,
             self.versions,
+            self.mending,
         ):
             self._nursery.start_soon(part.tend)
 

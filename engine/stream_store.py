@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,15 @@ from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_
 from engine.leases import Lease
 from engine.messages import StreamStatus
 from engine.room import Room
+from engine.streams.epochs import EpochFile
 from engine.streams.home import open_home
 from engine.streams.log import StreamLog
 from engine.streams.recent import SharedMemory
+from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
-from overlay.errors import MedusaError
+from overlay.errors import MedusaError, StorageError
 from overlay.events import Events, wall_clock
 from overlay.files import load_json, write_atomically
 
@@ -68,6 +70,7 @@ class StreamStore:
 
     Attributes:
         intake: takes posts to the sources among them.
+        mend: has a lost file of a log fetched again; see `StreamLog.mend`.
     """
 
     def __init__(
@@ -84,9 +87,11 @@ class StreamStore:
         self._events = events
         self._shared = SharedMemory()
         self._streams: dict[str, KeptStream] = {}
+        self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
         self.intake = Intake(config, self._room, events, nursery)
+        self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -187,6 +192,15 @@ class StreamStore:
         return kept
 
     def _adopt(self, kept: KeptStream) -> None:
+        def tell(text: str) -> None:
+            self._events.note("error", f"{kept.name}: {text}")
+
+        async def mend(lost: EpochFile) -> None:
+            await self.mend(kept, lost)
+
+        kept.log.damaged, kept.log.mend = tell, mend
+        for lost in kept.log.lost_files:
+            tell(lost_in_words(lost))
         kept.measure(trio.current_time())
         self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
@@ -335,13 +349,22 @@ class StreamStore:
             now = wall_clock()
             for kept in list(self._streams.values()):
                 kept.measure(trio.current_time())
-                kept.log.retain(now)
+                self._retain(kept, now)
                 kept.suffix.tidy()
             self._room.look()
             await self._subscriptions.tend(now)
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()
+
+    def _retain(self, kept: KeptStream, now: float) -> None:
+        try:
+            kept.log.retain(now)
+            self._refusals.pop(kept.key, None)
+        except StorageError as error:
+            if self._refusals.get(kept.key) != str(error):  # once, not every second
+                self._events.note("error", f"{kept.name} keeps more than it needs: {error}")
+            self._refusals[kept.key] = str(error)
 
     async def _compact(self) -> None:
         for kept in list(self._streams.values()):
@@ -357,6 +380,10 @@ class StreamStore:
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
             if kept.log.rows or not kept.is_beside_a_source
         )
+
+
+async def _nobody_has_it(_kept: KeptStream, _lost: EpochFile) -> None:
+    await trio.lowlevel.checkpoint()
 
 
 def _remove(folder: Path) -> None:

@@ -6,7 +6,7 @@ goes on from it, and since a task is a pure function of its input, nothing is lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from engine.plan import Task
 from engine.schema import BEGINNING, END
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.log import StreamLog
+from engine.streams.recent import Epoch
 from engine.windows import Interval, needed_after, needs, whole_after
 from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
@@ -130,6 +131,23 @@ class TaskRunner:
             for log in self._inputs.values():
                 with suppress(MedusaError):  # a disk that fails is told of by who reads it next
                     await log.verify(max(needed, log.start), END)
+
+    async def recompute(self, after: int, upto: int) -> AsyncGenerator[Epoch, None]:
+        """The output over (after, upto] once more, for a log that has lost it.
+
+        Raises:
+            NotRetainedError: its inputs are not kept so long.
+        """
+        needed = needed_after(self.task, after)
+        if any(log.start > needed for log in self._inputs.values()):
+            raise NotRetainedError(f"the inputs of {self.task.name} are not kept from {needed} on")
+        while after < upto:
+            end = min(upto, self.task.edition_until(after))
+            interval, table = self._interval(after, end), self._output.schema.empty_table()
+            if interval is not None:
+                table = (await self._job(after, end, interval)).table
+            yield Epoch(after, end, table)
+            after = end
 
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""

@@ -111,6 +111,12 @@ class Home:
         return self.log.start, self.late_log.start, revisions
 
     @property
+    def whole_from(self) -> tuple[int, int, int]:
+        """As `starts`: from there on nothing of them is lost."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.whole_from
+        return self.log.whole_from, self.late_log.whole_from, revisions
+
+    @property
     def revised(self) -> int:
         """So far its revisions are in their log, microseconds."""
         return BEGINNING if self.revisions_log is None else self.revisions_log.boundary

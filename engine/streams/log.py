@@ -292,7 +292,9 @@ class StreamLog:
         await self.wait_beyond(after)
         if (epoch := self._read_recent(after, limit_rows)) is not None:
             return epoch
-        await self._fetch_lost(after)
+        following = next((file for file in self._files if file.upto > after), None)
+        if following is not None and following.lost:
+            await self.mend(following)
         try:
             with pinned(self._files_after(after)) as files:
                 read = partial(read_from, files, self._schema, after, limit_rows)
@@ -301,11 +303,6 @@ class StreamLog:
             self._check_open()  # who closed it may have removed the files as well
             self.find_damaged(error.path)
             return await self.next(after, limit_rows)
-
-    async def _fetch_lost(self, after: int) -> None:
-        following = next((file for file in self._files if file.upto > after), None)
-        if following is not None and following.lost:
-            await self.mend(following)
 
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
@@ -375,6 +372,12 @@ class StreamLog:
         except EpochDamagedError as error:
             self.find_damaged(error.path)
             return 0
+
+    async def fetch_lost(self) -> None:
+        """Have all that is lost fetched again, as far as anybody has it: for one who is about to
+        read the log from its beginning."""
+        for lost in self.lost_files:
+            await self.mend(lost)
 
     def find_damaged(self, path: Path) -> None:
         """That file of the log is damaged: it is lost from now on, and people are told."""
