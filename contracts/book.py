@@ -33,7 +33,7 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.files import read_secret, write_secret
+from overlay.files import read_secret, storing, write_secret
 from overlay.membership import Membership
 
 FOLDER: Final = "contracts"
@@ -240,7 +240,9 @@ class Book:
                 f"({len(theirs)}); withdraw one, or have one answered"
             )
         for contract in gone:
-            self._path(contract.id).unlink(missing_ok=True)
+            path = self._path(contract.id)
+            with storing(path):
+                path.unlink(missing_ok=True)
             self._verified.pop(contract.id, None)
         ids = {contract.id for contract in gone}
         self._contracts = {id_: c for id_, c in self._contracts.items() if id_ not in ids}

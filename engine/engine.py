@@ -34,6 +34,7 @@ from engine.versions.monitor import VersionMonitor
 from engine.views.host import Views
 from engine.views.locating import Locator
 from overlay.errors import ConflictError
+from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
 
@@ -259,7 +260,8 @@ async def open_engine(
         execution: what computes its tasks; its own Spark unless said.
     """
     for folder in ("streams", "queries", "assignments", "logs"):
-        (home / folder).mkdir(parents=True, exist_ok=True)
+        with storing(home / folder):
+            (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
     if opened is None:
         # Late: PySpark is slow to import, and a simulation computes without it.

@@ -17,7 +17,7 @@ from engine.kept import file_name
 from engine.network import StoredQuery
 from engine.schema import BEGINNING
 from overlay.errors import DamagedError, NotFoundError, StorageError
-from overlay.files import load_json, write_atomically
+from overlay.files import load_json, storing, write_atomically
 
 MAX_LEFT: Final = 1_000
 """Queries let go of that are remembered: the latest."""
@@ -46,23 +46,32 @@ class QueryFiles:
         write_atomically(self._path(stored.name), msgspec.json.encode(stored))
 
     def remove(self, query: str) -> None:
-        """It is not any more."""
-        self._path(query).unlink(missing_ok=True)
-        self._left(query).unlink(missing_ok=True)
+        """It is not any more.
+
+        Raises:
+            StorageError: the disk does not let it go.
+        """
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            self._left(query).unlink(missing_ok=True)
 
     def leave(self, query: str, given: Mapping[str, int]) -> None:
         """It is another peer's.
 
         Args:
             given: by stream, how far it was given out here, microseconds.
+
+        Raises:
+            StorageError: the disk does not let it go.
         """
         # Letting go makes room, and must not fail; a damaged file stays, for `given` to name.
         with suppress(StorageError, DamagedError):
             self._remember(query, given)
-        self._path(query).unlink(missing_ok=True)
-        left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
-        for path in left[:-MAX_LEFT]:
-            path.unlink(missing_ok=True)
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
+            for path in left[:-MAX_LEFT]:
+                path.unlink(missing_ok=True)
 
     def _remember(self, query: str, given: Mapping[str, int]) -> None:
         before = self.given(query)

@@ -30,7 +30,7 @@ from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
 from overlay.errors import MedusaError, StorageError
 from overlay.events import Events, wall_clock
-from overlay.files import load_json, write_atomically
+from overlay.files import load_json, storing, write_atomically
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
@@ -181,7 +181,8 @@ class StreamStore:
 
     async def _open(self, entry: StreamEntry, role: Role, variant: str, journal: int) -> KeptStream:
         folder = self.folder_of(key_of(entry.stream.name, variant))
-        folder.mkdir(parents=True, exist_ok=True)
+        with storing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         stored = msgspec.json.encode(KeptEntry(entry, role, variant))
         write_atomically(folder / "stream.json", stored)
         if role in {Role.SOURCE, Role.REPLICA}:
@@ -293,8 +294,12 @@ class StreamStore:
             return
         folder = self.folder_of(key)
         gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
-        with suppress(FileNotFoundError):
-            folder.rename(gone)  # or a crash might leave a part of it
+        try:
+            with storing(folder), suppress(FileNotFoundError):
+                folder.rename(gone)  # or a crash might leave a part of it
+        except StorageError as error:
+            self._events.note("error", f"{key} is dropped, but its files stay: {error}")
+            return
         await trio.to_thread.run_sync(_remove, gone)
 
     async def set_aside(self, kept: KeptStream) -> Path:
@@ -391,5 +396,7 @@ def _remove(folder: Path) -> None:
 
 
 def _put_aside(folder: Path, aside: Path) -> None:
-    folder.rename(aside)
-    (aside / "stream.json").rename(aside / "stream.aside.json")  # a restart opens no such folder
+    with storing(folder):
+        folder.rename(aside)
+        # a restart opens no such folder
+        (aside / "stream.json").rename(aside / "stream.aside.json")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from overlay.encoding import encode
 from overlay.errors import ConflictError
 from overlay.events import Change
-from overlay.files import load_packed, mended_by, write_atomically
+from overlay.files import load_packed, mended_by, storing, write_atomically
 from overlay.membership import MAX_KIB, Membership
 
 FILE: Final = "federation"
@@ -81,7 +81,8 @@ def _read(folder: Path) -> _Stored:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with storing(folder / LOCK):
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

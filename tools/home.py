@@ -155,7 +155,8 @@ class Home:
         write_atomically(self.run, msgspec.json.encode(running))
 
     def clear_run(self) -> None:
-        self.run.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it says of no daemon that it runs
+            self.run.unlink(missing_ok=True)
 
     def running(self) -> Running:
         """Where the daemon of this home answers.

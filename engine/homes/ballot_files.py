@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from engine.definitions import StreamEntry
 from engine.homes.ballot import Ballot
-from overlay.files import load_json, write_atomically
+from overlay.files import load_json, storing, write_atomically
 
 
 class StoredBallot(Struct, frozen=True):
@@ -39,9 +39,10 @@ class BallotFiles:
     def save(self, stored: StoredBallot) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with storing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path(stored.entry.stream.name), msgspec.json.encode(stored))
 
     def _path(self, stream: str) -> Path:  # a name may be as long as a file's

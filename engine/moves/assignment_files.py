@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from engine.moves.assigned_task import StoredAssignment
-from overlay.files import load_json, write_atomically
+from overlay.files import load_json, storing, write_atomically
 
 
 class AssignmentFiles:
@@ -35,7 +35,9 @@ class AssignmentFiles:
         write_atomically(self._path(stored), msgspec.json.encode(stored))
 
     def remove(self, stored: StoredAssignment) -> None:
-        self._path(stored).unlink(missing_ok=True)
+        path = self._path(stored)
+        with storing(path):
+            path.unlink(missing_ok=True)
 
     def _path(self, stored: StoredAssignment) -> Path:
         task, fence = stored.key  # a name may be as long as a file's

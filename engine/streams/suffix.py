@@ -190,7 +190,8 @@ class Suffix:
             stack.enter_context(self._reading(run))
             paths = stack.enter_context(run.log.files(max(after, run.log.start), upto))
             if run.log.start < after and paths:
-                folder = Path(stack.enter_context(TemporaryDirectory()))
+                with storing(self._folder):
+                    folder = Path(stack.enter_context(TemporaryDirectory()))
                 paths = await trio.to_thread.run_sync(_cut, paths, after, folder)
             yield paths
 
