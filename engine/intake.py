@@ -38,6 +38,7 @@ class Intake:
         self._events = events
         self._nursery = nursery
         self._broken: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
 
     def start(self, kept: KeptStream, home: Home) -> None:
         """Move what is posted to a source into its log, until its scope is cancelled."""
@@ -46,6 +47,7 @@ class Intake:
     def forget(self, key: str) -> None:
         """That source is closed."""
         self._broken.pop(key, None)
+        self._refusals.pop(key, None)
 
     async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
@@ -74,16 +76,23 @@ class Intake:
                     end=post.end,
                     now=wall_clock(),
                 )
-            except StorageError:
+            except StorageError as error:
+                self._note_refusal(kept, str(error))
                 raise
             except BusyError:
                 kept.hurry.set()
                 with trio.move_on_after(AGAIN_S):  # a stream that breaks tells nobody
                     await home.log.wait_beyond(moved)
                 continue
+            self._refusals.pop(kept.key, None)
             if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
                 kept.hurry.set()
             return posted
+
+    def _note_refusal(self, kept: KeptStream, reason: str) -> None:
+        if self._refusals.get(kept.key) != reason:  # once, not for every post
+            self._events.note("error", f"{kept.name} takes no posts: {reason}")
+        self._refusals[kept.key] = reason
 
     async def _advance(self, kept: KeptStream, home: Home) -> None:
         """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from engine_streams_data import ARRIVING, SCHEMA, Row, all_rows, body, pairs, payload
 from hypothesis import given, settings
@@ -25,6 +29,7 @@ from overlay.errors import (
     DecodeError,
     InvalidInputError,
     SequenceGapError,
+    StorageError,
     StorageFullError,
 )
 
@@ -43,8 +48,9 @@ class Stream:
     sequence: dict[str, int] = field(default_factory=dict)
 
     def open(self) -> Stream:
-        self.log = StreamLog.open(self.folder / "log", self.schema.source)
-        self.late_log = StreamLog.open(self.folder / "late", self.schema.source)
+        durable = self.config.durable
+        self.log = StreamLog.open(self.folder / "log", self.schema.source, durable=durable)
+        self.late_log = StreamLog.open(self.folder / "late", self.schema.source, durable=durable)
         self.late = Source.open(
             self.folder / "late-journal",
             "s/late",
@@ -600,3 +606,97 @@ def test_what_damage_does_not_touch_is_there_once(
                 assert {value for _, value in rows} <= {v for _, v in found} | set(found_late)
         s.crash()
         assert s.source.lost == s.late.lost == ()
+
+
+# -- a disk that fails -----------------------------------------------------------------------------
+
+
+class FailingDisk:
+    """Lets every so-many-th operation fail, before it does anything or after it has."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.every = 0
+        self.after = False
+        self._count = 0
+        for owner, names in (
+            (os, ("pwritev", "fdatasync", "fsync", "ftruncate", "link")),
+            (Path, ("rename", "unlink")),
+            (pq.ParquetWriter, ("write_table", "close")),
+        ):
+            for name in names:
+                patch.setattr(owner, name, self._failing(getattr(owner, name)))
+
+    def _failing(self, real: Any) -> Any:
+        def operation(*arguments: Any, **more: Any) -> Any:
+            self._count += 1
+            fails = self.every and self._count % self.every == 0
+            if fails and not self.after:
+                raise OSError(errno.EIO, "Input/output error")
+            done = real(*arguments, **more)
+            if fails:
+                raise OSError(errno.EIO, "Input/output error")
+            return done
+
+        return operation
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["post", "post", "move", "crash", "compact"]),
+            st.integers(0, 6),
+            st.booleans(),
+        ),
+        max_size=30,
+    ),
+    st.booleans(),
+    st.sampled_from([300, 2**20]),
+)
+def test_a_failing_disk_loses_nothing_that_was_acknowledged(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, int, bool]],
+    durable: bool,
+    segment: int,
+) -> None:
+    """What was refused is posted again, under its number, until it is accepted."""
+    config = SourceConfig(durable=durable, segment_bytes=segment)
+    folder, value, posted = tmp_path_factory.mktemp("source"), 0, []
+    with pytest.MonkeyPatch.context() as patch, opened(folder, config) as s:
+        disk = FailingDisk(patch)
+        for step, every, after in steps:
+            disk.every, disk.after = every and every + 1, after
+            match step:
+                case "post":
+                    rows = [(10 * value + i, value + i) for i in range(3)]
+                    for _ in range(20):
+                        try:
+                            s.post(rows)
+                            break
+                        except StorageError:
+                            continue
+                    else:
+                        disk.every = 0
+                        s.post(rows)
+                    posted += rows
+                    value += 3
+                case "move":
+                    with suppress(StorageError):
+                        s.move()
+                case "compact":
+                    with suppress(StorageError):
+                        s.log.compact_now()
+                        s.log.retain(0.0)
+                case "crash":
+                    disk.every = 0
+                    s.crash()
+                    assert s.source.lost == ()
+        disk.every = 0
+        s.post([], end=True)
+        while s.move():
+            pass
+        assert s.rows() == posted
+        assert not s.log.lost_files
+        s.crash()
+        assert s.rows() == posted
+        assert not s.log.lost_files
