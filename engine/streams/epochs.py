@@ -155,6 +155,7 @@ class EpochWriter:
         # A full disk refuses the footer as well; the file goes anyway.
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
+        self._writer.is_open = False  # or it complains once more when it is collected
         discard(self._temporary)
 
     def commit(self, path: Path) -> None:

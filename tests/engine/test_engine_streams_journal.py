@@ -453,3 +453,25 @@ def test_after_a_failed_sync_its_file_is_written_to_no_more(
     journal.close()
     monkeypatch.undo()
     assert entries(tmp_path) == [(b"before", b""), (b"after", b"")]
+
+
+def test_what_was_refused_leaves_nothing_behind_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the disk does not even let it be cut off."""
+    journal, _ = read(tmp_path, durable=True)
+    journal.begin(b"s")
+    real = os.ftruncate, os.fdatasync
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "ftruncate", fail)
+    with pytest.raises(StorageError):
+        journal.append(b"refused" * 10, b"refused" * 10)
+    monkeypatch.setattr(os, "ftruncate", real[0])
+    monkeypatch.setattr(os, "fdatasync", real[1])
+    journal.append(b"short", b"")
+    journal.close()
+    assert entries(tmp_path) == [(b"short", b"")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -24,6 +25,7 @@ from overlay.errors import (
     DamagedError,
     InternalError,
     NotRetainedError,
+    StorageError,
     StorageFullError,
 )
 
@@ -548,6 +550,31 @@ def test_no_flipped_bit_gives_other_rows(
     expected = [row for row in rows if after < row[0] <= upto]
     assert (pairs(table), count) == (expected, len(expected))
     table.validate(full=True)
+
+
+@pytest.mark.parametrize("rows", [[], [(35, 1)]], ids=["extended", "appended"])
+def test_a_name_whose_sync_failed_is_not_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]
+) -> None:
+    """Were it left there, it would swallow, or overlap, what is committed next."""
+    log, before = filled(tmp_path, 3, durable=True)
+    real, failing = os.fsync, [True]
+
+    def fsync(descriptor: int) -> None:
+        if failing:
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=str(tmp_path)):
+            log.append(40, logged(rows, 9) if rows else None)
+        assert log.boundary == 30
+        assert all_rows(opened(tmp_path)) == before
+    failing.clear()
+    log.append(36, logged([(35, 1), (36, 2)], 9))
+    log.append(50, logged([(45, 3)], 11))
+    assert all_rows(opened(tmp_path)) == [*before, (35, 1), (36, 2), (45, 3)]
 
 
 def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(tmp_path: Path) -> None:
