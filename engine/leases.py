@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from overlay.errors import BusyError, MedusaError
-from overlay.files import load_json, write_atomically
+from overlay.errors import BusyError, MedusaError, NotFoundError
+from overlay.files import load_json, save_json
 
 MAX_LEASES: Final = 10_000
 """Named subscribers of one peer: a stranger must not fill the file with names."""
@@ -49,12 +48,15 @@ class Leases:
         self._lease_s = lease_s
         self._leases: dict[str, dict[str, Lease]] = {}
         self._changed = False
-        if path.exists():
-            self._read()
+        self._read()
 
     def _read(self) -> None:
         mend = "remove it: subscribers that are away are not waited for any more"
-        for lease in load_json(self._path, list[Lease], mend=mend):
+        try:
+            leases = load_json(self._path, list[Lease], mend=mend)
+        except NotFoundError:
+            return
+        for lease in leases:
             self._leases.setdefault(lease.stream, {})[lease.subscriber] = lease
 
     def renew(self, stream: str, subscriber: str, holder: str, boundary: int, now: float) -> None:
@@ -110,7 +112,7 @@ class Leases:
             return
         self._changed = False
         try:
-            write_atomically(self._path, msgspec.json.encode(self._all()))
+            save_json(self._path, self._all())
         except MedusaError:
             self._changed = True
             raise

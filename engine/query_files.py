@@ -11,13 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from engine.kept import file_name
 from engine.network import StoredQuery
 from engine.schema import BEGINNING
 from overlay.errors import DamagedError, NotFoundError, StorageError
-from overlay.files import load_json, storing, write_atomically
+from overlay.files import load_json, save_json, storing
 
 MAX_LEFT: Final = 1_000
 """Queries let go of that are remembered: the latest."""
@@ -43,7 +41,7 @@ class QueryFiles:
         Raises:
             StorageFullError: no room; what was there is untouched.
         """
-        write_atomically(self._path(stored.name), msgspec.json.encode(stored))
+        save_json(self._path(stored.name), stored)
 
     def remove(self, query: str) -> None:
         """It is not any more.
@@ -79,7 +77,7 @@ class QueryFiles:
             name: max(given.get(name, BEGINNING), before.get(name, BEGINNING))
             for name in given.keys() | before.keys()
         }
-        write_atomically(self._left(query), msgspec.json.encode(furthest))
+        save_json(self._left(query), furthest)
 
     def given(self, query: str) -> dict[str, int]:
         """By stream, how far a query that this peer has let go of was given out here; those that

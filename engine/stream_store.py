@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import trio
 
 from engine.config import EngineConfig
@@ -28,9 +27,9 @@ from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
-from overlay.errors import MedusaError, StorageError
+from overlay.errors import MedusaError, NotFoundError, StorageError
 from overlay.events import Events, wall_clock
-from overlay.files import load_json, storing, write_atomically
+from overlay.files import load_json, save_json, storing
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
@@ -56,6 +55,10 @@ GONE: Final = "~"
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
+
+_FILE: Final = "stream.json"
+"""Says what stream the folder is of."""
+_SET_ASIDE: Final = "stream.aside.json"
 
 _MEND: Final = (
     "restore it from a copy, or move its folder away: what this peer keeps of that stream is in it"
@@ -132,10 +135,9 @@ class StreamStore:
 
     async def change_role(self, kept: KeptStream, role: Role) -> None:
         """The same log, kept for another reason from now on; on disk on return."""
-        stored = msgspec.json.encode(KeptEntry(kept.entry, role, kept.variant))
-        await trio.to_thread.run_sync(
-            write_atomically, self.folder_of(kept.key) / "stream.json", stored
-        )
+        stored = KeptEntry(kept.entry, role, kept.variant)
+        path = self.folder_of(kept.key) / _FILE
+        await trio.to_thread.run_sync(save_json, path, stored)
         kept.role = role
 
     def all(self) -> tuple[KeptStream, ...]:
@@ -158,12 +160,24 @@ class StreamStore:
 
     async def load(self) -> None:
         """Open every stream of the last run."""
-        for path in self._folder.glob(f"{GONE}*"):
-            await trio.to_thread.run_sync(_remove, path)
-        for path in sorted(self._folder.glob("*/stream.json")):
-            stored = load_json(path, KeptEntry, mend=_MEND)
+        with storing(self._folder):
+            folders = sorted(path for path in self._folder.iterdir() if path.is_dir())
+        for folder in folders:
+            if folder.name.startswith(GONE):
+                await trio.to_thread.run_sync(_remove, folder)
+                continue
+            try:
+                stored = load_json(folder / _FILE, KeptEntry, mend=_MEND)
+            except NotFoundError:
+                self._tell_unknown(folder)
+                continue
             if stored.variant != HOME:  # else its ballot says what is open: `Homes`
                 await self.keep(stored.entry, stored.role, stored.variant)
+
+    def _tell_unknown(self, folder: Path) -> None:
+        if any(folder.glob("*/*")) and not (folder / _SET_ASIDE).exists():
+            text = f"what it keeps is of no stream that this peer knows; {_MEND}"
+            self._events.note("error", f"{folder} has no {_FILE}: {text}")
 
     async def keep(
         self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
@@ -183,8 +197,7 @@ class StreamStore:
         folder = self.folder_of(key_of(entry.stream.name, variant))
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        stored = msgspec.json.encode(KeptEntry(entry, role, variant))
-        write_atomically(folder / "stream.json", stored)
+        save_json(folder / _FILE, KeptEntry(entry, role, variant))
         if role in {Role.SOURCE, Role.REPLICA}:
             kept = await self._open_source(entry, role, variant, folder, journal)
         else:
@@ -225,6 +238,8 @@ class StreamStore:
             )
         )
         self._tell_lost(entry, home.lost)
+        for text in home.cut_off:
+            self._events.note("warning", f"{stream.name}: {text}")
         kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
         for of, log in zip(entries_of(entry)[1:], home.logs_beside, strict=True):
             role_beside = Role.at_home(of.stream.name) if role is Role.SOURCE else role
@@ -399,4 +414,4 @@ def _put_aside(folder: Path, aside: Path) -> None:
     with storing(folder):
         folder.rename(aside)
         # a restart opens no such folder
-        (aside / "stream.json").rename(aside / "stream.aside.json")
+        (aside / _FILE).rename(aside / _SET_ASIDE)

@@ -25,6 +25,11 @@ def encode(value: object) -> bytes:
     return msgspec.msgpack.encode(value)
 
 
+def encode_json(value: object) -> bytes:
+    """The same in JSON."""
+    return msgspec.json.encode(value)
+
+
 def decode(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, what: str) -> T:
     """The `kind` that these bytes of MessagePack hold.
 

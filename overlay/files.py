@@ -8,14 +8,16 @@ import errno
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from overlay.encoding import decode, decode_json
+from overlay.encoding import decode, decode_json, encode_json
 from overlay.errors import (
     DamagedError,
+    DecodeError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
@@ -38,21 +40,44 @@ MAX_JSON: Final = 64 * 2**20
 """Bytes of a JSON file of a home: 10,000 leases take under 8 MiB, a query with all that it was
 before less; a longer file is none of ours."""
 
+_CHECKSUM: Final = b"\n# crc32 "
+"""Begins the last line of a JSON file."""
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def load_json(path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON) -> T:
-    """What a JSON file of a home holds.
+    """What a JSON file of a home holds; see `save_json`.
 
     Args:
         mend: what a person does about a damaged one, for the error.
 
     Raises:
         NotFoundError: there is no such file.
-        DamagedError: it cannot be read, or does not hold a `kind`.
+        DamagedError: it cannot be read, its checksum is wrong, or it does not hold a `kind`.
     """
     with mended_by(path, mend):
-        return decode_json(read_public(path, limit), kind, limit=limit, what=str(path))
+        content, mark, checksum = read_public(path, limit).rpartition(_CHECKSUM)
+        if not mark:
+            content = checksum
+        elif checksum != _checksum(content):
+            raise DecodeError("its checksum is wrong; if you have edited it, remove its last line")
+        return decode_json(content, kind, limit=limit, what=str(path))
+
+
+def save_json(path: Path, value: object) -> None:
+    """Write a JSON file of a home, with a last line that has its checksum: a wrong digit is JSON as
+    well. A file without that line, as a person may write one, is read as it is.
+
+    Raises:
+        As `write_atomically`.
+    """
+    content = encode_json(value)
+    write_atomically(path, content + _CHECKSUM + _checksum(content))
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(content)
 
 
 def load_packed(path: Path, kind: type[T], *, mend: str, limit: int) -> T:
@@ -113,13 +138,15 @@ def read_public(path: Path, limit: int) -> bytes:
     except FileNotFoundError:
         raise NotFoundError(f"{path}: no such file") from None
     except OSError as error:
-        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidInputError(
+            f"{path}: cannot be read: {error.strerror}; it must be a file of ours"
+        ) from None
 
 
 def _at_most(data: bytes, limit: int, path: Path) -> bytes:
     if len(data) > limit:
         raise InvalidInputError(
-            f"{path}: at most {limit} bytes are read; this is not the file it should be"
+            f"{path}: at most {limit} bytes are read, and it has more: restore it from a copy"
         )
     return data
 

@@ -124,6 +124,7 @@ class Identity:
         key = _read_key(folder / PEER_KEY)
         with _kept(folder / ROOT_CERTIFICATE) as path:
             root = read_certificate(path)
+            check_root(root)
         with _kept(folder / PEER_CERTIFICATE) as path:
             certificate = read_certificate(path)
             name = check_issued(certificate, root)

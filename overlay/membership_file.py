@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from overlay.encoding import encode
-from overlay.errors import ConflictError
+from overlay.errors import ConflictError, DamagedError
 from overlay.events import Change
 from overlay.files import load_packed, mended_by, storing, write_atomically
 from overlay.membership import MAX_KIB, Membership
@@ -23,12 +24,16 @@ LOCK: Final = "federation.lock"
 MAX_FILE: Final = 2 * MAX_KIB * 1024
 """Bytes: all statements there can be, and room for others that commands put beside the daemon's."""
 
-_MEND: Final = "remove it and join again with a fresh invitation"
+_MEND: Final = "restore it from a copy, or remove it and join again with a fresh invitation"
 
 
 class _Stored(Struct, frozen=True, array_like=True):
+    """checksum: of the rest; 0 in files from before there was one. A damaged statement is one that
+    nobody believes: without a checksum its member would be gone without a word."""
+
     charter: bytes
     statements: tuple[bytes, ...]
+    checksum: int = 0
 
 
 def load_membership(folder: Path) -> Membership:
@@ -71,12 +76,20 @@ def store_statements(
             union = tuple(dict.fromkeys((*statements, *stored.statements)))
             if len(union) == len(stored.statements):
                 return union
-        write_atomically(folder / FILE, encode(_Stored(charter, union)))
+        write_atomically(folder / FILE, encode(_Stored(charter, union, _checksum(charter, union))))
         return union
 
 
 def _read(folder: Path) -> _Stored:
-    return load_packed(folder / FILE, _Stored, mend=_MEND, limit=MAX_FILE)
+    path = folder / FILE
+    stored = load_packed(path, _Stored, mend=_MEND, limit=MAX_FILE)
+    if stored.checksum not in {0, _checksum(stored.charter, stored.statements)}:
+        raise DamagedError(f"{path} is damaged (its checksum is wrong); {_MEND}")
+    return stored
+
+
+def _checksum(charter: bytes, statements: tuple[bytes, ...]) -> int:
+    return zlib.crc32(b"".join(statements), zlib.crc32(charter))
 
 
 @contextmanager

@@ -21,7 +21,14 @@ from overlay.certificates import (
     public_key_of,
 )
 from overlay.encoding import decode, encode
-from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
+from overlay.errors import (
+    BusyError,
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UntrustedError,
+)
 from overlay.events import Change
 from overlay.files import load_packed, write_atomically
 from overlay.identity import Identity
@@ -213,11 +220,11 @@ class PeerTable:
         Raises:
             DamagedError: the file is damaged.
         """
-        path = folder / FILE
-        if not path.exists():
-            return []
         mend = "remove it: peers are learned again"
-        records = load_packed(path, list[bytes], mend=mend, limit=MAX_FILE)
+        try:
+            records = load_packed(folder / FILE, list[bytes], mend=mend, limit=MAX_FILE)
+        except NotFoundError:
+            return []
         return self.merge(records, now)
 
     def _sign(self, addresses: tuple[Address, ...], incarnation: int, version: int) -> PeerRecord:

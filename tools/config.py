@@ -137,7 +137,9 @@ def read_document(path: Path) -> dict[str, object]:
         return tomllib.loads(read_public(path, MAX_CONFIG_BYTES).decode())
     except NotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path}: not UTF-8 at byte {error.start}: save it so") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInputError(f"{path}: {error}") from None
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
 from msgspec import Struct
 
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
-from overlay.files import load_json, mended_by, read_secret, storing, write_atomically
+from overlay.files import load_json, mended_by, read_secret, save_json, storing
 from tools.addresses import Address
 
 HOME_VARIABLE: Final = "MEDUSA_HOME"
@@ -152,7 +151,7 @@ class Home:
 
     def write_run(self, running: Running) -> None:
         """Say where this daemon answers; a reader never sees half of it."""
-        write_atomically(self.run, msgspec.json.encode(running))
+        save_json(self.run, running)
 
     def clear_run(self) -> None:
         with contextlib.suppress(OSError):  # it says of no daemon that it runs

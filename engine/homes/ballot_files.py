@@ -6,12 +6,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from engine.definitions import StreamEntry
 from engine.homes.ballot import Ballot
-from overlay.files import load_json, storing, write_atomically
+from overlay.files import load_json, save_json, storing
 
 
 class StoredBallot(Struct, frozen=True):
@@ -43,7 +42,7 @@ class BallotFiles:
         """
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(stored.entry.stream.name), msgspec.json.encode(stored))
+        save_json(self._path(stored.entry.stream.name), stored)
 
     def _path(self, stream: str) -> Path:  # a name may be as long as a file's
         return self._folder / f"{hashlib.sha256(stream.encode()).hexdigest()[:32]}.json"

@@ -259,8 +259,8 @@ class _Anew:
     def missing(self, what: str) -> None:
         raise ConflictError(f"a journal was there already: {what}")
 
-    def torn(self) -> None:
-        raise ConflictError("a journal was there already")
+    def torn(self, what: str) -> None:
+        self.missing(what)
 
     def state(self) -> bytes:
         return b""

@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from engine.moves.assigned_task import StoredAssignment
-from overlay.files import load_json, storing, write_atomically
+from overlay.files import load_json, save_json, storing
 
 
 class AssignmentFiles:
@@ -32,7 +30,7 @@ class AssignmentFiles:
         Raises:
             StorageFullError: no room; what was there is untouched.
         """
-        write_atomically(self._path(stored), msgspec.json.encode(stored))
+        save_json(self._path(stored), stored)
 
     def remove(self, stored: StoredAssignment) -> None:
         path = self._path(stored)

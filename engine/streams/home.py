@@ -94,6 +94,11 @@ class Home:
         return (*logs, *self._late.lost, *self._source.lost)
 
     @property
+    def cut_off(self) -> tuple[str, ...]:
+        """See `Source.cut_off`."""
+        return (*self._late.cut_off, *self._source.cut_off)
+
+    @property
     def logs(self) -> tuple[StreamLog, ...]:
         """Its logs: that of its revisions first, which is never behind."""
         return (*self.logs_beside[1:], self.log, self.late_log)

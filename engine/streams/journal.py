@@ -36,7 +36,7 @@ from typing import BinaryIO, Final, Protocol
 
 from engine.streams.entries import HEAD, Bytes, head, is_torn, length_of_whole, split, whole_entries
 from engine.streams.storage import TEMPORARY, keep_aside, sweep, sync_folder
-from overlay.errors import DamagedError, DecodeError, NotRetainedError
+from overlay.errors import DamagedError, DecodeError, NotRetainedError, StorageError
 from overlay.files import storing
 
 _NAME: Final = re.compile(r"(\d{12})\.journal")
@@ -68,9 +68,9 @@ class Reader(Protocol):
     def missing(self, what: str) -> None:
         """Something that was acknowledged may have stood here. what: for people."""
 
-    def torn(self) -> None:
+    def torn(self, what: str) -> None:
         """The last entry is torn: the process died while it wrote that, and nobody was told that it
-        is there. Or the disk has damaged its length, which looks the same."""
+        is there. Or its length is damaged, or the file was cut, which looks the same."""
 
     def state(self) -> bytes:
         """The snapshot of what was restored so far."""
@@ -90,6 +90,7 @@ class Journal:
         self._file: BinaryIO | None = None
         self._segments: list[int] = []
         self._doubtful = False
+        self._stray: Path | None = None
         self.segment = 0
         self.size = 0
 
@@ -179,6 +180,7 @@ class Journal:
         """
         before, length = head(meta, body)
         path = self._path(self.segment)
+        self._remove_stray()
         if self._doubtful:
             self._copy()
         file = self._file
@@ -223,6 +225,13 @@ class Journal:
             os.ftruncate(file.fileno(), self.size)
         self._doubtful = doubtful
 
+    def _remove_stray(self) -> None:
+        """A segment that was not begun must not be there: a restart would go on from it."""
+        if self._stray is not None:
+            with storing(self._stray):
+                self._stray.unlink(missing_ok=True)
+            self._stray = None
+
     def _copy(self) -> None:
         """The newest segment in a new file."""
         assert self._file is not None, "it has one"
@@ -234,7 +243,15 @@ class Journal:
 
     def _go_on_in(self, number: int, parts: Sequence[Bytes]) -> None:
         """Write to that segment from now on, in a new file that begins with these parts."""
-        file = self._write(number, parts)
+        try:
+            file = self._write(number, parts)
+        except BaseException:
+            if number != self.segment:  # it may have that name all the same
+                self._stray = self._path(number)
+                with suppress(StorageError):
+                    self._remove_stray()
+            raise
+        self._stray = None
         # Its new file is the one on disk, so it must be the one we write to, whatever happens.
         self.close()
         self._file = file
@@ -342,7 +359,10 @@ class _Replay:
         if newest and at and is_torn(self._descriptor, at, size):
             if at < size:
                 os.ftruncate(self._descriptor, at)
-                self._reader.torn()
+                self._reader.torn(
+                    f"{self._path}: its last {size - at} bytes were part of an entry and are gone: "
+                    "nobody was told that it is there, unless something else has cut the file"
+                )
         elif at < size or not at:
             self._miss(at, size)
         return self._parts

@@ -411,7 +411,11 @@ class StreamLog:
                 writer.abandon()
             return
         if writer is not None:
-            self._rename(writer, lost.path)
+            try:
+                writer.commit(lost.path)
+            except BaseException:
+                writer.abandon()
+                raise
         self._files[self._files.index(lost)] = found
 
     def close(self) -> None:
@@ -474,33 +478,33 @@ class StreamLog:
     def _rename(self, writer: EpochWriter, path: Path) -> None:
         try:
             self._sweep_strays()
-            writer.commit(path)
+            with self._naming(path):
+                writer.commit(path)
         except BaseException:
             writer.abandon()
             raise
-        self._sync_name(path)
 
     def _extend(self, upto: int) -> None:
         """The newest file covers an empty epoch as well."""
         last = self._files[-1]
         path = path_of(self._folder, last.after, upto)
         self._sweep_strays()
-        with storing(path):
+        with self._naming(path), storing(path):
             os.link(last.path, path)
-        self._sync_name(path)
         self._files[-1] = EpochFile(
             path, last.after, upto, last.rows, last.bytes, last.low, last.high
         )
         self._replace(last)
 
-    def _sync_name(self, path: Path) -> None:
-        """A file that has just been given that name keeps it through a loss of power; or has it no
-        more, since it was not committed then."""
-        if not self._durable:
-            return
+    @contextmanager
+    def _naming(self, path: Path) -> Iterator[None]:
+        """A file is given that name within the block, and keeps it through a loss of power; or has
+        it no more, whatever the disk says, since it was not committed then."""
         try:
-            with storing(path):
-                sync_folder(self._folder)
+            yield
+            if self._durable:
+                with storing(path):
+                    sync_folder(self._folder)
         except BaseException:
             self._strays.append(path)
             with suppress(StorageError):

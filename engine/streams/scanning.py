@@ -78,7 +78,8 @@ def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:
 def _without_torn(files: list[EpochFile], unsynced: set[Path]) -> tuple[list[EpochFile], list[str]]:
     for number, file in enumerate(files):
         if file.lost and file.path in unsynced:
-            return files[:number], [_put_aside(each.path) for each in files[number:]]
+            torn = [each.path for each in files[number:] if each.path.is_file()]
+            return files[:number], [_put_aside(path) for path in torn]
     return files, []
 
 
@@ -91,9 +92,9 @@ def _put_aside(path: Path) -> str:
 
 def _unsynced(paths: Sequence[Path]) -> set[Path]:
     """Those that the kernel may not have written when the last of them was made."""
-    made = {path: path.stat().st_mtime for path in paths}
+    made = {path: path.stat().st_mtime for path in paths if path.is_file()}
     newest = max(made.values(), default=0.0)
-    return {path for path in paths if made[path] >= newest - WRITTEN_BACK_S}
+    return {path for path, at in made.items() if at >= newest - WRITTEN_BACK_S}
 
 
 def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:

@@ -76,6 +76,7 @@ class Source:
         self._late = late
         self._greatest: dict[int, int] = {}
         self._lost: list[str] = []
+        self._torn: list[str] = []
         self._revised = BEGINNING
         self.late_rows = 0
         self.leading = True
@@ -139,6 +140,11 @@ class Source:
     def lost(self) -> tuple[str, ...]:
         """What of it was acknowledged and is missing, for people, as far as it is known by now."""
         return tuple(self._lost)
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """What of it was not acknowledged when the process died, for people."""
+        return tuple(self._torn)
 
     @property
     def pending_bytes(self) -> int:
@@ -343,8 +349,9 @@ class Source:
         self._acceptance.doubt()
         self._lost.append(f"{what}, as far as it is after boundary {self._committed}")
 
-    def torn(self) -> None:
+    def torn(self, what: str) -> None:
         self._acceptance.doubt()
+        self._torn.append(what)
 
     def state(self) -> bytes:
         return _ENCODER.encode(self._acceptance.snapshot())

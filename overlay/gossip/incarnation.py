@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import DecodeError
+from overlay.errors import DecodeError, NotFoundError
 from overlay.files import mended_by, read_public, write_atomically
 from overlay.gossip.claims import MAX_INCARNATION
 from overlay.gossip.standing import RESERVE
@@ -39,10 +39,11 @@ def load_incarnation(folder: Path) -> int:
         DamagedError: the file is damaged.
     """
     path = folder / FILE
-    if not path.exists():
-        return 0
     with mended_by(path, "remove it: the clock will do, unless it was set back"):
-        text = read_public(path, MAX_FILE).strip()
+        try:
+            text = read_public(path, MAX_FILE).strip()
+        except NotFoundError:
+            return 0
         if not text.isdigit() or int(text) > MAX_INCARNATION:
             raise DecodeError("it holds no number that an incarnation can have")
         return int(text)

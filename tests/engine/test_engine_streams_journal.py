@@ -34,7 +34,8 @@ class Heard:
         self.lost.append(what)
         self.at.append(len(self.records))
 
-    def torn(self) -> None:
+    def torn(self, what: str) -> None:
+        assert ".journal: its last " in what
         self.ends_torn = True
 
     def state(self) -> bytes:

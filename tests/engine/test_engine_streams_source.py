@@ -649,7 +649,7 @@ WORK = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(WORK, max_size=40), st.booleans(), st.sampled_from([300, 2**20]))
 def test_a_failing_disk_loses_nothing_that_was_acknowledged(
     tmp_path_factory: pytest.TempPathFactory,
