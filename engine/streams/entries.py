@@ -27,13 +27,14 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 """Above anything a post may carry; a longer claim is damage."""
 
 _PLAUSIBLE: Final = re.compile(
-    rb"(?=.{4}"  # the checksum
-    rb"..[\x00-\x80]\x00"  # a length of at most MAX_META_BYTES, or a little more
-    rb"...[\x00\x01]"  # the same of MAX_BODY_BYTES
-    rb"[\x90-\x9f][\xa0-\xbf\xd9])",  # an array of up to 15 elements that begins with a text
+    rb"[\x90-\x9f]"  # an array of up to 15 elements
+    rb"(?<=[\x00-\x80]\x00"  # before it the end of a length of at most MAX_META_BYTES, about
+    rb"...[\x00\x01].)"  # and one of at most MAX_BODY_BYTES
+    rb"[\xa0-\xbf\xd9]",  # that begins with a text
     re.DOTALL,
 )
-"""Where an entry may begin: at one of some ten million places in random bytes."""
+"""The beginning of a meta: at one of some ten million places in random bytes. (In this order it is
+looked for eight times as fast as from the head on.)"""
 _PLAUSIBLE_BYTES: Final = HEAD.size + 2
 
 _BLOCK_BYTES: Final = 4096
@@ -158,8 +159,8 @@ class _Search:
         """Where an entry may begin."""
         while start < self._size:
             data = _read(self._descriptor, start, _WINDOW_BYTES + _PLAUSIBLE_BYTES - 1)
-            for match in _PLAUSIBLE.finditer(data):
-                yield start + match.start()
+            for match in _PLAUSIBLE.finditer(data, HEAD.size):
+                yield start + match.start() - HEAD.size
             start += _WINDOW_BYTES
 
 

@@ -81,7 +81,7 @@ def fill(path: Path) -> None:
 
 
 def enlarge(path: Path) -> None:
-    os.truncate(path, 100 * 2**20)
+    os.truncate(path, 65 * 2**20)
 
 
 def make_folder(path: Path) -> None:
