@@ -1,21 +1,10 @@
 """A stream's log: its epochs as files, the recent ones in memory as well.
 
-What a crash leaves, step by step:
-
-* an epoch: written to `.tmp-*`, renamed. Before the rename it never was; after it, it is committed.
-* an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
-  the old one. Between the two, both names are there: the shorter interval is dropped.
-* compaction: the merged file is written, renamed, and only then its parts are deleted. In between
-  they lie within its interval, and are dropped.
-* retention: deletes strictly from the oldest on, and waits for a file that a reader still pins. So
-  a crash leaves no gap.
-
-So a restart reads the directory and nothing else. Without `durable` this holds for the death of the
-process, not for a loss of power.
+A restart reads the directory and nothing else: `folder.py` has what a crash leaves in it.
 
 A file that is damaged, or missing between others, is *lost*: its interval stays a part of the log,
 what lies before and behind it is read as ever, and who needs the interval itself is told that it is
-not there, unless it can be fetched again (`mend`, `restore`).
+not there, unless it can be fetched again (`mend`).
 
 State changes in one thread, the trio thread: files are written and read in worker threads, and what
 commits (a rename) and what readers see change together, without an `await` between. The synchronous
@@ -24,10 +13,9 @@ methods do the same in the calling thread; use them where no task waits on this 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -46,27 +34,23 @@ from engine.streams.epochs import (
     EpochWriter,
     check_rows,
     count_rows,
-    discard,
-    path_of,
     pinned,
     reach_of,
     read_from,
     tail_of,
 )
+from engine.streams.folder import EpochFolder
 from engine.streams.ordering import tidy
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.restoring import lost_in_words, not_here, read_all
 from engine.streams.retention import Retention
 from engine.streams.scanning import scan
-from engine.streams.storage import sync_folder
 from overlay.errors import (
     ClosedError,
     InternalError,
     NotRetainedError,
-    StorageError,
     StorageFullError,
 )
-from overlay.files import storing
 
 READ_ROWS: Final = 2**17
 """Rows given to a reader at once where several small epochs, or a large file, are read."""
@@ -99,9 +83,8 @@ class StreamLog:
         disk_bytes: int,
         durable: bool,
     ) -> None:
-        self._folder = folder
+        self._folder = EpochFolder(folder, files, durable=durable)
         self._schema = schema
-        self._files = files
         self._recent = recent
         self._disk_bytes = disk_bytes
         self._durable = durable
@@ -109,7 +92,6 @@ class StreamLog:
         self._compacting = False
         self._moved = trio.Event()
         self._closed = False
-        self._strays: list[Path] = []
         self.retention = retention
         self.lost: tuple[str, ...] = ()
         self.damaged: Callable[[str], None] = _unheard
@@ -149,7 +131,11 @@ class StreamLog:
 
     @property
     def folder(self) -> Path:
-        return self._folder
+        return self._folder.path
+
+    @property
+    def _files(self) -> Sequence[EpochFile]:
+        return self._folder.files
 
     @property
     def schema(self) -> pa.Schema:
@@ -231,9 +217,9 @@ class StreamLog:
             StorageFullError: no room.
         """
         assert not self._files, "the log has begun already"
-        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        writer = EpochWriter(self.folder, self._schema, compress=False, durable=self._durable)
         writer.finish()
-        self._files.append(self._commit(writer, boundary, boundary, None))
+        self._folder.commit(writer, boundary, boundary, None)
         self._recent.start = self.boundary = boundary
         self._notify()
 
@@ -334,13 +320,7 @@ class StreamLog:
         count = 0
         # The newest file stays, whatever is in it: its name is the boundary.
         while len(self._files) > 1 and self._files[0].upto <= floor and not self._files[0].pins:
-            oldest = self._files.pop(0)
-            try:
-                with storing(oldest.path):
-                    oldest.path.unlink(missing_ok=True)
-            except StorageError:
-                self._files.insert(0, oldest)  # or a restart would miss what goes after it
-                raise
+            self._folder.drop_oldest()
             count += 1
         return count
 
@@ -357,7 +337,7 @@ class StreamLog:
         try:
             with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
-                return self._install_merged(run, writer)
+                return self._folder.replace(run, writer)
         except EpochDamagedError as error:
             self.find_damaged(error.path)
             return 0
@@ -368,7 +348,7 @@ class StreamLog:
         """`compact` in this thread."""
         run = compaction.choose(self._files)
         try:
-            return self._install_merged(run, self._merge(run)) if run else 0
+            return self._folder.replace(run, self._merge(run)) if run else 0
         except EpochDamagedError as error:
             self.find_damaged(error.path)
             return 0
@@ -401,22 +381,8 @@ class StreamLog:
                 self.find_damaged(error.path)
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
-        """A lost file is whole again. writer: writes it anew; None: it is there.
-
-        Raises:
-            StorageError: the disk does not take it.
-        """
-        if lost not in self._files:  # retention was quicker
-            if writer is not None:
-                writer.abandon()
-            return
-        if writer is not None:
-            try:
-                writer.commit(lost.path)
-            except BaseException:
-                writer.abandon()
-                raise
-        self._files[self._files.index(lost)] = found
+        """A lost file is whole again; see `EpochFolder.put_back`."""
+        self._folder.put_back(lost, found, writer)
 
     def close(self) -> None:
         """Wakes whoever waits, with a ClosedError; the files stay."""
@@ -435,10 +401,10 @@ class StreamLog:
             return None
         if self.bytes + rows.nbytes > self._disk_bytes:
             raise StorageFullError(
-                f"the log in {self._folder} has {self.bytes} bytes, at most {self._disk_bytes} are "
+                f"the log in {self.folder} has {self.bytes} bytes, at most {self._disk_bytes} are "
                 "allowed: let its consumers catch up, or declare less history"
             )
-        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        writer = EpochWriter(self.folder, self._schema, compress=False, durable=self._durable)
         try:
             writer.write(rows)
             writer.finish()
@@ -450,9 +416,9 @@ class StreamLog:
     def _install(self, upto: int, table: pa.Table | None, writer: EpochWriter | None) -> None:
         """What commits the epoch, and what readers see of it."""
         if writer is None:
-            self._extend(upto)
+            self._folder.extend(upto)
         else:
-            self._files.append(self._commit(writer, self.boundary, upto, table))
+            self._folder.commit(writer, self.boundary, upto, table)
         rows = tidy(table) if table is not None else self._schema.empty_table()
         self._recent.add(Epoch(self.boundary, upto, rows))
         self.boundary = upto
@@ -464,84 +430,13 @@ class StreamLog:
         self._moved.set()
         self._moved = trio.Event()
 
-    def _commit(
-        self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None
-    ) -> EpochFile:
-        path = path_of(self._folder, after, upto)
-        self._rename(writer, path)
-        low = high = None
-        if table is not None and table.num_rows:
-            stime = table.column("stime")
-            low, high = stime[0].as_py(), stime[-1].as_py()
-        return EpochFile(path, after, upto, writer.rows, path.stat().st_size, low, high)
-
-    def _rename(self, writer: EpochWriter, path: Path) -> None:
-        try:
-            self._sweep_strays()
-            with self._naming(path):
-                writer.commit(path)
-        except BaseException:
-            writer.abandon()
-            raise
-
-    def _extend(self, upto: int) -> None:
-        """The newest file covers an empty epoch as well."""
-        last = self._files[-1]
-        path = path_of(self._folder, last.after, upto)
-        self._sweep_strays()
-        with self._naming(path), storing(path):
-            os.link(last.path, path)
-        self._files[-1] = EpochFile(
-            path, last.after, upto, last.rows, last.bytes, last.low, last.high
-        )
-        self._replace(last)
-
-    @contextmanager
-    def _naming(self, path: Path) -> Iterator[None]:
-        """A file is given that name within the block, and keeps it through a loss of power; or has
-        it no more, whatever the disk says, since it was not committed then."""
-        try:
-            yield
-            if self._durable:
-                with storing(path):
-                    sync_folder(self._folder)
-        except BaseException:
-            self._strays.append(path)
-            with suppress(StorageError):
-                self._sweep_strays()
-            raise
-
-    def _sweep_strays(self) -> None:
-        while self._strays:
-            with storing(self._strays[0]):
-                self._strays[0].unlink(missing_ok=True)
-            del self._strays[0]
-
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.
-        return compaction.merge(run, self._folder, self._schema, durable=True)
-
-    def _install_merged(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
-        start = self._files.index(run[0]) if run[0] in self._files else -1
-        if start < 0 or self._files[start : start + len(run)] != list(run):
-            writer.abandon()  # retention was quicker
-            return 0
-        file = self._commit(writer, run[0].after, run[-1].upto, None)
-        file.low = next((f.low for f in run if f.low is not None), None)
-        file.high = next((f.high for f in reversed(run) if f.high is not None), None)
-        self._files[start : start + len(run)] = [file]
-        for old in run:
-            self._replace(old)
-        return len(run)
-
-    def _replace(self, file: EpochFile) -> None:
-        file.replaced = True
-        if not file.pins:
-            discard(file.path)
+        return compaction.merge(run, self.folder, self._schema, durable=True)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"the log in {self._folder.name} is closed")
+            raise ClosedError(f"the log in {self.folder.name} is closed")
 
     def _check_retained(self, after: int) -> None:
         if after < self.start:

@@ -305,7 +305,7 @@ async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
     run = compaction.choose(log._files)
     writer = compaction.merge(run, tmp_path, SCHEMA.source, durable=False)
     log.retain(0.0)
-    assert log._install_merged(run, writer) == 0
+    assert log._folder.replace(run, writer) == 0
     assert all_rows(log) == rows[-3:]
     assert len(names(tmp_path)) == 1
 

@@ -659,7 +659,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
 ) -> None:
     """What was refused is posted again, under its number, when its producer comes again."""
     config = SourceConfig(durable=durable, segment_bytes=segment)
-    folder, value, posted = tmp_path_factory.mktemp("source"), 0, []
+    folder, value, posted = tmp_path_factory.mktemp("source"), 0, list[int]()
     refused: dict[str, list[Row]] = {}
     with pytest.MonkeyPatch.context() as patch, opened(folder, config) as s:
         disk = FailingDisk(patch)
@@ -671,9 +671,9 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
                 rows = [(10 * value + i, value + i) for i in range(count)]
                 value += max(1, count)
             refused[producer] = rows
-            late = s.post(rows, producer, boundary=10 * value if not rows else None).late
+            s.post(rows, producer, boundary=None if rows else 10 * value)
             del refused[producer]
-            posted.extend(rows[late:])
+            posted.extend(value for _, value in rows)
 
         for step, producer, count, faults in work:
             disk.faults = list(faults)
@@ -697,10 +697,11 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
         s.post([], end=True)
         while s.move():
             pass
-        there = s.rows()
-        assert set(posted) <= set(there)
-        assert len(there) == len(set(there))
+        there, late = s.rows(), s.late_values()
+        values = [value for _, value in there] + late
+        assert set(posted) <= set(values)
+        assert len(values) == len(set(values))
         assert not s.log.lost_files
         s.crash()
-        assert s.rows() == there
+        assert (s.rows(), s.late_values()) == (there, late)
         assert not s.log.lost_files
