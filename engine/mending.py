@@ -4,7 +4,7 @@ A file of a log that is damaged or missing is made anew from, in this order:
 
 * itself: a disk has come back, or somebody has put a copy there,
 * the other peers of the stream's participant: a replica, a standby, a mirror, its producer,
-* its producer, where the log is a mirror,
+* its producer, where the log is a mirror, and who produces what it shows, where it is a view,
 * the inputs, where the log is an output of a query here and they are still kept.
 
 Nobody else is believed: what a stream holds is its participant's to say.
@@ -135,8 +135,8 @@ class Mending:
             request = Lend(kept.name, lost.after, lost.upto)
             for peer in self._overlay.living_siblings():
                 yield partial(_given, partial(self._borrow, peer, request), kept.log, lost)
-        if kept.role is Role.MIRROR:
-            follow = Subscribe(kept.name, lost.after)
+        if (copied := _copied(kept)) is not None:
+            follow = Subscribe(copied, lost.after)
             for subscribe in (self._producers.subscribe, self._producers.catch_up):
                 yield partial(_given, partial(subscribe, follow), kept.log, lost)
         for running in self._queries.all():
@@ -186,6 +186,14 @@ class Mending:
             ):
                 return log
         raise NotFoundError(f"{request.stream}: those rows are not here")
+
+
+def _copied(kept: KeptStream) -> str | None:
+    """The stream that this log is a copy of, whole or a part."""
+    view = kept.entry.stream.view
+    if kept.role is Role.VIEW and view is not None:
+        return view.stream
+    return kept.name if kept.role is Role.MIRROR else None
 
 
 async def _given(

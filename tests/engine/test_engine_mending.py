@@ -19,7 +19,10 @@ from engine.kept import KeptStream
 from engine.mending import LEND, Lend
 from engine.messages import Tuples
 from engine.schema import BEGINNING
+from engine.streams.ipc import encode
+from engine.view import Range, View
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
+from overlay.events import wall_clock
 from tools.async_client import AsyncMedusaClient
 
 
@@ -157,6 +160,24 @@ async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
         assert any("is damaged or missing" in text for text in said(utah))
 
 
+async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            name = utah.name("range")
+            await other.create_view(View(name, stream, Range(2, 1_000)))
+            for at in range(1, 9):
+                await each_its_epoch(client, mit, stream, range(at, at + 1))
+                await until(lambda at=at: utah.kept(name).log.boundary >= min(at, 8))
+            path = files(utah, "utah.edu,range")[2]
+            flip(path)
+            forget_recent(utah.kept(name))
+            assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
+            assert any(text.startswith(f"{name}: {path} is damaged") for text in said(utah))
+
+
 async def test_an_output_is_computed_again(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu")
@@ -251,3 +272,31 @@ async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -
             await borrow(utah, stream, 1, 2)
         with pytest.raises(NotAuthorisedError):
             await borrow(two, theirs, 1, 2)
+
+
+async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> None:
+    """Where it is damaged when the peer starts; whose posts they were once a producer goes on."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+
+        async def put(number: int, boundary: int | None = None) -> None:
+            home = mit.kept(stream).home
+            assert home is not None
+            body = encode(rows([(number, number)]))
+            await home.post("p", number, body, boundary=boundary, now=wall_clock())
+
+        for number in range(1, 4):
+            await put(number)
+        await town.stop(mit)
+        (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
+        data = bytearray(journal.read_bytes())
+        data[-1] ^= 1
+        journal.write_bytes(data)
+        await town.start(mit)
+        assert any(text.startswith(f"{stream}: {journal}: ") for text in said(mit))
+        await put(4, boundary=9)
+        text = f"{stream}: posts 3 to 3 of p are missing from the damaged journal"
+        await until(lambda: any(each.startswith(text) for each in said(mit)))
+        assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]
