@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -91,10 +92,12 @@ def _put_aside(path: Path) -> str:
 
 
 def _unsynced(paths: Sequence[Path]) -> set[Path]:
-    """Those that the kernel may not have written when the last of them was made."""
+    """Those that a loss of power may have torn: the machine was started since they were made, and
+    the kernel may not have written them when the last of them was."""
     made = {path: path.stat().st_mtime for path in paths if path.is_file()}
     newest = max(made.values(), default=0.0)
-    return {path for path, at in made.items() if at >= newest - WRITTEN_BACK_S}
+    started = psutil.boot_time()
+    return {path for path, at in made.items() if newest - WRITTEN_BACK_S <= at <= started}
 
 
 def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:

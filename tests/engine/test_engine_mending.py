@@ -91,7 +91,7 @@ def whole(place: Place, stream: str) -> bool:
 async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
     tmp_path: Path, damage: Damage
 ) -> None:
-    async with open_town(tmp_path, fsync=1) as town:
+    async with open_town(tmp_path) as town:
         one, two = await siblings(town)
         async with one.client() as client, two.client() as other:
             stream = await make_stream(client, one, "s")
@@ -117,7 +117,7 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
 async def test_what_nobody_has_is_named_and_all_else_goes_on(
     tmp_path: Path, damage: Damage
 ) -> None:
-    async with open_town(tmp_path, fsync=1) as town:
+    async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")

@@ -577,8 +577,11 @@ def test_a_name_whose_sync_failed_is_not_in_the_log(
     assert all_rows(opened(tmp_path)) == [*before, (35, 1), (36, 2), (45, 3)]
 
 
-def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(tmp_path: Path) -> None:
-    """They are as if they had never been committed; what was damaged long ago is not."""
+def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are as if they had never been committed; what was damaged long ago is not, nor what was
+    made since the machine was started."""
     _, rows = filled(tmp_path, 6)
     torn = tmp_path / "40_50.parquet"
     torn.write_bytes(torn.read_bytes()[:-5])
@@ -587,6 +590,11 @@ def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(tmp_p
     assert (lost_in(log), log.lost) == ([(40, 50)], ())
     log.close()
     os.utime(torn)
+    log = opened(tmp_path)
+    assert (lost_in(log), log.lost) == ([(40, 50)], ())
+    log.close()
+    started_at = torn.stat().st_mtime + 3600
+    monkeypatch.setattr("psutil.boot_time", lambda: started_at)
     log = opened(tmp_path)
     assert log.boundary == 40
     assert all_rows(log) == [row for row in rows if row[0] <= 40]
