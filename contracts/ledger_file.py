@@ -41,7 +41,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
 
     Raises:
         InvalidInputError: the file is damaged, or of another version.
-        StorageFullError: the disk is full.
+        StorageError: it cannot be opened, or the disk does not take it.
     """
     with translated(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level="IMMEDIATE")

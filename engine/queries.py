@@ -306,7 +306,7 @@ class QueryHost:
 
         Raises:
             NotFoundError: its query is not ours any more.
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         running = self.get(placed.runner.task.query)
         placements = replaced(placed.placements, placement)
@@ -321,7 +321,7 @@ class QueryHost:
 
         Raises:
             NotFoundError: it is not ours any more: its file would bring it back.
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         if self._queries.get(running.name) is not running:
             raise NotFoundError(f"{running.name} is not kept by this peer any more")

@@ -39,7 +39,7 @@ class QueryFiles:
     def save(self, stored: StoredQuery) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
         save_json(self._path(stored.name), stored)
 

@@ -28,7 +28,7 @@ class AssignmentFiles:
     def save(self, stored: StoredAssignment) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
         save_json(self._path(stored), stored)
 

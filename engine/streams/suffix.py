@@ -120,7 +120,7 @@ class Suffix:
             failing: the log cannot go on at the moment.
 
         Raises:
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         async with self._adding:
             if self.boundary == BEGINNING:

@@ -249,6 +249,34 @@ async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
             assert not kept.log.lost_files
 
 
+async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_path: Path) -> None:
+    """That one begins behind what is lost."""
+    async with electors(tmp_path) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            kept = [place.up.engine.store.get(f"{stream}@home") for place in places]
+            logs = {p.id: each for p, each in zip(places, kept, strict=True) if each}
+            for at in range(1, 9):
+                await client.post_event(stream, rows([(at, at)]), boundary=at)
+                await client.flush()
+                await until(lambda at=at: all(each.log.boundary == at for each in logs.values()))
+            (replica, witness) = sorted(places[1:], key=lambda place: place.id not in logs)
+            for place in (first, replica):
+                flip(files(place, "mit.edu,s@home")[3])
+                forget_recent(logs[place.id])
+            with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
+                await received(client.subscribe(stream, 1), 3)
+            await town.stop(replica)
+            await client.post_event(stream, rows([(9, 9)]), boundary=9)
+            await client.flush()
+            copied = witness.up.engine.store.get(f"{stream}@home")
+            assert copied is not None
+            await until(lambda: copied.log.boundary == 9)
+            assert copied.log.start == 4
+            assert await received(client.subscribe(stream, 4), 5) == [(n, n) for n in range(5, 10)]
+
+
 async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         one, two = await siblings(town)
