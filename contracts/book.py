@@ -33,7 +33,7 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.files import read_secret, write_secret
+from overlay.files import read_secret, storing, write_secret
 from overlay.membership import Membership
 
 FOLDER: Final = "contracts"
@@ -117,7 +117,7 @@ class Book:
             NotFoundError: it revokes a contract not known here.
             BusyError: the counterparty has too many proposals waiting here.
             ConflictError: our own file of that contract is damaged.
-            StorageFullError, InvalidInputError: see `overlay.files`.
+            StorageError: see `overlay.files`.
         """
         document = open_document(data)
         verify_document(document, self._membership)
@@ -240,7 +240,9 @@ class Book:
                 f"({len(theirs)}); withdraw one, or have one answered"
             )
         for contract in gone:
-            self._path(contract.id).unlink(missing_ok=True)
+            path = self._path(contract.id)
+            with storing(path):
+                path.unlink(missing_ok=True)
             self._verified.pop(contract.id, None)
         ids = {contract.id for contract in gone}
         self._contracts = {id_: c for id_, c in self._contracts.items() if id_ not in ids}
@@ -286,7 +288,7 @@ class Book:
             raise ConflictError(f"{error}; look at {path} and remove it first") from None
 
     def _read(self, path: Path) -> Contract:
-        file = decode(read_secret(path), _File, limit=MAX_FILE, what=str(path))
+        file = decode(read_secret(path, MAX_FILE), _File, limit=MAX_FILE, what=str(path))
         document = open_document(file.contract)
         if path.name != document.contract + SUFFIX:
             raise DecodeError(f"{path}: holds contract {document.contract}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError, NotFoundError, StorageFullError
+from overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
 
 SCHEMA_VERSION: Final = 1
 
@@ -41,7 +41,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
 
     Raises:
         InvalidInputError: the file is damaged, or of another version.
-        StorageFullError: the disk is full.
+        StorageError: it cannot be opened, or the disk does not take it.
     """
     with translated(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level="IMMEDIATE")
@@ -102,7 +102,7 @@ def translated(path: Path) -> Iterator[None]:
 
     Raises:
         StorageFullError: the disk is full; nothing was changed.
-        InvalidInputError: any other.
+        StorageError: it cannot be opened, read or written. InvalidInputError: it is damaged.
     """
     try:
         yield
@@ -110,7 +110,9 @@ def translated(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise StorageFullError(f"{path}: the disk is full") from None
         if isinstance(error, sqlite3.OperationalError):
-            raise InvalidInputError(f"{path}: {error}") from None
+            raise StorageError(
+                f"{path}: {error}: look at its disk, and who may write there"
+            ) from None
         raise InvalidInputError(
             f"{path}: damaged ({error}); put a copy in its place: your partners heal its end"
         ) from None

@@ -40,6 +40,7 @@ from dht.surroundings import (
 from overlay.encoding import decode, encode
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.events import wall_clock
+from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import DATA, Overlay
 from overlay.rpc import Caller, Service
@@ -305,7 +306,8 @@ async def open_catalog_in(
 ) -> AsyncIterator[Catalog]:
     """As `open_catalog`, in any surroundings."""
     folder = home / DATA
-    folder.mkdir(parents=True, exist_ok=True)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with open_database(folder / DATABASE) as database:
         store = RecordStore(database, around.federation, around.publisher_of, around.clock)
         bodies = Bodies(database, around.fetch_body, around.events, around.clock)

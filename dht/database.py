@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError, StorageFullError
+from overlay.errors import InvalidInputError, StorageError, StorageFullError
 
 SCHEMA_VERSION: Final = 2
 
@@ -92,7 +92,9 @@ def _translated(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise StorageFullError(f"{path}: the disk is full") from None
         if isinstance(error, sqlite3.OperationalError):
-            raise InvalidInputError(f"{path}: {error}") from None
+            raise StorageError(
+                f"{path}: {error}: look at its disk, and who may write there"
+            ) from None
         raise InvalidInputError(
             f"{path}: damaged ({error}); move it away, and create your objects again"
         ) from None

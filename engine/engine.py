@@ -19,6 +19,7 @@ from engine.homes.homes import Homes
 from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import STREAM
 from engine.leases import Leases
+from engine.mending import Mending
 from engine.mirrors import Mirrors
 from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
@@ -34,6 +35,7 @@ from engine.versions.monitor import VersionMonitor
 from engine.views.host import Views
 from engine.views.locating import Locator
 from overlay.errors import ConflictError
+from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
 
@@ -51,6 +53,7 @@ class Engine:
         assignments: the tasks that it runs for other peers.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
+        mending: has what is lost of its logs fetched again.
         executor: its Spark, or what stands in for it.
         started_at: on trio's clock, seconds.
     """
@@ -151,6 +154,7 @@ class Engine:
             events=overlay.events,
             nursery=nursery,
         )
+        self.mending = Mending(overlay, self.store, self.producers, self.queries)
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
@@ -202,6 +206,7 @@ class Engine:
             self.standbys,
             self.digests,
             self.versions,
+            self.mending,
         ):
             self._nursery.start_soon(part.tend)
 
@@ -264,7 +269,8 @@ async def open_engine(
         execution: what computes its tasks; its own Spark unless said.
     """
     for folder in ("streams", "queries", "assignments", "logs"):
-        (home / folder).mkdir(parents=True, exist_ok=True)
+        with storing(home / folder):
+            (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
     if opened is None:
         # Late: PySpark is slow to import, and a simulation computes without it.

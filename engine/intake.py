@@ -14,7 +14,7 @@ from engine.messages import Post, Posted
 from engine.pacing import Pacer
 from engine.room import Room
 from engine.streams.home import Home
-from overlay.errors import BusyError, InternalError, StorageFullError
+from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events, wall_clock
 
 AGAIN_S: Final = 1.0
@@ -38,6 +38,7 @@ class Intake:
         self._events = events
         self._nursery = nursery
         self._broken: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
 
     def start(self, kept: KeptStream, home: Home) -> None:
         """Move what is posted to a source into its log, until its scope is cancelled."""
@@ -46,6 +47,7 @@ class Intake:
     def forget(self, key: str) -> None:
         """That source is closed."""
         self._broken.pop(key, None)
+        self._refusals.pop(key, None)
 
     async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
@@ -75,7 +77,8 @@ class Intake:
                     end=post.end,
                     now=wall_clock(),
                 )
-            except StorageFullError:
+            except StorageError as error:
+                self._note_refusal(kept, str(error))
                 raise
             except BusyError:
                 kept.hurry.set()
@@ -83,9 +86,15 @@ class Intake:
                     await home.log.wait_beyond(moved)
                 continue
             kept.memory.set(home.pending_bytes)
+            self._refusals.pop(kept.key, None)
             if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
                 kept.hurry.set()
             return posted
+
+    def _note_refusal(self, kept: KeptStream, reason: str) -> None:
+        if self._refusals.get(kept.key) != reason:  # once, not for every post
+            self._events.note("error", f"{kept.name} takes no posts: {reason}")
+        self._refusals[kept.key] = reason
 
     async def _advance(self, kept: KeptStream, home: Home) -> None:
         """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
@@ -104,6 +113,7 @@ class Intake:
         pacer = Pacer(self._config.epoch_s)
         clocked = kept.entry.stream.idle is Idle.CLOCK
         full = False
+        told = home.lost
         while True:
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
                 await home.wait_ready()
@@ -114,7 +124,11 @@ class Intake:
             try:
                 await home.advance(wall_clock())
                 full = False
-            except StorageFullError as error:
+                for text in home.lost:
+                    if text not in told:  # a producer's next post says what is missing before it
+                        self._events.note("error", f"{kept.name}: {text}")
+                told = home.lost
+            except StorageError as error:
                 if not full:
                     self._events.note("error", f"{kept.name} waits for room: {error}")
                 full = True

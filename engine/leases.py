@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from overlay.errors import BusyError, InternalError, MedusaError
-from overlay.files import write_atomically
+from overlay.errors import BusyError, MedusaError, NotFoundError
+from overlay.files import load_json, save_json
 
 MAX_LEASES: Final = 10_000
 """Named subscribers of one peer: a stranger must not fill the file with names."""
@@ -49,15 +48,14 @@ class Leases:
         self._lease_s = lease_s
         self._leases: dict[str, dict[str, Lease]] = {}
         self._changed = False
-        if path.exists():
-            self._read()
+        self._read()
 
     def _read(self) -> None:
+        mend = "remove it: subscribers that are away are not waited for any more"
         try:
-            leases = msgspec.json.decode(self._path.read_bytes(), type=list[Lease])
-        except msgspec.DecodeError as error:
-            message = f"{self._path} is damaged ({error}); remove it to let retention go on"
-            raise InternalError(message) from None
+            leases = load_json(self._path, list[Lease], mend=mend)
+        except NotFoundError:
+            return
         for lease in leases:
             self._leases.setdefault(lease.stream, {})[lease.subscriber] = lease
 
@@ -114,7 +112,7 @@ class Leases:
             return
         self._changed = False
         try:
-            write_atomically(self._path, msgspec.json.encode(self._all()))
+            save_json(self._path, self._all())
         except MedusaError:
             self._changed = True
             raise

@@ -35,7 +35,7 @@ from overlay.errors import (
     ConflictError,
     MedusaError,
     NotFoundError,
-    StorageFullError,
+    StorageError,
     UnavailableError,
 )
 from overlay.events import wall_clock
@@ -190,7 +190,7 @@ class QueryHost:
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            with suppress(StorageFullError):  # it has no workers, and is told so when it asks
+            with suppress(StorageError):  # it has no workers, and is told so when it asks
                 self._place_home(running)
         self.catalog.publish_soon(running)
         self.appointed()
@@ -227,7 +227,7 @@ class QueryHost:
             with trio.CancelScope(shield=True):
                 await self.catalog.silence(name)
                 await running.stop()
-                with suppress(StorageFullError):  # it makes room
+                with suppress(StorageError):  # it makes room
                     self._place_home(running)
                 del self._queries[name]
                 # before the file goes: or a restart would withdraw what is another's by now
@@ -306,7 +306,7 @@ class QueryHost:
 
         Raises:
             NotFoundError: its query is not ours any more.
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         running = self.get(placed.runner.task.query)
         placements = replaced(placed.placements, placement)
@@ -321,7 +321,7 @@ class QueryHost:
 
         Raises:
             NotFoundError: it is not ours any more: its file would bring it back.
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         if self._queries.get(running.name) is not running:
             raise NotFoundError(f"{running.name} is not kept by this peer any more")
@@ -395,7 +395,7 @@ class QueryHost:
             running = self._queries.get(name)
             if running is not None:
                 await self.catalog.silence(name)
-                with suppress(StorageFullError):  # it makes room
+                with suppress(StorageError):  # it makes room
                     await self._stop(running)
                 del self._queries[name]
                 for task in running.tasks:

@@ -11,13 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from engine.kept import file_name
 from engine.network import StoredQuery
 from engine.schema import BEGINNING
-from overlay.errors import InternalError, StorageFullError
-from overlay.files import write_atomically
+from overlay.errors import DamagedError, NotFoundError, StorageError
+from overlay.files import load_json, save_json, storing
 
 MAX_LEFT: Final = 1_000
 """Queries let go of that are remembered: the latest."""
@@ -32,50 +30,66 @@ class QueryFiles:
     def load(self) -> Iterator[StoredQuery]:
         """
         Raises:
-            InternalError: one is damaged.
+            DamagedError: one is damaged.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=StoredQuery)
-            except msgspec.DecodeError as error:
-                raise InternalError(f"{path} is damaged ({error}); remove it") from None
+            mend = "restore it from a copy, or remove it and create the query again"
+            yield load_json(path, StoredQuery, mend=mend)
 
     def save(self, stored: StoredQuery) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
-        write_atomically(self._path(stored.name), msgspec.json.encode(stored))
+        save_json(self._path(stored.name), stored)
 
     def remove(self, query: str) -> None:
-        """It is not any more."""
-        self._path(query).unlink(missing_ok=True)
-        self._left(query).unlink(missing_ok=True)
+        """It is not any more.
+
+        Raises:
+            StorageError: the disk does not let it go.
+        """
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            self._left(query).unlink(missing_ok=True)
 
     def leave(self, query: str, given: Mapping[str, int]) -> None:
         """It is another peer's.
 
         Args:
             given: by stream, how far it was given out here, microseconds.
+
+        Raises:
+            StorageError: the disk does not let it go.
         """
+        # Letting go makes room, and must not fail; a damaged file stays, for `given` to name.
+        with suppress(StorageError, DamagedError):
+            self._remember(query, given)
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
+            for path in left[:-MAX_LEFT]:
+                path.unlink(missing_ok=True)
+
+    def _remember(self, query: str, given: Mapping[str, int]) -> None:
         before = self.given(query)
         furthest = {
             name: max(given.get(name, BEGINNING), before.get(name, BEGINNING))
             for name in given.keys() | before.keys()
         }
-        with suppress(StorageFullError):  # letting go makes room, and must not fail
-            write_atomically(self._left(query), msgspec.json.encode(furthest))
-        self._path(query).unlink(missing_ok=True)
-        left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
-        for path in left[:-MAX_LEFT]:
-            path.unlink(missing_ok=True)
+        save_json(self._left(query), furthest)
 
     def given(self, query: str) -> dict[str, int]:
         """By stream, how far a query that this peer has let go of was given out here; those that
-        are not in it were not."""
+        are not in it were not.
+
+        Raises:
+            DamagedError: that is not known any more.
+        """
+        mend = "remove it, if no subscriber has read the query's streams from this peer"
         try:
-            return msgspec.json.decode(self._left(query).read_bytes(), type=dict[str, int])
-        except (FileNotFoundError, msgspec.DecodeError):
+            return load_json(self._left(query), dict[str, int], mend=mend)
+        except NotFoundError:
             return {}
 
     def _left(self, query: str) -> Path:

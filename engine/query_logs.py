@@ -22,7 +22,7 @@ from engine.schema import BEGINNING, END
 from engine.stream_store import REPLICA, StreamStore
 from engine.task_runner import TaskRunner
 from engine.tentative.fork import Fork
-from overlay.errors import StorageFullError
+from overlay.errors import StorageError
 from overlay.node import Overlay
 
 
@@ -115,7 +115,7 @@ class QueryLogs:
             if kept.role not in {Role.DERIVED, Role.STANDBY} or kept.entry.stream.query in known:
                 continue
             if kept.name in read and not kept.variant:
-                with suppress(StorageFullError):  # as `Mirrors.part_with`
+                with suppress(StorageError):  # as `Mirrors.part_with`
                     await self._store.change_role(kept, Role.MIRROR)
                 kept.role = Role.MIRROR
             else:

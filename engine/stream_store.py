@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import trio
 
 from engine.config import EngineConfig
@@ -21,16 +20,18 @@ from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_
 from engine.leases import Lease
 from engine.messages import StreamStatus
 from engine.room import Room
+from engine.streams.epochs import EpochFile
 from engine.streams.home import open_home
 from engine.streams.log import StreamLog
 from engine.streams.memory import give_back
 from engine.streams.recent import SHARED_BYTES, SharedMemory
+from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
-from overlay.errors import InternalError, MedusaError
+from overlay.errors import MedusaError, NotFoundError, StorageError
 from overlay.events import Events, wall_clock
-from overlay.files import write_atomically
+from overlay.files import load_json, save_json, storing
 from overlay.memory import Budgets
 
 TEND_S: Final = 1.0
@@ -61,6 +62,14 @@ GONE: Final = "~"
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
 
+_FILE: Final = "stream.json"
+"""Says what stream the folder is of."""
+_SET_ASIDE: Final = "stream.aside.json"
+
+_MEND: Final = (
+    "restore it from a copy, or move its folder away: what this peer keeps of that stream is in it"
+)
+
 
 class StreamStore:
     """
@@ -71,6 +80,7 @@ class StreamStore:
 
     Attributes:
         intake: takes posts to the sources among them.
+        mend: has a lost file of a log fetched again; see `StreamLog.mend`.
     """
 
     def __init__(
@@ -90,9 +100,11 @@ class StreamStore:
         self._memory = memory
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self._streams: dict[str, KeptStream] = {}
+        self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
         self.intake = Intake(config, self._room, events, nursery)
+        self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -133,10 +145,9 @@ class StreamStore:
 
     async def change_role(self, kept: KeptStream, role: Role) -> None:
         """The same log, kept for another reason from now on; on disk on return."""
-        stored = msgspec.json.encode(KeptEntry(kept.entry, role, kept.variant))
-        await trio.to_thread.run_sync(
-            write_atomically, self.folder_of(kept.key) / "stream.json", stored
-        )
+        stored = KeptEntry(kept.entry, role, kept.variant)
+        path = self.folder_of(kept.key) / _FILE
+        await trio.to_thread.run_sync(save_json, path, stored)
         kept.role = role
 
     def all(self) -> tuple[KeptStream, ...]:
@@ -159,17 +170,24 @@ class StreamStore:
 
     async def load(self) -> None:
         """Open every stream of the last run."""
-        for path in self._folder.glob(f"{GONE}*"):
-            await trio.to_thread.run_sync(_remove, path)
-        for path in sorted(self._folder.glob("*/stream.json")):
+        with storing(self._folder):
+            folders = sorted(path for path in self._folder.iterdir() if path.is_dir())
+        for folder in folders:
+            if folder.name.startswith(GONE):
+                await trio.to_thread.run_sync(_remove, folder)
+                continue
             try:
-                stored = msgspec.json.decode(path.read_bytes(), type=KeptEntry)
-            except msgspec.DecodeError as error:
-                raise InternalError(
-                    f"{path} is damaged ({error}); restore it from a copy"
-                ) from None
+                stored = load_json(folder / _FILE, KeptEntry, mend=_MEND)
+            except NotFoundError:
+                self._tell_unknown(folder)
+                continue
             if stored.variant != HOME:  # else its ballot says what is open: `Homes`
                 await self.keep(stored.entry, stored.role, stored.variant)
+
+    def _tell_unknown(self, folder: Path) -> None:
+        if any(folder.glob("*/*")) and not (folder / _SET_ASIDE).exists():
+            text = f"what it keeps is of no stream that this peer knows; {_MEND}"
+            self._events.note("error", f"{folder} has no {_FILE}: {text}")
 
     async def keep(
         self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
@@ -187,9 +205,9 @@ class StreamStore:
 
     async def _open(self, entry: StreamEntry, role: Role, variant: str, journal: int) -> KeptStream:
         folder = self.folder_of(key_of(entry.stream.name, variant))
-        folder.mkdir(parents=True, exist_ok=True)
-        stored = msgspec.json.encode(KeptEntry(entry, role, variant))
-        write_atomically(folder / "stream.json", stored)
+        with storing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        save_json(folder / _FILE, KeptEntry(entry, role, variant))
         if role in {Role.SOURCE, Role.REPLICA}:
             kept = await self._open_source(entry, role, variant, folder, journal)
         else:
@@ -198,6 +216,15 @@ class StreamStore:
         return kept
 
     def _adopt(self, kept: KeptStream) -> None:
+        def tell(text: str) -> None:
+            self._events.note("error", f"{kept.name}: {text}")
+
+        async def mend(lost: EpochFile) -> None:
+            await self.mend(kept, lost)
+
+        kept.log.damaged, kept.log.mend = tell, mend
+        for lost in kept.log.lost_files:
+            tell(lost_in_words(lost))
         kept.measure(trio.current_time())
         kept.memory = self._memory.streams.share(kept.key)
         self._streams[kept.key] = kept
@@ -222,6 +249,8 @@ class StreamStore:
             )
         )
         self._tell_lost(entry, home.lost)
+        for text in home.cut_off:
+            self._events.note("warning", f"{stream.name}: {text}")
         kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
         for of, log in zip(entries_of(entry)[1:], home.logs_beside, strict=True):
             role_beside = Role.at_home(of.stream.name) if role is Role.SOURCE else role
@@ -291,8 +320,12 @@ class StreamStore:
             return
         folder = self.folder_of(key)
         gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
-        with suppress(FileNotFoundError):
-            folder.rename(gone)  # or a crash might leave a part of it
+        try:
+            with storing(folder), suppress(FileNotFoundError):
+                folder.rename(gone)  # or a crash might leave a part of it
+        except StorageError as error:
+            self._events.note("error", f"{key} is dropped, but its files stay: {error}")
+            return
         await trio.to_thread.run_sync(_remove, gone)
 
     async def set_aside(self, kept: KeptStream) -> Path:
@@ -348,7 +381,7 @@ class StreamStore:
             self._let_others_go(now)
             for kept in list(self._streams.values()):
                 kept.measure(trio.current_time())
-                kept.log.retain(now)
+                self._retain(kept, now)
                 kept.suffix.tidy()
             self._room.look()
             await self._subscriptions.tend(now)
@@ -378,6 +411,15 @@ class StreamStore:
         for each, why in gone.items():
             self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
 
+    def _retain(self, kept: KeptStream, now: float) -> None:
+        try:
+            kept.log.retain(now)
+            self._refusals.pop(kept.key, None)
+        except StorageError as error:
+            if self._refusals.get(kept.key) != str(error):  # once, not every second
+                self._events.note("error", f"{kept.name} keeps more than it needs: {error}")
+            self._refusals[kept.key] = str(error)
+
     async def _compact(self) -> None:
         for kept in list(self._streams.values()):
             try:
@@ -394,10 +436,16 @@ class StreamStore:
         )
 
 
+async def _nobody_has_it(_kept: KeptStream, _lost: EpochFile) -> None:
+    await trio.lowlevel.checkpoint()
+
+
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _put_aside(folder: Path, aside: Path) -> None:
-    folder.rename(aside)
-    (aside / "stream.json").rename(aside / "stream.aside.json")  # a restart opens no such folder
+    with storing(folder):
+        folder.rename(aside)
+        # a restart opens no such folder
+        (aside / _FILE).rename(aside / _SET_ASIDE)

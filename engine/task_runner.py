@@ -6,7 +6,7 @@ goes on from it, and since a task is a pure function of its input, nothing is lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,11 @@ from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
+from engine.streams.epochs import EpochDamagedError
 from engine.streams.log import StreamLog
+from engine.streams.recent import Epoch
 from engine.windows import Interval, needed_after, needs, whole_after
-from overlay.errors import MedusaError, NotRetainedError
+from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
@@ -109,6 +111,7 @@ class TaskRunner:
             try:
                 await self._run_epoch()
             except MedusaError as error:
+                await self.suspect(error)
                 self._note_failure(error)
                 await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1
@@ -117,6 +120,34 @@ class TaskRunner:
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
         self._state = "ended"
+
+    async def suspect(self, error: MedusaError) -> None:
+        """A job has failed: look whether one of its inputs is damaged, which Spark does not say."""
+        if isinstance(error, EpochDamagedError):
+            for log in self._inputs.values():
+                log.find_damaged(error.path)
+        elif isinstance(error, InternalError) and str(error) != self._reason:
+            needed = needed_after(self.task, self._output.boundary)
+            for log in self._inputs.values():
+                with suppress(MedusaError):  # a disk that fails is told of by who reads it next
+                    await log.verify(max(needed, log.start), END)
+
+    async def recompute(self, after: int, upto: int) -> AsyncGenerator[Epoch, None]:
+        """The output over (after, upto] once more, for a log that has lost it.
+
+        Raises:
+            NotRetainedError: its inputs are not kept so long.
+        """
+        needed = needed_after(self.task, after)
+        if any(log.start > needed for log in self._inputs.values()):
+            raise NotRetainedError(f"the inputs of {self.task.name} are not kept from {needed} on")
+        while after < upto:
+            end = min(upto, self.task.edition_until(after))
+            interval, table = self._interval(after, end), self._output.schema.empty_table()
+            if interval is not None:
+                table = (await self._job(after, end, interval)).table
+            yield Epoch(after, end, table)
+            after = end
 
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""

@@ -1,4 +1,5 @@
-"""MessagePack in and out: the one decoder of outside bytes, with one error and a size limit.
+"""Bytes in and out, as MessagePack or JSON: the one decoder of outside bytes, with one error and a
+size limit.
 
 msgspec leaks two errors beside its own: `UnicodeDecodeError` for a string that is not UTF-8 and
 `RecursionError` for deep nesting (both measured); here they are `DecodeError` like the rest.
@@ -6,7 +7,8 @@ msgspec leaks two errors beside its own: `UnicodeDecodeError` for a string that 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,14 +16,22 @@ from overlay.errors import DecodeError
 
 T = TypeVar("T")
 
+MALFORMED: Final = (ValueError, RecursionError, OverflowError)
+"""What decoding raises, whatever the bytes."""
+
 
 def encode(value: object) -> bytes:
     """The MessagePack bytes of a struct (or of anything msgspec takes)."""
     return msgspec.msgpack.encode(value)
 
 
+def encode_json(value: object) -> bytes:
+    """The same in JSON."""
+    return msgspec.json.encode(value)
+
+
 def decode(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, what: str) -> T:
-    """The `kind` that these bytes hold.
+    """The `kind` that these bytes of MessagePack hold.
 
     Args:
         limit: most bytes, checked before anything is read.
@@ -30,10 +40,25 @@ def decode(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, w
     Raises:
         DecodeError: too long, malformed, or of another type; nothing else, whatever the bytes.
     """
+    return _decoded(msgspec.msgpack.decode, data, kind, limit, what)
+
+
+def decode_json(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, what: str) -> T:
+    """The `kind` that these bytes of JSON hold; arguments and errors as of `decode`."""
+    return _decoded(msgspec.json.decode, data, kind, limit, what)
+
+
+def _decoded(
+    decoder: Callable[..., T],
+    data: bytes | bytearray | memoryview,
+    kind: type[T],
+    limit: int,
+    what: str,
+) -> T:
     size = memoryview(data).nbytes
     if size > limit:
         raise DecodeError(f"{what}: {size} bytes, at most {limit} are accepted")
     try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (ValueError, RecursionError, OverflowError) as error:
+        return decoder(data, type=kind)
+    except MALFORMED as error:
         raise DecodeError(f"{what}: not well formed: {error}") from None

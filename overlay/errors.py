@@ -12,7 +12,8 @@ caller raises the same class. A message names the thing, the place and the mend.
     |   +-- WithdrawnError       there was one, and its owner has taken it back
     +-- ConflictError            it exists already, and differs
     +-- BusyError                a limit was reached; nothing was done; try again later
-    |   +-- StorageFullError     the disk, or this peer's share of it, is full
+    |   +-- StorageError         the disk does not take it: it fails, or may only be read
+    |       +-- StorageFullError the disk, or this peer's share of it, is full
     +-- UnavailableError         the peer that should answer cannot be reached
     |   +-- DeadlineError        it did not answer in time; what it did is unknown
     |   +-- BrokenError          the connection broke; what was under way is unknown
@@ -21,6 +22,7 @@ caller raises the same class. A message names the thing, the place and the mend.
     +-- NotRetainedError         the boundary asked for is older than what is kept
     +-- StoppedError             the query that this needs is not running
     +-- InternalError            a fault of ours; the peer's log has the details
+        +-- DamagedError         a file of this peer's home is damaged, or part of it is missing
 """
 
 from __future__ import annotations
@@ -87,7 +89,11 @@ class BusyError(MedusaError, code="busy"):
     pass
 
 
-class StorageFullError(BusyError, code="storage_full"):
+class StorageError(BusyError, code="storage"):
+    pass
+
+
+class StorageFullError(StorageError, code="storage_full"):
     pass
 
 
@@ -120,4 +126,8 @@ class StoppedError(MedusaError, code="stopped"):
 
 
 class InternalError(MedusaError, code="internal"):
+    pass
+
+
+class DamagedError(InternalError, code="damaged"):
     pass

@@ -1,4 +1,6 @@
-"""Files of a home folder: secrets that nobody else may read, and writes that happen or do not."""
+"""Files of a home folder: what they hold, secrets that nobody else may read, and writes that happen
+or do not.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,106 @@ import errno
 import os
 import stat
 import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, StorageFullError
+from overlay.encoding import decode, decode_json, encode_json
+from overlay.errors import (
+    DamagedError,
+    DecodeError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    StorageError,
+    StorageFullError,
+    UntrustedError,
+)
+
+T = TypeVar("T")
 
 SECRET_MODE: Final = 0o600
 """Read and written by the owner, by nobody else."""
 
 PUBLIC_MODE: Final = 0o644
 
+MAX_SECRET: Final = 64 * 2**10
+"""Bytes of a secret: a key takes some hundreds."""
 
-def read_secret(path: Path) -> bytes:
-    """The content of a file that only its owner may read.
+MAX_JSON: Final = 64 * 2**20
+"""Bytes of a JSON file of a home: 10,000 leases take under 8 MiB, a query with all that it was
+before less; a longer file is none of ours."""
+
+_CHECKSUM: Final = b"\n# crc32 "
+"""Begins the last line of a JSON file."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def load_json(path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON) -> T:
+    """What a JSON file of a home holds; see `save_json`.
+
+    Args:
+        mend: what a person does about a damaged one, for the error.
+
+    Raises:
+        NotFoundError: there is no such file.
+        DamagedError: it cannot be read, its checksum is wrong, or it does not hold a `kind`.
+    """
+    with mended_by(path, mend):
+        content, mark, checksum = read_public(path, limit).rpartition(_CHECKSUM)
+        if not mark:
+            content = checksum
+        elif checksum != _checksum(content):
+            raise DecodeError("its checksum is wrong; if you have edited it, remove its last line")
+        return decode_json(content, kind, limit=limit, what=str(path))
+
+
+def save_json(path: Path, value: object) -> None:
+    """Write a JSON file of a home, with a last line that has its checksum: a wrong digit is JSON as
+    well. A file without that line, as a person may write one, is read as it is.
+
+    Raises:
+        As `write_atomically`.
+    """
+    content = encode_json(value)
+    write_atomically(path, content + _CHECKSUM + _checksum(content))
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(content)
+
+
+def load_packed(path: Path, kind: type[T], *, mend: str, limit: int) -> T:
+    """The same of a file that holds MessagePack."""
+    with mended_by(path, mend):
+        return decode(read_public(path, limit), kind, limit=limit, what=str(path))
+
+
+@contextmanager
+def mended_by(path: Path, mend: str) -> Iterator[None]:
+    """What is wrong with the content of a file of a home, with what to do about it.
+
+    Raises:
+        DamagedError: in place of what the block says of malformed or untrustworthy content.
+    """
+    try:
+        yield
+    except (InvalidInputError, UntrustedError) as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise DamagedError(f"{path} is damaged ({reason}); {mend}") from None
+
+
+def read_secret(path: Path, limit: int = MAX_SECRET) -> bytes:
+    """The content of a file of at most `limit` bytes that only its owner may read.
 
     Raises:
         NotFoundError: there is no such file.
         NotAuthorisedError: its mode lets others in (the message has the chmod that mends it), or
             we may not read it.
+        InvalidInputError: it is too large.
     """
     try:
         with path.open("rb") as file:
@@ -32,11 +116,13 @@ def read_secret(path: Path) -> bytes:
                 raise NotAuthorisedError(
                     f"{path}: mode {mode:04o} lets others use this secret; run: chmod 600 {path}"
                 )
-            return file.read()
+            return _at_most(file.read(limit + 1), limit, path)
     except FileNotFoundError:
         raise NotFoundError(f"{path}: no such file") from None
     except OSError as error:
-        raise NotAuthorisedError(f"{path}: cannot be read: {error.strerror}") from None
+        raise NotAuthorisedError(
+            f"{path}: cannot be read: {error.strerror}; it must be a file of mode 0600 of ours"
+        ) from None
 
 
 def read_public(path: Path, limit: int) -> bytes:
@@ -48,14 +134,19 @@ def read_public(path: Path, limit: int) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            return _at_most(file.read(limit + 1), limit, path)
     except FileNotFoundError:
         raise NotFoundError(f"{path}: no such file") from None
     except OSError as error:
-        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidInputError(
+            f"{path}: cannot be read: {error.strerror}; it must be a file of ours"
+        ) from None
+
+
+def _at_most(data: bytes, limit: int, path: Path) -> bytes:
     if len(data) > limit:
         raise InvalidInputError(
-            f"{path}: more than {limit} bytes; this is not the file it should be"
+            f"{path}: at most {limit} bytes are read, and it has more: restore it from a copy"
         )
     return data
 
@@ -65,7 +156,8 @@ def write_secret(path: Path, data: bytes) -> None:
 
     Raises:
         StorageFullError: the disk is full; the old content is untouched.
-        InvalidInputError: the folder does not take it (missing, not ours, read-only).
+        StorageError: the disk fails, or the folder does not take it (missing, not ours, read-only);
+            there is the old content, or the new.
     """
     _replace(path, data, SECRET_MODE)
 
@@ -75,18 +167,34 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raises:
         StorageFullError: the disk is full; the old content is untouched.
-        InvalidInputError: the folder does not take it (missing, not ours, read-only).
+        StorageError: the disk fails, or the folder does not take it (missing, not ours, read-only);
+            there is the old content, or the new.
     """
     _replace(path, data, PUBLIC_MODE)
 
 
-def _replace(path: Path, data: bytes, mode: int) -> None:
+@contextmanager
+def storing(what: Path) -> Iterator[None]:
+    """An `OSError` of the block as the documented one.
+
+    Raises:
+        StorageFullError: no room is left. StorageError: any other fault of the disk.
+    """
     try:
-        _write_and_rename(path, data, mode)
+        yield
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        kind = StorageFullError if full else InvalidInputError
-        raise kind(f"{path}: cannot be written: {error.strerror}") from None
+        if error.errno in _FULL:
+            raise StorageFullError(
+                f"no room for {what.name}: free space on the disk of {what.parent}"
+            ) from error
+        raise StorageError(
+            f"{what}: {error.strerror or error}: look at its disk, and who may write there"
+        ) from error
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    with storing(path):
+        _write_and_rename(path, data, mode)
 
 
 def _write_and_rename(path: Path, data: bytes, mode: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -30,7 +32,7 @@ from overlay.certificates import (
     public_key_of,
 )
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.files import read_public, read_secret, write_atomically, write_secret
+from overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
 from overlay.names import check_participant
 
 __all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
@@ -72,14 +74,14 @@ class Root:
     def load(cls, folder: Path) -> Self:
         """
         Raises:
-            NotFoundError, NotAuthorisedError, DecodeError: a file is missing, open to others, or
-                malformed.
-            UntrustedError: key and certificate do not belong together.
+            NotFoundError, NotAuthorisedError: a file is missing, or open to others.
+            DamagedError: it is malformed, or key and certificate do not belong together.
         """
         key = _read_key(folder / ROOT_KEY)
-        certificate = read_certificate(folder / ROOT_CERTIFICATE)
-        participant = check_root(certificate)
-        _check_pair(key, certificate, folder / ROOT_CERTIFICATE)
+        with _kept(folder / ROOT_CERTIFICATE) as path:
+            certificate = read_certificate(path)
+            participant = check_root(certificate)
+            _check_pair(key, certificate)
         return cls(participant, key, certificate)
 
 
@@ -116,15 +118,17 @@ class Identity:
         """The identity in that folder; its dates are checked by whoever meets it.
 
         Raises:
-            NotFoundError, NotAuthorisedError, DecodeError: a file is missing, open to others, or
-                malformed.
-            UntrustedError: key, certificate and root do not belong together.
+            NotFoundError, NotAuthorisedError: a file is missing, or open to others.
+            DamagedError: it is malformed, or key, certificate and root do not belong together.
         """
         key = _read_key(folder / PEER_KEY)
-        certificate = read_certificate(folder / PEER_CERTIFICATE)
-        root = read_certificate(folder / ROOT_CERTIFICATE)
-        name = check_issued(certificate, root)
-        _check_pair(key, certificate, folder / PEER_CERTIFICATE)
+        with _kept(folder / ROOT_CERTIFICATE) as path:
+            root = read_certificate(path)
+            check_root(root)
+        with _kept(folder / PEER_CERTIFICATE) as path:
+            certificate = read_certificate(path)
+            name = check_issued(certificate, root)
+            _check_pair(key, certificate)
         return cls(name.participant, name.peer_id, key, certificate, root)
 
 
@@ -162,15 +166,23 @@ def _key_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def _read_key(path: Path) -> Ed25519PrivateKey:
-    try:
-        key = load_pem_private_key(read_secret(path), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise DecodeError(f"{path}: holds no private key in PEM") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInputError(f"{path}: not an Ed25519 key")
-    return key
+    with _kept(path):
+        try:
+            key = load_pem_private_key(read_secret(path), None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise DecodeError("it holds no private key in PEM") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InvalidInputError("it holds no Ed25519 key")
+        return key
 
 
-def _check_pair(key: Ed25519PrivateKey, certificate: x509.Certificate, path: Path) -> None:
+@contextmanager
+def _kept(path: Path) -> Iterator[Path]:
+    """A key or a certificate of a home; a damaged one is a `DamagedError`."""
+    with mended_by(path, "restore it from a copy, or make another peer: medusa-peer init"):
+        yield path
+
+
+def _check_pair(key: Ed25519PrivateKey, certificate: x509.Certificate) -> None:
     if public_key_of(certificate).public_bytes_raw() != key.public_key().public_bytes_raw():
-        raise UntrustedError(f"{path}: certifies another key than the one beside it")
+        raise UntrustedError("it certifies another key than the one beside it")

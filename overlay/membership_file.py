@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.encoding import decode, encode
-from overlay.errors import ConflictError, DecodeError
+from overlay.encoding import encode
+from overlay.errors import ConflictError, DamagedError
 from overlay.events import Change
-from overlay.files import read_public, write_atomically
+from overlay.files import load_packed, mended_by, storing, write_atomically
 from overlay.membership import MAX_KIB, Membership
 
 FILE: Final = "federation"
@@ -23,20 +24,27 @@ LOCK: Final = "federation.lock"
 MAX_FILE: Final = 2 * MAX_KIB * 1024
 """Bytes: all statements there can be, and room for others that commands put beside the daemon's."""
 
+_MEND: Final = "restore it from a copy, or remove it and join again with a fresh invitation"
+
 
 class _Stored(Struct, frozen=True, array_like=True):
+    """checksum: of the rest; 0 in files from before there was one. A damaged statement is one that
+    nobody believes: without a checksum its member would be gone without a word."""
+
     charter: bytes
     statements: tuple[bytes, ...]
+    checksum: int = 0
 
 
 def load_membership(folder: Path) -> Membership:
     """
     Raises:
         NotFoundError: this home has not entered a federation.
-        DecodeError, UntrustedError: the file is damaged.
+        DamagedError: the file is damaged.
     """
     stored = _read(folder)
-    return Membership(stored.charter, stored.statements)
+    with mended_by(folder / FILE, _MEND):
+        return Membership(stored.charter, stored.statements)
 
 
 def save_membership(folder: Path, membership: Membership, now: float) -> list[Change]:
@@ -57,7 +65,7 @@ def store_statements(
 
     Raises:
         ConflictError: the home is already in another federation.
-        StorageFullError, InvalidInputError, DecodeError: see `overlay.files`; the file is damaged.
+        StorageError, DamagedError: see `overlay.files`; the file is damaged.
     """
     with _locked(folder):
         union = statements
@@ -68,21 +76,26 @@ def store_statements(
             union = tuple(dict.fromkeys((*statements, *stored.statements)))
             if len(union) == len(stored.statements):
                 return union
-        write_atomically(folder / FILE, encode(_Stored(charter, union)))
+        write_atomically(folder / FILE, encode(_Stored(charter, union, _checksum(charter, union))))
         return union
 
 
 def _read(folder: Path) -> _Stored:
     path = folder / FILE
-    try:
-        return decode(read_public(path, MAX_FILE), _Stored, limit=MAX_FILE, what=str(path))
-    except DecodeError as error:
-        raise DecodeError(f"{error}; remove it and join again with a fresh invitation") from None
+    stored = load_packed(path, _Stored, mend=_MEND, limit=MAX_FILE)
+    if stored.checksum not in {0, _checksum(stored.charter, stored.statements)}:
+        raise DamagedError(f"{path} is damaged (its checksum is wrong); {_MEND}")
+    return stored
+
+
+def _checksum(charter: bytes, statements: tuple[bytes, ...]) -> int:
+    return zlib.crc32(b"".join(statements), zlib.crc32(charter))
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with storing(folder / LOCK):
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

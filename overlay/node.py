@@ -25,7 +25,7 @@ from overlay.datagrams import Datagrams, open_datagrams
 from overlay.errors import ConflictError, InvalidInputError, MedusaError
 from overlay.events import Change, Events, wall_clock
 from overlay.exchange import Exchange, Exchanger, Preset
-from overlay.files import write_atomically
+from overlay.files import storing, write_atomically
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
@@ -139,7 +139,8 @@ async def open_overlay(
     peers = PeerTable(identity, membership)
     memory = Budgets.of_process(config.memory_bytes)
     data = home / DATA
-    data.mkdir(parents=True, exist_ok=True)
+    with storing(data):
+        data.mkdir(parents=True, exist_ok=True)
     peers.load(data, clock())
     keeper = _Keeper(home, membership, peers)
     followers = [keeper.tell]

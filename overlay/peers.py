@@ -21,9 +21,16 @@ from overlay.certificates import (
     public_key_of,
 )
 from overlay.encoding import decode, encode
-from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
+from overlay.errors import (
+    BusyError,
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UntrustedError,
+)
 from overlay.events import Change
-from overlay.files import read_public, write_atomically
+from overlay.files import load_packed, write_atomically
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.signing import Signed, signed, verify
@@ -203,7 +210,7 @@ class PeerTable:
     def save(self, folder: Path) -> None:
         """
         Raises:
-            StorageFullError, InvalidInputError: see `overlay.files`.
+            StorageError: see `overlay.files`.
         """
         write_atomically(folder / FILE, self.saved())
 
@@ -211,16 +218,13 @@ class PeerTable:
         """Take in what was saved; no file is an empty one.
 
         Raises:
-            DecodeError: the file is damaged.
+            DamagedError: the file is damaged.
         """
-        path = folder / FILE
-        if not path.exists():
-            return []
+        mend = "remove it: peers are learned again"
         try:
-            data = read_public(path, MAX_FILE)
-            records: list[bytes] = decode(data, list[bytes], limit=MAX_FILE, what=str(path))
-        except DecodeError as error:
-            raise DecodeError(f"{error}; remove it: peers are learned again") from None
+            records = load_packed(folder / FILE, list[bytes], mend=mend, limit=MAX_FILE)
+        except NotFoundError:
+            return []
         return self.merge(records, now)
 
     def _sign(self, addresses: tuple[Address, ...], incarnation: int, version: int) -> PeerRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 import types
 import typing
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, NotFoundError
+from overlay.files import load_json, mended_by, read_public, write_atomically
 from tools.addresses import Address, format_address, parse_address
 from tools.home import Home
 
@@ -134,33 +134,28 @@ def read_document(path: Path) -> dict[str, object]:
         InvalidInputError: it is too long, or not TOML (with the line).
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_CONFIG_BYTES + 1)
-    except FileNotFoundError:
+        return tomllib.loads(read_public(path, MAX_CONFIG_BYTES).decode())
+    except NotFoundError:
         return {}
-    if len(data) > MAX_CONFIG_BYTES:
-        raise InvalidInputError(f"{path}: longer than {MAX_CONFIG_BYTES} bytes: not a config")
-    try:
-        return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path}: not UTF-8 at byte {error.start}: save it so") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInputError(f"{path}: {error}") from None
 
 
 def read_bootstrap(home: Home) -> tuple[Address, ...]:
     """The addresses that the invitation named; none for a founder."""
+    mend = 'write into it where peers can be reached: ["HOST:PORT"]'
     try:
-        texts = json.loads(home.bootstrap.read_text())
-    except FileNotFoundError:
+        with mended_by(home.bootstrap, mend):
+            return tuple(map(parse_address, load_json(home.bootstrap, list[str], mend=mend)))
+    except NotFoundError:
         return ()
-    except ValueError as error:
-        raise InvalidInputError(f"{home.bootstrap}: {error}") from None
-    if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
-        raise InvalidInputError(f'{home.bootstrap}: expected a list of "HOST:PORT"')
-    return tuple(parse_address(text) for text in texts)
 
 
 def write_bootstrap(home: Home, addresses: tuple[Address, ...]) -> None:
-    home.bootstrap.write_text(json.dumps([format_address(address) for address in addresses]) + "\n")
+    texts = [format_address(address) for address in addresses]
+    write_atomically(home.bootstrap, msgspec.json.encode(texts) + b"\n")
 
 
 def read_section(

@@ -26,7 +26,7 @@ def write_papers(path: Path, documents: Iterable[bytes]) -> None:
     """Write documents to a file that only we may read: contracts are private.
 
     Raises:
-        StorageFullError, InvalidInputError: the file cannot be written.
+        StorageError: the file cannot be written.
     """
     write_secret(path, "".join(_armoured(data) for data in documents).encode())
 

@@ -24,7 +24,6 @@ from engine.execution import OpenExecutor
 from overlay.clients import open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import NotAuthorisedError, NotFoundError
-from overlay.files import read_secret
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
@@ -88,7 +87,7 @@ async def open_peer(
 async def _open(home: Home, config: Config, execution: OpenExecutor | None) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
     membership = _membership(home)
-    token = read_secret(home.token)
+    token = home.client_token()
     service = PeerService()
     async with (
         open_overlay(identity, membership, home.folder, config.overlay, service) as overlay,

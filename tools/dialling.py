@@ -13,7 +13,6 @@ from cryptography import x509
 from overlay.clients import open_client
 from overlay.connection import Connection
 from overlay.errors import MedusaError, UnavailableError
-from overlay.files import read_secret
 from overlay.identity import read_certificate
 from tools.addresses import Address
 from tools.home import Home
@@ -41,7 +40,7 @@ class Endpoint:
             running.client,
             running.participant,
             read_certificate(home.root_certificate),
-            read_secret(home.token).strip(),
+            home.client_token(),
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import msgspec
-
 from engine.messages import ObjectDescription
-from overlay.errors import DecodeError, InvalidInputError, NotFoundError
+from overlay.encoding import decode_json
+from overlay.errors import InvalidInputError, NotFoundError
+from overlay.rpc import MAX_STRUCT_BYTES
 
 T = TypeVar("T")
 
@@ -26,7 +26,14 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
         if not description.entries:
             raise NotFoundError(f"no {kind} {description.name}") from None
         raise InvalidInputError(f"{description.name} is no {kind} but: {kinds}") from None
-    try:
-        return msgspec.json.decode(text, type=type_)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"{description.name}: the peer's description: {error}") from None
+    return decode_entry(description.name, text, type_)
+
+
+def decode_entry(name: str, text: str, type_: type[T]) -> T:
+    """An entry as a peer tells it, in JSON.
+
+    Raises:
+        DecodeError: it makes no sense.
+    """
+    what = f"{name}: the peer's description"
+    return decode_json(text.encode(), type_, limit=MAX_STRUCT_BYTES, what=what)

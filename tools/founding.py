@@ -16,10 +16,7 @@ from overlay.names import check_participant
 from tools.addresses import Address
 from tools.admission import addresses_of, load_root
 from tools.config import TEMPLATE, write_bootstrap
-from tools.home import Home
-
-TOKEN_BYTES: Final = 32
-"""Random bytes of a client token, written in hex: nobody guesses it."""
+from tools.home import TOKEN_BYTES, Home
 
 FOLDER_MODE: Final = 0o700
 

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
 from msgspec import Struct
 
-from overlay.errors import ConflictError, DecodeError, NotFoundError, UnavailableError
+from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from overlay.files import load_json, mended_by, read_secret, save_json, storing
 from tools.addresses import Address
 
 HOME_VARIABLE: Final = "MEDUSA_HOME"
 DEFAULT_FOLDER: Final = "~/.medusa"
 MAX_RUN_BYTES: Final = 64 * 1024
 """A run.json is a few hundred bytes; anything longer is not ours."""
+
+TOKEN_BYTES: Final = 32
+"""Random bytes of a client token, written in hex: nobody guesses it."""
 
 LOCK_TRIES: Final = 10
 LOCK_PAUSE_S: Final = 0.02
@@ -120,7 +123,9 @@ class Home:
         Raises:
             ConflictError: another process holds it.
         """
-        with self.lock_file.open("a+") as file:
+        with storing(self.lock_file):
+            opened = self.lock_file.open("a+", errors="replace")
+        with opened as file:
             if not _take(file):
                 file.seek(0)
                 holder = file.read(32).strip() or "unknown"
@@ -146,12 +151,11 @@ class Home:
 
     def write_run(self, running: Running) -> None:
         """Say where this daemon answers; a reader never sees half of it."""
-        temporary = self.run.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.encode(running))
-        temporary.replace(self.run)
+        save_json(self.run, running)
 
     def clear_run(self) -> None:
-        self.run.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it says of no daemon that it runs
+            self.run.unlink(missing_ok=True)
 
     def running(self) -> Running:
         """Where the daemon of this home answers.
@@ -159,7 +163,7 @@ class Home:
         Raises:
             NotFoundError: no peer was made here.
             UnavailableError: its daemon does not run.
-            DecodeError: run.json is damaged.
+            DamagedError: run.json is damaged.
         """
         self.require()
         if not self.is_locked():
@@ -168,16 +172,27 @@ class Home:
                 f"`medusa-peer run --home {self.folder}`"
             )
         try:
-            with self.run.open("rb") as file:
-                data = file.read(MAX_RUN_BYTES)
-        except FileNotFoundError:
+            mend = "restart the peer to have it written anew"
+            return load_json(self.run, Running, mend=mend, limit=MAX_RUN_BYTES)
+        except NotFoundError:
             raise UnavailableError(f"the peer in {self.folder} is still starting") from None
-        try:
-            return msgspec.json.decode(data, type=Running)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(
-                f"{self.run}: {error}; restart the peer to have it written anew"
-            ) from None
+
+    def client_token(self) -> bytes:
+        """What this participant's clients show.
+
+        Raises:
+            NotFoundError, NotAuthorisedError: it is missing, or open to others.
+            DamagedError: it is too short for a secret.
+        """
+        mend = (
+            "have it made anew: "
+            f"python3 -c 'import secrets; print(secrets.token_hex({TOKEN_BYTES}))' > {self.token}"
+        )
+        with mended_by(self.token, mend):
+            token = read_secret(self.token).strip()
+            if len(token) < TOKEN_BYTES:
+                raise InvalidInputError(f"it holds {len(token)} bytes; a token has more")
+            return token
 
 
 def _take(file: IO[str]) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from engine.schema import Field, FieldType, Schema
+from overlay.encoding import MALFORMED
 from overlay.errors import InvalidInputError
 
 MAX_LINE_BYTES: Final = 8 * 2**20
@@ -77,7 +78,7 @@ class JsonRows:
     def _decode(self, line: bytes, number: int) -> object:
         try:
             return self._decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             # msgspec names the field as a path: "... - at `$.port`"
             raise InvalidInputError(f"row {number}: {error}") from None
 

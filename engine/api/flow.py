@@ -117,6 +117,8 @@ class FlowCalls:
             raise NotFoundError(
                 f"{kept.name} is produced by this peer from {kept.log.start} on; its owner has more"
             )
+        if request.after == BEGINNING:
+            await kept.log.fetch_lost()
         moved_away = kept.moved_away  # it may be, while a lease is written down
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after)
@@ -168,6 +170,8 @@ class FlowCalls:
                 )
         if _begins_later(kept, request.after):
             raise UnavailableError(f"{kept.name}: who has its past cannot be reached now")
+        if request.after == BEGINNING:
+            await kept.log.fetch_lost()
         after = _literal(kept, request.after)
         if after < kept.log.start:
             raise too_old(kept.name, kept.log.start, after)

@@ -33,6 +33,7 @@ class ReplicaCalls:
         self._engine = engine
 
     def register(self) -> None:
+        self._engine.mending.register()
         service = self._engine.overlay.service
         service.unary("replica.stand_by", StandBy, self.stand_by)
         service.unary("replica.keep_up", KeepUp, self.keep_up)
@@ -84,7 +85,7 @@ async def _ship(log: StreamLog, after: int, duplex: Duplex, every_s: float | Non
     """Epochs, every so many seconds those that have come by then; or, None, those that are there,
     once."""
     if after == BEGINNING:
-        after = log.start
+        after = log.whole_from
     until, due = log.boundary, trio.current_time()
     if every_s is None and after >= until:
         return

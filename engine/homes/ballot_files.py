@@ -6,13 +6,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from engine.definitions import StreamEntry
 from engine.homes.ballot import Ballot
-from overlay.errors import InternalError
-from overlay.files import write_atomically
+from overlay.files import load_json, save_json, storing
 
 
 class StoredBallot(Struct, frozen=True):
@@ -31,24 +29,20 @@ class BallotFiles:
     def load(self) -> Iterator[StoredBallot]:
         """
         Raises:
-            InternalError: one is damaged. It must not be removed: an elector that forgot whom it
+            DamagedError: one is damaged. It must not be removed: an elector that forgot whom it
                 voted for may let two peers believe that they are home.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=StoredBallot)
-            except msgspec.DecodeError as error:
-                raise InternalError(
-                    f"{path} is damaged ({error}); restore it from a copy"
-                ) from None
+            yield load_json(path, StoredBallot, mend="restore it from a copy; do not remove it")
 
     def save(self, stored: StoredBallot) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(stored.entry.stream.name), msgspec.json.encode(stored))
+        with storing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        save_json(self._path(stored.entry.stream.name), stored)
 
     def _path(self, stream: str) -> Path:  # a name may be as long as a file's
         return self._folder / f"{hashlib.sha256(stream.encode()).hexdigest()[:32]}.json"

@@ -20,13 +20,14 @@ from engine.homes.messages import Join, Part, Plan, Segment, Shipped, Standing, 
 from engine.kept import KeptStream
 from engine.messages import Tuples
 from engine.schema import BEGINNING
+from engine.streams.entries import split
 from engine.streams.feed import Assembler
 from engine.streams.home import Home
-from engine.streams.journal import Journal, Record, split
+from engine.streams.journal import Journal, Record
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
 from overlay.encoding import decode
-from overlay.errors import ConflictError, DecodeError, StorageFullError, UnavailableError
+from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
 from overlay.events import wall_clock
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
@@ -75,6 +76,8 @@ class _Following:
         return self._keeper.home
 
     async def run(self) -> None:
+        if not self._keeper.tenure.whole:
+            await self._keeper.forget()
         home, ballot = self._home, self._keeper.tenure.ballot
         segments = tuple(Segment(*each) for each in home.source.segments)
         standing = Standing(
@@ -123,7 +126,7 @@ class _Following:
                     if part.committed > home.replica.settled:
                         home.replica.settle(part.committed, wall_clock())
                 break
-            except StorageFullError as error:
+            except StorageError as error:
                 # Entries before the one that found no room are stored.
                 done = home.source.position
                 if done[0] == at[0]:
@@ -212,7 +215,7 @@ class _Following:
         folders = journal_folders(self._keeper.around.store.folder_of(self._kept.key), self._fence)
         durable = self._keeper.around.store.is_durable
         with ExitStack() as closing:
-            journals = [Journal.open(folder, _nothing, durable=durable) for folder in folders]
+            journals = [Journal.open(folder, _Anew(), durable=durable) for folder in folders]
             for journal in journals:
                 closing.callback(journal.close)
             while True:
@@ -247,8 +250,20 @@ def _copy(journal: Journal, part: Part, body: bytes) -> None:
         offset = journal.size
 
 
-def _nothing(_: Record) -> None:
-    raise ConflictError("a journal was there already")
+class _Anew:
+    """What reads a journal that is only about to be written."""
+
+    def restore(self, _: Record) -> None:
+        raise ConflictError("a journal was there already")
+
+    def missing(self, what: str) -> None:
+        raise ConflictError(f"a journal was there already: {what}")
+
+    def torn(self, what: str) -> None:
+        self.missing(what)
+
+    def state(self) -> bytes:
+        return b""
 
 
 def _part(data: bytes) -> Part | Join:

@@ -37,7 +37,7 @@ from engine.producers import Producers
 from engine.stream_store import HOME, StreamStore
 from engine.streams.home import Home
 from engine.streams.journal import Position
-from overlay.errors import MedusaError, StorageFullError, UnavailableError
+from overlay.errors import DamagedError, MedusaError, StorageFullError, UnavailableError
 from overlay.events import Events, wall_clock
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -354,10 +354,19 @@ class Keeper:
         with scope:
             try:
                 await self.around.ship(self, peer, fence)
+            except DamagedError as error:
+                text = "another member is to be its home, as soon as one can"
+                self.around.events.note("error", f"{self.name}: {error}; {text}")
+                await self._find_damaged()
             except MedusaError as error:
                 self.around.events.note("warning", f"{self.name}: replica {peer[:8]}: {error}")
         if self._ships.get(peer) is scope:
             await self.try_feed(Lost(peer, fence))
+
+    async def _find_damaged(self) -> None:
+        with trio.CancelScope(shield=True):  # for it stops what ships, this too
+            async with self._lock:
+                await self._carry_out(self.tenure.found_damaged(trio.current_time()), None)
 
     async def _announce(self, tenure: Tenure, scope: trio.CancelScope) -> None:
         producers = self.around.producers

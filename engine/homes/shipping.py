@@ -91,7 +91,7 @@ class _Ship:
         source, late = home.source, home.late_source
         at = _continues(standing, source)
         log, late_log = home.log, home.late_log
-        plan = Plan(at is None, log.boundary, late_log.boundary, *home.starts, home.revised)
+        plan = Plan(at is None, log.boundary, late_log.boundary, *home.whole_from, home.revised)
         if at is None and self._keeper.is_home:
             raise ConflictError("its journal is not that of this tenure")
         await self._duplex.send(plan)
@@ -105,7 +105,7 @@ class _Ship:
         await self._send_journal(source, at, late=False)
 
     async def _send_log(self, log: StreamLog, after: int) -> None:
-        after = max(after, log.start)
+        after = max(after, log.whole_from)
         if after >= log.boundary:
             return
         async with aclosing(serve(Cursor(log, after))) as epochs:

@@ -71,6 +71,7 @@ class HomeTenure:
         role: what it is now. ballot: as last kept.
         fence: of the tenure that it stands for or holds.
         committed: everything before it is committed, where it is home.
+        whole: nothing of its journal was found damaged; one that is not whole does not stand.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class HomeTenure:
         self.role = Role.FOLLOWER
         self.fence = 0
         self.committed: Position = START
+        self.whole = True
         self._quiet_s = quiet_s
         self._rng = rng
         self._others = tuple(peer for peer in ballot.electors if peer != own)
@@ -112,6 +114,12 @@ class HomeTenure:
 
     def resign(self, now: float) -> list[Effect]:
         """What was to be done could not be: another may try."""
+        return self._follow(now, succeeded=False)
+
+    def found_damaged(self, now: float) -> list[Effect]:
+        """The journal is not whole any more: another member is to be home, and send it anew. Until
+        then it is kept: it may be all that there is."""
+        self.whole = False
         return self._follow(now, succeeded=False)
 
     def forget(self) -> list[Effect]:
@@ -199,6 +207,7 @@ class HomeTenure:
         if self.ballot.promised != fence:
             return []
         self.hear(fence, now)
+        self.whole = True
         return self._keep(msgspec.structs.replace(self.ballot, joined=fence, journal=journal))
 
     def _yield_to(self, fence: int, peer: str, now: float) -> list[Effect]:
@@ -242,7 +251,7 @@ class HomeTenure:
 
     def _consider(self, now: float) -> list[Effect]:
         """Stand, after a while in which nothing was heard of a home."""
-        if not self.ballot.joined or not self._is_silent(now):
+        if not self.ballot.joined or not self.whole or not self._is_silent(now):
             self._since = now
             return []
         if now - self._since < self._patience_s:

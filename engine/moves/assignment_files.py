@@ -6,11 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from engine.moves.assigned_task import StoredAssignment
-from overlay.errors import InternalError
-from overlay.files import write_atomically
+from overlay.files import load_json, save_json, storing
 
 
 class AssignmentFiles:
@@ -22,23 +19,23 @@ class AssignmentFiles:
     def load(self) -> Iterator[StoredAssignment]:
         """
         Raises:
-            InternalError: one is damaged.
+            DamagedError: one is damaged.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=StoredAssignment)
-            except msgspec.DecodeError as error:
-                raise InternalError(f"{path} is damaged ({error}); remove it") from None
+            mend = "remove it: the task's owner takes it home"
+            yield load_json(path, StoredAssignment, mend=mend)
 
     def save(self, stored: StoredAssignment) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
-        write_atomically(self._path(stored), msgspec.json.encode(stored))
+        save_json(self._path(stored), stored)
 
     def remove(self, stored: StoredAssignment) -> None:
-        self._path(stored).unlink(missing_ok=True)
+        path = self._path(stored)
+        with storing(path):
+            path.unlink(missing_ok=True)
 
     def _path(self, stored: StoredAssignment) -> Path:
         task, fence = stored.key  # a name may be as long as a file's

@@ -272,7 +272,7 @@ class Standby:
         """The primary has started or stopped it.
 
         Raises:
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         if entry == self.stored.entry:
             return
@@ -297,7 +297,7 @@ class Standby:
             primary speaks again it stands still then.
 
         Raises:
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         stored = msgspec.structs.replace(
             self.stored,
@@ -366,7 +366,7 @@ class Standby:
     def save(self) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
         self._queries.files.save(self.stored)
         self.saved = self.stored.positions

@@ -36,6 +36,7 @@ from engine.streams.revisions.columns import SIGN, signed
 from engine.streams.revisions.lookup import read_rows
 from engine.task_runner import TaskRunner
 from engine.windows import Interval
+from overlay.files import storing
 
 JOB_ROWS: Final = 2**20
 """Tuples of windows computed in one job, about: a revision of a long window in every epoch must not
@@ -193,8 +194,9 @@ def _read_all(
 
 
 def _write(path: Path, tuples: pa.Table) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(tuples, path)
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(tuples, path)
 
 
 def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:

@@ -40,6 +40,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # nobody computes from garbage
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # Arrow's calendar is proleptic
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     "spark.executorEnv.PYTHONSAFEPATH": "1",

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from engine.schema import BEGINNING, END
-from overlay.errors import DecodeError, InvalidInputError, SequenceGapError
+from engine.streams.entries import MAX_META_BYTES
+from overlay.encoding import decode
+from overlay.errors import InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream; past it the one that has been quiet longest is forgotten, and
@@ -78,13 +79,7 @@ def decode_entry(meta: bytes) -> Entry:
     Raises:
         DecodeError: it is none.
     """
-    try:
-        return _ENTRIES.decode(meta)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(str(error)) from None
-
-
-_ENTRIES: Final = msgspec.msgpack.Decoder(Entry)
+    return decode(meta, Entry, limit=MAX_META_BYTES, what="entry of a journal")
 
 
 class Missed(Struct, frozen=True, array_like=True):
@@ -104,6 +99,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
             `engine.homes`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
+        doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
     """
 
     producers: dict[str, int]
@@ -115,6 +111,15 @@ class Snapshot(Struct, frozen=True, array_like=True):
     revisions: int = 0
     revised_at: int = BEGINNING
     missed: tuple[Missed, ...] = ()
+    doubted: tuple[str, ...] = ()
+
+
+def decode_snapshot(meta: bytes) -> Snapshot:
+    """
+    Raises:
+        DecodeError: it is none.
+    """
+    return decode(meta, Snapshot, limit=MAX_META_BYTES, what="snapshot in a journal")
 
 
 class Acceptance:
@@ -133,6 +138,7 @@ class Acceptance:
         self._slack_us = slack_us
         self._arrival = arrival
         self._producers: dict[str, int] = {}
+        self._doubted: set[str] = set()
         self.boundary = BEGINNING
         self.greatest = BEGINNING
         self.rows = 0
@@ -154,10 +160,12 @@ class Acceptance:
             self.revisions,
             self.revised_at,
             tuple(Missed(*post, numbers) for post, numbers in self._missed.items()),
+            tuple(sorted(self._doubted)),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         self._producers = dict(snapshot.producers)
+        self._doubted = set(snapshot.doubted)
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -186,9 +194,31 @@ class Acceptance:
             return False
         if sequence <= last:
             return True
+        if producer in self._doubted:
+            return False
         raise SequenceGapError(
             f"{producer} sent post {sequence}; expected {last + 1}: send again from there"
         )
+
+    def doubt(self) -> None:
+        """Entries are missing here, nobody knows whose: the next post of every producer may leap
+        over some, which were acknowledged and will not be sent again."""
+        self._doubted = set(self._producers)
+
+    @property
+    def doubts(self) -> bool:
+        """Whether there are doubted producers."""
+        return bool(self._doubted)
+
+    def leapt(self, producer: str, sequence: int) -> range:
+        """The posts of a doubted producer that are missing before this one, or a part of them."""
+        if producer not in self._doubted:
+            return range(0)
+        return range(self._producers[producer] + 1, sequence)
+
+    def last(self, producer: str) -> int:
+        """The number of the last post accepted of a producer; 0 where none is known."""
+        return self._producers.get(producer, 0)
 
     def missed(self, producer: str, sequence: int) -> tuple[int, ...]:
         """The numbers of the revisions of that post, accepted before, that found nothing."""
@@ -235,10 +265,13 @@ class Acceptance:
             self._note_missed(entry.producer, entry.sequence, entry.missed)
         if not entry.producer:
             return  # the clock's
+        self._doubted.discard(entry.producer)
         self._producers.pop(entry.producer, None)
         self._producers[entry.producer] = entry.sequence
         if len(self._producers) > MAX_PRODUCERS:
-            del self._producers[next(iter(self._producers))]
+            quietest = next(iter(self._producers))
+            del self._producers[quietest]
+            self._doubted.discard(quietest)
 
     def _note_missed(self, producer: str, sequence: int, numbers: tuple[int, ...]) -> None:
         self._missed[producer, sequence] = numbers

@@ -12,6 +12,7 @@ import pyarrow as pa
 from engine.schema import BEGINNING, END
 from engine.streams.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
 from engine.streams.ordering import tidy
+from overlay.errors import InternalError
 
 RUN: Final = 16
 """Files merged at least: each row is rewritten once per factor of 16, about three times in all."""
@@ -31,11 +32,11 @@ def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
         run: list[EpochFile] = []
         size = 0
         for file in files[:-1]:
-            if file.bytes >= tier or size + file.bytes > MERGED_BYTES:
+            if file.lost or file.bytes >= tier or size + file.bytes > MERGED_BYTES:
                 if len(run) >= RUN:
                     break
                 run, size = [], 0
-            if file.bytes < tier:
+            if file.bytes < tier and not file.lost:
                 run.append(file)
                 size += file.bytes
         if len(run) >= RUN:
@@ -51,7 +52,8 @@ def merge(
     Holds one row group at a time.
 
     Raises:
-        StorageFullError: no room; nothing is left behind. InternalError: a file is damaged.
+        StorageError: the disk does not take it; nothing is left behind.
+        EpochDamagedError: a file is damaged.
     """
     assert all(one.upto == two.after for one, two in pairwise(files)), "not neighbours"
     writer = EpochWriter(folder, schema, compress=True, durable=durable)
@@ -59,13 +61,15 @@ def merge(
         waiting: list[pa.Table] = []
         size = 0
         for file in files:
-            for rows in read_groups(file, schema, BEGINNING, END):
+            for rows in read_groups(file.path, schema, BEGINNING, END):
                 waiting.append(rows)
                 size += rows.nbytes
                 if size >= GROUP_BYTES:
                     writer.write(tidy(pa.concat_tables(waiting)))
                     waiting, size = [], 0
         writer.write(tidy(pa.concat_tables([schema.empty_table(), *waiting])))
+        if writer.rows != sum(file.rows for file in files):
+            raise InternalError(f"{writer.rows} rows were read of {files[0].path.name} and others")
         writer.finish()
     except BaseException:
         writer.abandon()

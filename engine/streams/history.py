@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from engine.schema import STIME
 from engine.streams import parts
-from engine.streams.epochs import EpochFile, open_file, read_group
+from engine.streams.epochs import EpochFile, reading, rows_of
 from engine.streams.ordering import between
 from engine.streams.parts import Part, first_part
 
@@ -24,12 +24,12 @@ def read_part(
         limit_rows: see `first_part`.
 
     Raises:
-        InternalError: a file is damaged.
+        EpochDamagedError: a file is damaged. StorageError: one cannot be read for now.
     """
     found = [schema.empty_table()]
     rows, size, upto = 0, 0, after
     for file in files:
-        with open_file(file) as parquet:
+        with reading(file.path) as parquet:
             for group in range(parquet.num_row_groups):
                 metadata = parquet.metadata.row_group(group)
                 ends = metadata.column(0).statistics
@@ -43,7 +43,7 @@ def read_part(
                     last = table.column(STIME)[-1].as_py()
                     goes_on = ends.min == last
                     return first_part(after, last, table, limit_rows=limit_rows, more=goes_on)
-                table = between(read_group(parquet, group, schema), after, file.upto)
+                table = between(rows_of(parquet, group, schema), after, file.upto)
                 found.append(table.slice(taken))
                 taken = max(0, taken - table.num_rows)
                 rows += found[-1].num_rows

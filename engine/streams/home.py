@@ -15,7 +15,9 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
-from engine.streams.journal import Bytes, Position
+from engine.streams.entries import Bytes
+from engine.streams.epochs import EpochDamagedError
+from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
@@ -24,7 +26,7 @@ from engine.streams.revisions.source import RevisingSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, UnavailableError
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
@@ -87,10 +89,14 @@ class Home:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What a loss of power took, for people; known when it is opened."""
-        journals = (self._source.lost, self._late.lost)
+        """What is missing of it, for people, as far as it is known by now."""
         logs = [text for log in self.logs for text in log.lost]
-        return (*(text for text in journals if text), *logs)
+        return (*logs, *self._late.lost, *self._source.lost)
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """See `Source.cut_off`."""
+        return (*self._late.cut_off, *self._source.cut_off)
 
     @property
     def logs(self) -> tuple[StreamLog, ...]:
@@ -108,6 +114,12 @@ class Home:
         """The boundaries from which the stream is here, its late tuples and its revisions."""
         revisions = BEGINNING if self.revisions_log is None else self.revisions_log.start
         return self.log.start, self.late_log.start, revisions
+
+    @property
+    def whole_from(self) -> tuple[int, int, int]:
+        """As `starts`: from there on nothing of them is lost."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.whole_from
+        return self.log.whole_from, self.late_log.whole_from, revisions
 
     @property
     def revised(self) -> int:
@@ -164,6 +176,7 @@ class Home:
 
         Raises:
             InvalidInputError: the stream takes no revisions.
+            UnavailableError: what it is about was found damaged; what is whole is left next time.
         """
         if self.revisions_log is None:
             raise InvalidInputError("the stream takes no revisions: its schema declares no key")
@@ -174,7 +187,12 @@ class Home:
                     if (posted := source.known(producer, sequence)) is not None:
                         return posted
                     here = pinned.enter_context(source.here(self.log, self.revisions_log))
-                looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+                try:
+                    looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+                except EpochDamagedError as error:
+                    self.log.find_damaged(error.path)
+                    self.revisions_log.find_damaged(error.path)
+                    raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
                 revise = partial(self._revising.revise, producer, sequence, looked_up)
                 accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)

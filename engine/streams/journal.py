@@ -1,12 +1,8 @@
 """The journal: what was accepted, written before it is acknowledged.
 
-A folder of segments `<number>.journal`, each a list of entries:
-
-    crc32 u32 | length of meta u32 | length of body u32 | meta | body        (little endian)
-
-The checksum covers everything after it. The first entry of a segment is a snapshot of the state
-that the entries before it led to, so older segments may be deleted as soon as nothing in them is
-needed.
+A folder of segments `<number>.journal`, each a list of entries (`entries.py`). The first entry of a
+segment is a snapshot of the state that the entries before it led to, so older segments may be
+deleted as soon as nothing in them is needed.
 
 What a crash leaves, step by step:
 
@@ -17,34 +13,33 @@ What a crash leaves, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so what remains is always the newest segments without a gap.
 
-Without `durable`, an entry survives the death of the process, not that of the machine: the newest
-segment may then begin with a torn snapshot, too, which is put aside; and one before it that was
-written shortly before may be torn at its end. `lost` says so.
+Everything else that `open` finds is damage: by the disk, or by a loss of power where the journal is
+not `durable` (an entry survives the death of the process then, not that of the machine). A damaged
+segment is written anew with its whole entries, and the old file stays beside it as
+`<number>.damaged` for a person to look at; so the next `open` finds nothing wrong.
+
+A sync that has failed says nothing of what it should have written, and nor does the next one
+(Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020): a file whose sync
+failed is written to no more. Before the next entry its segment is copied to a new file.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
-from engine.streams.storage import TEMPORARY, WRITTEN_BACK_S, storing, sweep, sync_folder
-from overlay.errors import DecodeError, InternalError, InvalidInputError, NotRetainedError
+from engine.streams.entries import HEAD, Bytes, head, is_torn, length_of_whole, split, whole_entries
+from engine.streams.storage import TEMPORARY, keep_aside, sweep, sync_folder
+from overlay.errors import DamagedError, DecodeError, NotRetainedError, StorageError
+from overlay.files import storing
 
-_HEAD: Final = struct.Struct("<III")
-_SUFFIX: Final = ".journal"
-_TORN: Final = ".torn"
-
-MAX_META_BYTES: Final = 8 * 2**20
-"""A snapshot of 10,000 producers with names of 256 bytes takes under 3 MiB."""
-MAX_BODY_BYTES: Final = 16 * 2**20
-"""Above anything a post may carry; a longer claim is damage."""
-
-Bytes = bytes | bytearray | memoryview
+_NAME: Final = re.compile(r"(\d{12})\.journal")
 
 Position = tuple[int, int]
 """Between two entries: a segment's number, and how many of its bytes are before."""
@@ -64,13 +59,29 @@ class Record:
     """Where it ends in its segment's file."""
 
 
+class Reader(Protocol):
+    """Who hears what a journal holds when it is opened, in the order in which it was written."""
+
+    def restore(self, record: Record) -> None:
+        """A whole entry."""
+
+    def missing(self, what: str) -> None:
+        """Something that was acknowledged may have stood here. what: for people."""
+
+    def torn(self, what: str) -> None:
+        """The last entry is torn: the process died while it wrote that, and nobody was told that it
+        is there. Or its length is damaged, or the file was cut, which looks the same."""
+
+    def state(self) -> bytes:
+        """The snapshot of what was restored so far."""
+
+
 class Journal:
     """Append-only; blocking; one caller at a time.
 
     Attributes:
         segment: the newest segment's number; 0: none yet, call `begin`.
         size: its length, bytes.
-        lost: what a loss of power took that was acknowledged, for people; "": nothing is known.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
@@ -78,31 +89,29 @@ class Journal:
         self._durable = durable
         self._file: BinaryIO | None = None
         self._segments: list[int] = []
+        self._doubtful = False
+        self._stray: Path | None = None
         self.segment = 0
         self.size = 0
-        self.lost = ""
 
     @classmethod
-    def open(
-        cls, folder: Path, restore: Callable[[Record], None], *, durable: bool = False
-    ) -> Journal:
-        """Gives every whole entry to `restore`, oldest first, and truncates a torn end.
+    def open(cls, folder: Path, reader: Reader, *, durable: bool = False) -> Journal:
+        """Gives every whole entry to `reader`, oldest first, truncates a torn end, and writes
+        damaged segments anew.
 
         Raises:
-            InternalError: a segment before the newest is damaged, or one is missing between two.
+            StorageError: a file cannot be read or written.
         """
-        sweep(folder)
-        journal = cls(folder, durable=durable)
-        journal._segments = sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}"))
-        if not durable:
-            journal._put_aside_torn()
-        for older, newer in zip(journal._segments, journal._segments[1:], strict=False):
-            if newer != older + 1:
-                raise InternalError(
-                    f"{folder}: journal segments {older + 1}..{newer - 1} are missing"
-                )
+        with storing(folder):
+            sweep(folder)
+            journal = cls(folder, durable=durable)
+            names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
+        journal._segments = sorted(int(name[1]) for name in names if name)
+        gaps = journal._close_gaps()
         for number in journal._segments:
-            journal._restore(number, restore)
+            if number in gaps:
+                reader.missing(gaps[number])
+            journal._restore(number, reader)
         return journal
 
     @property
@@ -127,6 +136,7 @@ class Journal:
 
         Raises:
             NotRetainedError: the segment was dropped.
+            DamagedError: they are not as they were written.
         """
         segment, offset = at
         if segment not in self._segments:
@@ -136,13 +146,15 @@ class Journal:
         end = self.length(segment)
         if offset >= end:
             return (segment, offset), b""
-        with storing(self._folder), self._path(segment).open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), max(min(limit, end - offset), _HEAD.size), offset)
-            whole = _whole(data)
-            if not whole:
-                _, meta_length, body_length = _HEAD.unpack_from(data)
-                whole = _HEAD.size + meta_length + body_length
-                data = os.pread(file.fileno(), whole, offset)
+        path = self._path(segment)
+        with storing(path), path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), max(min(limit, end - offset), HEAD.size), offset)
+            whole = length_of_whole(data)
+            if not whole and len(data) >= HEAD.size:
+                _, meta_length, body_length = HEAD.unpack_from(data)
+                whole = HEAD.size + meta_length + body_length
+                data = os.pread(file.fileno(), min(whole, end - offset), offset)
+        _check_whole(data[:whole], whole or HEAD.size, path, offset)
         return (segment, offset), data[:whole]
 
     def begin(self, snapshot: bytes, number: int = 0) -> None:
@@ -152,56 +164,35 @@ class Journal:
             number: of the first one, where it does not follow another of this journal.
 
         Raises:
-            StorageFullError: there is no room; the old segment stays the newest.
+            StorageError: the disk does not take it; as `segment` says, the old one is the newest
+                still, or the new one is, and is not durable before the next `append`.
         """
         assert not (number and self._segments), "segments follow one another"
-        number = number or self.segment + 1
-        path = self._path(number)
-        temporary = self._folder / f"{TEMPORARY}{number}"
-        head, length = _head(snapshot, b"")
-        file = None
-        try:
-            with storing(path):
-                file = temporary.open("w+b", buffering=0)
-                _write_all(file.fileno(), [memoryview(head), memoryview(snapshot)], 0)
-                if self._durable:
-                    os.fdatasync(file.fileno())
-                temporary.rename(path)
-        except BaseException:
-            if file is not None:
-                file.close()
-            temporary.unlink(missing_ok=True)
-            raise
-        # From here on the new segment is the newest on disk, so it must be the one we write to.
-        self.close()
-        self._file, self.segment, self.size = file, number, length
-        self._segments.append(number)
-        if self._durable:
-            with storing(path):
-                sync_folder(self._folder)
+        before, _ = head(snapshot, b"")
+        self._go_on_in(number or self.segment + 1, [before, snapshot])
 
     def append(self, meta: bytes, body: Bytes) -> None:
         """Writes one entry; when it returns the entry survives `kill -9`.
 
         Raises:
-            StorageFullError: there is no room; nothing was written.
+            StorageError: the disk does not take it; nothing was written.
             InvalidInputError: it is longer than an entry may be.
         """
+        before, length = head(meta, body)
+        path = self._path(self.segment)
+        self._remove_stray()
+        if self._doubtful:
+            self._copy()
         file = self._file
         assert file is not None, "begin a segment first"
-        head, length = _head(meta, body)
-        path = self._path(self.segment)
         try:
             with storing(path):
-                _write_all(
-                    file.fileno(), [memoryview(head), memoryview(meta), memoryview(body)], self.size
-                )
+                buffers = [memoryview(before), memoryview(meta), memoryview(body)]
+                _write_all(file.fileno(), buffers, self.size)
                 if self._durable:
-                    os.fdatasync(file.fileno())
+                    self._sync(file)
         except BaseException:
-            # A part of it must not look like an entry, nor stand before the next.
-            with storing(path):
-                os.ftruncate(file.fileno(), self.size)
+            self._take_back(file, path)
             raise
         self.size += length
 
@@ -218,125 +209,199 @@ class Journal:
             self._file = None
 
     def _path(self, number: int) -> Path:
-        return self._folder / f"{number:012d}{_SUFFIX}"
+        return self._folder / f"{number:012d}.journal"
 
-    def _put_aside_torn(self) -> None:
-        """The newest segment, if not even its snapshot had reached the disk."""
-        if not self._segments:
-            return
-        path = self._path(self._segments[-1])
-        with path.open("rb") as file:
-            if not _is_torn(file):
-                return
-        with storing(path):
-            path.rename(path.with_suffix(_TORN))
-        del self._segments[-1]
-        self.lost = (
-            f"{path}: a loss of power left nothing of this newest segment; what was acknowledged "
-            f"since it was begun is lost (engine.fsync = true would keep it), and it is put aside "
-            f"as {path.stem}{_TORN}"
-        )
-
-    def _may_be_unsynced(self, path: Path) -> bool:
-        newest = self._path(self._segments[-1]).stat().st_mtime
-        return not self._durable and path.stat().st_mtime >= newest - WRITTEN_BACK_S
-
-    def _restore(self, number: int, restore: Callable[[Record], None]) -> None:
-        path = self._path(number)
-        newest = number == self._segments[-1]
-        file = path.open("r+b", buffering=0)
-        end = 0
+    def _sync(self, file: BinaryIO) -> None:
         try:
-            for meta, body, stop in _entries(file):
-                restore(Record(number, end == 0, meta, body, stop))
-                end = stop
-            length = os.fstat(file.fileno()).st_size
-            if end == 0 or (length > end and not newest):
-                if newest or not self._may_be_unsynced(path):
-                    raise InternalError(f"{path} is damaged at byte {end}: restore it from a copy")
-                self.lost = (
-                    f"{path}: a loss of power left its first {end} bytes; what was acknowledged "
-                    "after them is lost (engine.fsync = true would keep it)"
+            os.fdatasync(file.fileno())
+        except OSError:
+            self._doubtful = True
+            raise
+
+    def _take_back(self, file: BinaryIO, path: Path) -> None:
+        """A part of an entry must not look like one, nor stand before the next."""
+        doubtful, self._doubtful = self._doubtful, True
+        with storing(path):
+            os.ftruncate(file.fileno(), self.size)
+        self._doubtful = doubtful
+
+    def _remove_stray(self) -> None:
+        """A segment that was not begun must not be there: a restart would go on from it."""
+        if self._stray is not None:
+            with storing(self._stray):
+                self._stray.unlink(missing_ok=True)
+            self._stray = None
+
+    def _copy(self) -> None:
+        """The newest segment in a new file."""
+        assert self._file is not None, "it has one"
+        path = self._path(self.segment)
+        with storing(path):
+            data = os.pread(self._file.fileno(), self.size, 0)
+        _check_whole(data, self.size, path, 0)
+        self._go_on_in(self.segment, [data])
+
+    def _go_on_in(self, number: int, parts: Sequence[Bytes]) -> None:
+        """Write to that segment from now on, in a new file that begins with these parts."""
+        try:
+            file = self._write(number, parts)
+        except BaseException:
+            if number != self.segment:  # it may have that name all the same
+                self._stray = self._path(number)
+                with suppress(StorageError):
+                    self._remove_stray()
+            raise
+        self._stray = None
+        # Its new file is the one on disk, so it must be the one we write to, whatever happens.
+        self.close()
+        self._file = file
+        if number != self.segment:
+            self._segments.append(number)
+        self.segment, self.size = number, sum(len(part) for part in parts)
+        self._doubtful = self._durable
+        if self._durable:
+            with storing(self._path(number)):
+                sync_folder(self._folder)
+            self._doubtful = False
+
+    def _write(self, number: int, parts: Sequence[Bytes]) -> BinaryIO:
+        """A segment as a whole, in a new file of that number."""
+        path, temporary = self._path(number), self._folder / f"{TEMPORARY}{number}"
+        file = None
+        try:
+            with storing(path):
+                file = temporary.open("w+b", buffering=0)
+                _write_all(file.fileno(), [memoryview(part) for part in parts], 0)
+                if self._durable:
+                    os.fdatasync(file.fileno())
+                temporary.rename(path)
+        except BaseException:
+            if file is not None:
+                file.close()
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        return file
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _close_gaps(self) -> dict[int, str]:
+        """Where segments are missing between others the older ones move up, so that the next
+        `open` misses none. Gives what is missing, by the segment before which it is."""
+        missing: dict[int, str] = {}
+        for place, (older, newer) in reversed(list(enumerate(pairwise(self._segments)))):
+            number = self._segments[place + 1] - 1
+            if newer == older + 1 and number == older:
+                continue
+            with storing(self._folder):
+                self._path(older).rename(self._path(number))
+            self._segments[place] = number
+            if newer != older + 1:
+                missing[number + 1] = (
+                    f"{self._folder}: journal segments {older + 1}..{newer - 1} are missing: what "
+                    "was acknowledged in them is lost"
                 )
-            if length > end:
-                os.ftruncate(file.fileno(), end)
+        return missing
+
+    def _restore(self, number: int, reader: Reader) -> None:
+        path = self._path(number)
+        with storing(path):
+            file: BinaryIO = path.open("r+b", buffering=0)
+        try:
+            with storing(path):
+                replay = _Replay(number, path, file, reader, durable=self._durable)
+                parts = replay.run(newest=number == self._segments[-1])
+            if replay.aside is not None:
+                rewritten = self._write(number, parts)
+                file.close()
+                file = rewritten
+                if self._durable:
+                    with storing(path):
+                        sync_folder(self._folder)
         except BaseException:
             file.close()
             raise
-        if newest:
-            self._file, self.segment, self.size = file, number, end
+        if number == self._segments[-1]:
+            self._file, self.segment, self.size = file, number, replay.end
         else:
             file.close()
 
 
-def split(data: Bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """(meta, body) of each of some whole entries.
+class _Replay:
+    """One segment, given to a reader entry by entry.
 
-    Raises:
-        DecodeError: they are not.
+    Attributes:
+        end: where the last entry ends once its file is written anew, or is as it was.
+        aside: where the file as it was can be found; None: it was whole.
     """
-    view = memoryview(data)
-    while view:
-        if len(view) < _HEAD.size:
-            raise DecodeError("part of a journal that ends within an entry")
-        crc, meta_length, body_length = _HEAD.unpack_from(view)
-        end = _HEAD.size + meta_length + body_length
-        if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES or end > len(view):
-            raise DecodeError("part of a journal that ends within an entry")
-        if zlib.crc32(view[4:end]) != crc:
-            raise DecodeError("part of a journal whose checksum is wrong")
-        yield bytes(view[_HEAD.size : _HEAD.size + meta_length]), view[end - body_length : end]
-        view = view[end:]
+
+    def __init__(
+        self, number: int, path: Path, file: BinaryIO, reader: Reader, *, durable: bool
+    ) -> None:
+        self._number = number
+        self._path = path
+        self._descriptor = file.fileno()
+        self._reader = reader
+        self._durable = durable
+        self._parts: list[Bytes] = []
+        self.end = 0
+        self.aside: Path | None = None
+
+    def run(self, *, newest: bool) -> list[Bytes]:
+        """Gives what is whole, once something was damaged."""
+        size = os.fstat(self._descriptor).st_size
+        at = 0
+        for entry in whole_entries(self._descriptor, size):
+            if entry.start > at:
+                self._miss(at, entry.start)
+            self._give(entry.meta, entry.body)
+            at = entry.end
+        if newest and at and is_torn(self._descriptor, at, size):
+            if at < size:
+                os.ftruncate(self._descriptor, at)
+                self._reader.torn(
+                    f"{self._path}: its last {size - at} bytes were part of an entry and are gone: "
+                    "nobody was told that it is there, unless something else has cut the file"
+                )
+        elif at < size or not at:
+            self._miss(at, size)
+        return self._parts
+
+    def _give(self, meta: bytes, body: bytes) -> None:
+        before, length = head(meta, body)
+        first = not self.end
+        self.end += length
+        self._reader.restore(Record(self._number, first, meta, body, self.end))
+        if self.aside is not None:
+            self._parts += [before, meta, body]
+
+    def _miss(self, start: int, end: int) -> None:
+        """These bytes are damaged."""
+        if self.aside is None:
+            self.aside = keep_aside(self._path)
+            self._parts.append(os.pread(self._descriptor, start, 0))
+        hint = "" if self._durable else " (engine.fsync = true keeps more through that)"
+        self._reader.missing(
+            f"{self._path}: {end - start} bytes from byte {start} on are damaged, by the disk or "
+            f"by a loss of power{hint}; what was acknowledged in them is lost; as the file was, it "
+            f"is kept as {self.aside.name}"
+        )
+        if not start:
+            self._give(self._reader.state(), b"")
 
 
-def _whole(data: bytes) -> int:
-    """Bytes of the whole entries at the beginning."""
-    end = 0
-    while end + _HEAD.size <= len(data):
-        _, meta_length, body_length = _HEAD.unpack_from(data, end)
-        after = end + _HEAD.size + meta_length + body_length
-        if after > len(data):
-            break
-        end = after
-    return end
-
-
-def _head(meta: bytes, body: Bytes) -> tuple[bytes, int]:
-    if len(meta) > MAX_META_BYTES or len(body) > MAX_BODY_BYTES:
-        raise InvalidInputError(f"an entry of {len(meta)} + {len(body)} bytes: too long")
-    lengths = struct.pack("<II", len(meta), len(body))
-    crc = zlib.crc32(body, zlib.crc32(meta, zlib.crc32(lengths)))
-    return struct.pack("<I", crc) + lengths, _HEAD.size + len(meta) + len(body)
-
-
-def _entries(file: BinaryIO) -> Iterator[tuple[bytes, bytes, int]]:
-    """(meta, body, end) of each whole entry, up to the first that is not."""
-    end = 0
-    while len(head := file.read(_HEAD.size)) == _HEAD.size:
-        crc, meta_length, body_length = _HEAD.unpack(head)
-        if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES:
-            return
-        meta = file.read(meta_length)
-        body = file.read(body_length)
-        if len(meta) != meta_length or len(body) != body_length:
-            return
-        if zlib.crc32(body, zlib.crc32(meta, zlib.crc32(head[4:]))) != crc:
-            return
-        end += _HEAD.size + meta_length + body_length
-        yield meta, body, end
-
-
-def _is_torn(file: BinaryIO) -> bool:
-    """Whether a file ends within its first entry, or was never filled: other damage is no loss of
-    power's."""
-    head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size or not any(head):
-        return True
-    _, meta_length, body_length = _HEAD.unpack(head)
-    if meta_length > MAX_META_BYTES or body_length > MAX_BODY_BYTES:
-        return False
-    whole: int = _HEAD.size + meta_length + body_length
-    return os.fstat(file.fileno()).st_size < whole
+def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
+    """
+    Raises:
+        DamagedError: these are not whole entries, of so many bytes, as `append` has written them.
+    """
+    try:
+        for _ in split(data):
+            pass
+    except DecodeError as error:
+        raise DamagedError(f"{path} is damaged after byte {offset}: {error}") from None
+    if len(data) != length:
+        raise DamagedError(f"{path} is damaged: it ends at byte {offset + len(data)}")
 
 
 def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> None:

@@ -1,17 +1,10 @@
 """A stream's log: its epochs as files, the recent ones in memory as well.
 
-What a crash leaves, step by step:
+A restart reads the directory and nothing else: `folder.py` has what a crash leaves in it.
 
-* an epoch: written to `.tmp-*`, renamed. Before the rename it never was; after it, it is committed.
-* an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
-  the old one. Between the two, both names are there: the shorter interval is dropped.
-* compaction: the merged file is written, renamed, and only then its parts are deleted. In between
-  they lie within its interval, and are dropped.
-* retention: deletes from the oldest on. A file that a reader still pins goes later, so a crash may
-  leave a gap: what lies before a gap is dropped.
-
-So a restart reads the directory and nothing else. Without `durable` this holds for the death of the
-process, not for a loss of power.
+A file that is damaged, or missing between others, is *lost*: its interval stays a part of the log,
+what lies before and behind it is read as ever, and who needs the interval itself is told that it is
+not there, unless it can be fetched again (`mend`).
 
 State changes in one thread, the trio thread: files are written and read in worker threads, and what
 commits (a rename) and what readers see change together, without an `await` between. The synchronous
@@ -20,11 +13,11 @@ methods do the same in the calling thread; use them where no task waits on this 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -36,23 +29,29 @@ from engine.load import metered
 from engine.schema import BEGINNING
 from engine.streams import compaction
 from engine.streams.epochs import (
+    EpochDamagedError,
     EpochFile,
     EpochWriter,
     check_rows,
     count_rows,
-    path_of,
     pinned,
     reach_of,
-    scan,
     tail_of,
 )
+from engine.streams.folder import EpochFolder
 from engine.streams.history import read_part
 from engine.streams.ordering import tidy
 from engine.streams.parts import Part
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
+from engine.streams.restoring import lost_in_words, not_here, read_all
 from engine.streams.retention import Retention
-from engine.streams.storage import storing, sync_folder
-from overlay.errors import ClosedError, InternalError, NotRetainedError, StorageFullError
+from engine.streams.scanning import scan
+from overlay.errors import (
+    ClosedError,
+    InternalError,
+    NotRetainedError,
+    StorageFullError,
+)
 
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
@@ -70,6 +69,8 @@ class StreamLog:
         retention: who needs what. shared: bounds its recent epochs with those of others.
         shown_from: tells the boundary before which nothing is shown, though it may be kept.
         lost: what a loss of power took, for people.
+        damaged: told of every file that is found damaged, for people.
+        mend: has a lost file fetched again, if anybody has it; returns once that was tried.
     """
 
     def __init__(
@@ -83,9 +84,8 @@ class StreamLog:
         disk_bytes: int,
         durable: bool,
     ) -> None:
-        self._folder = folder
+        self._folder = EpochFolder(folder, files, durable=durable)
         self._schema = schema
-        self._files = files
         self._recent = recent
         self._disk_bytes = disk_bytes
         self._durable = durable
@@ -97,6 +97,8 @@ class StreamLog:
         self.retention = retention
         self.shared = recent.shared
         self.lost: tuple[str, ...] = ()
+        self.damaged: Callable[[str], None] = _unheard
+        self.mend: Callable[[EpochFile], Awaitable[None]] = _nobody_has_it
         self.shown_from: Callable[[], int] = lambda: BEGINNING
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
@@ -117,10 +119,10 @@ class StreamLog:
         """The log in `folder`, which is made if need be. Blocking.
 
         Raises:
-            InternalError: its files are damaged.
+            DamagedError: two of its files overlap. StorageError: its folder cannot be read.
         """
         assert schema.names[0] == "stime", "the log of a stream begins with stime"
-        files, lost = scan(folder, durable=durable)
+        files, lost = scan(folder, schema, durable=durable)
         boundary = files[-1].upto if files else BEGINNING
         parts = (
             Recent(schema, boundary, recent_bytes, shared or SharedMemory()),
@@ -132,7 +134,11 @@ class StreamLog:
 
     @property
     def folder(self) -> Path:
-        return self._folder
+        return self._folder.path
+
+    @property
+    def _files(self) -> Sequence[EpochFile]:
+        return self._folder.files
 
     @property
     def schema(self) -> pa.Schema:
@@ -144,9 +150,19 @@ class StreamLog:
         return self._files[0].after if self._files else self.boundary
 
     @property
+    def lost_files(self) -> tuple[EpochFile, ...]:
+        """Those that are damaged or missing, the oldest first."""
+        return tuple(file for file in self._files if file.lost)
+
+    @property
+    def whole_from(self) -> int:
+        """All that follows this boundary can be read."""
+        return max([self.start, *(file.upto for file in self._files if file.lost)])
+
+    @property
     def oldest(self) -> int:
         """What who asks for the beginning is given begins here. Blocking and cheap, as `tail`."""
-        return max(self.start, self.shown_from())
+        return max(self.whole_from, self.shown_from())
 
     @property
     def rows(self) -> int:
@@ -178,15 +194,23 @@ class StreamLog:
         only where an end of the interval lies within it, and of it the stimes around that end.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
         """
         self._check_retained(after)
-        return sum(count_rows(file, after, upto) for file in self._files)
+        try:
+            return sum(count_rows(file, after, upto) for file in self._whole(after, upto))
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.count(after, upto)
 
     def tail(self, rows: int, *, whole_files: bool = False) -> int:
         """The latest boundary that at least so many rows follow, and `start` where there are fewer:
         never a part of the rows of one stime. Blocking, and cheap. whole_files: see `tail_of`."""
-        found = tail_of(self._files, rows, whole_files=whole_files)
+        try:
+            found = tail_of(self._files, rows, whole_files=whole_files)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.tail(rows, whole_files=whole_files)
         return self.start if found is None else found
 
     def begin(self, boundary: int) -> None:
@@ -196,9 +220,9 @@ class StreamLog:
             StorageFullError: no room.
         """
         assert not self._files, "the log has begun already"
-        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        writer = EpochWriter(self.folder, self._schema, compress=False, durable=self._durable)
         writer.finish()
-        self._files.append(self._commit(writer, boundary, boundary, None))
+        self._folder.commit(writer, boundary, boundary, None)
         self._recent.start = self.boundary = boundary
         self._notify()
 
@@ -206,7 +230,8 @@ class StreamLog:
         """Commits the epoch (boundary, upto] with these rows. Blocking.
 
         Raises:
-            StorageFullError: no room; nothing was changed, and the same may be tried again.
+            StorageError: the disk does not take it; nothing was changed, and the same may be tried
+                again.
             InternalError: the rows do not belong there.
         """
         self._install(upto, table, self._stage(upto, table))
@@ -227,10 +252,10 @@ class StreamLog:
         A file may hold rows outside of the interval as well: select by stime.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
         """
         self._check_retained(after)
-        with pinned([file for file in self._files if file.holds(after, upto)]) as files:
+        with pinned(self._whole(after, upto)) as files:
             yield [file.path for file in files]
 
     def read(self, after: int, taken: int = 0, limit_rows: int | None = None) -> Part | None:
@@ -242,7 +267,7 @@ class StreamLog:
             taken: rows with stime > `after` that the reader has.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or the next ones are lost.
         """
         self._check_retained(after)
         if after >= self.boundary:
@@ -250,17 +275,22 @@ class StreamLog:
         epoch = self._recent.read(after, limit_rows)
         if epoch is not None:
             return epoch.part(after, taken, limit_rows)
-        with pinned(self._files_after(after)) as files:
-            return read_part(files, self._schema, after, taken, limit_rows)
+        try:
+            with pinned(self._files_after(after)) as files:
+                return read_part(files, self._schema, after, taken, limit_rows)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return self.read(after, taken, limit_rows)
 
     async def part(self, after: int, taken: int = 0, *, encoded: bool = True) -> Part:
-        """`read` of what `wait_beyond` said is there, with the work in a worker thread.
+        """`read` of what `wait_beyond` said is there, waiting for what is lost if it can be fetched
+        again; with the work in a worker thread.
 
         Args:
             encoded: as one body; what others read as well is encoded once.
 
         Raises:
-            NotRetainedError: rows after `after` are gone already.
+            NotRetainedError: rows after `after` are gone already, or the next ones are lost.
             ClosedError: the log was closed.
         """
         self._check_retained(after)
@@ -269,17 +299,20 @@ class StreamLog:
             if encoded and self._recent.holds(epoch):
                 await self._encode(epoch)
             return epoch.part(after, taken)
-        with pinned(self._files_after(after)) as files:
-            try:
-                part = await trio.to_thread.run_sync(
-                    read_part, files, self._schema, after, taken, None
-                )
-            except InternalError:
-                self._check_open()  # who closed it may have removed the files as well
-                raise
-            if encoded and part.table.nbytes >= _ENCODE_INLINE_BYTES:
-                await trio.to_thread.run_sync(part.body)
-            return part
+        following = next((file for file in self._files if file.upto > after), None)
+        if following is not None and following.lost:
+            await self.mend(following)
+        try:
+            with pinned(self._files_after(after)) as files:
+                read = partial(read_part, files, self._schema, after, taken, None)
+                part = await trio.to_thread.run_sync(read)
+        except EpochDamagedError as error:
+            self._check_open()  # who closed it may have removed the files as well
+            self.find_damaged(error.path)
+            return await self.part(after, taken, encoded=encoded)
+        if encoded and part.table.nbytes >= _ENCODE_INLINE_BYTES:
+            await trio.to_thread.run_sync(part.body)
+        return part
 
     async def next(self, after: int) -> Epoch:
         """The next rows, up to a boundary, waiting for one. All tuples of one stime are in it.
@@ -337,22 +370,25 @@ class StreamLog:
                 yield consumer, holder, kept, since
 
     def retain(self, now: float) -> int:
-        """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""
+        """Lets go of the files that nobody needs and history has passed, from the oldest on, up to
+        one that a reader pins; how many. now: seconds.
+
+        Raises:
+            StorageError: the disk does not let them go.
+        """
         floor = self.retention.floor(self.boundary, self.last_stime, now)
-        # The newest file stays, whatever is in it: its name is the boundary.
         count = 0
-        while count < len(self._files) - 1 and self._files[count].upto <= floor:
+        # The newest file stays, whatever is in it: its name is the boundary.
+        while len(self._files) > 1 and self._files[0].upto <= floor and not self._files[0].pins:
+            self._folder.drop_oldest()
             count += 1
-        gone, self._files = self._files[:count], self._files[count:]
-        for file in gone:
-            self._replace(file)
         return count
 
     async def compact(self) -> int:
         """Merges one run of small files, if there is one worth it; how many files became one.
 
         Raises:
-            StorageFullError: no room for the merged file; nothing was changed.
+            StorageError: the disk does not take the merged file; nothing was changed.
         """
         run = compaction.choose(self._files)
         if self._compacting or not run:
@@ -361,14 +397,52 @@ class StreamLog:
         try:
             with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
-                return self._install_merged(run, writer)
+                return self._folder.replace(run, writer)
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return 0
         finally:
             self._compacting = False
 
     def compact_now(self) -> int:
         """`compact` in this thread."""
         run = compaction.choose(self._files)
-        return self._install_merged(run, self._merge(run)) if run else 0
+        try:
+            return self._folder.replace(run, self._merge(run)) if run else 0
+        except EpochDamagedError as error:
+            self.find_damaged(error.path)
+            return 0
+
+    async def fetch_lost(self) -> None:
+        """Have all that is lost fetched again, as far as anybody has it: for one who is about to
+        read the log from its beginning."""
+        for lost in self.lost_files:
+            await self.mend(lost)
+
+    def find_damaged(self, path: Path) -> None:
+        """That file of the log is damaged: it is lost from now on, and people are told."""
+        for file in self._files:
+            if file.path == path and not file.lost:
+                file.lost = True
+                self.damaged(lost_in_words(file))
+
+    async def verify(self, after: int, upto: int) -> None:
+        """Read the files with rows in (after, upto] as a whole, to find what is damaged.
+
+        Raises:
+            StorageError: one cannot be read for now.
+        """
+        for file in [file for file in self._files if file.holds(after, upto) and not file.lost]:
+            try:
+                with pinned([file]):
+                    await trio.to_thread.run_sync(read_all, file.path, self._schema)
+            except EpochDamagedError as error:
+                self._check_open()
+                self.find_damaged(error.path)
+
+    def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
+        """A lost file is whole again; see `EpochFolder.put_back`."""
+        self._folder.put_back(lost, found, writer)
 
     def close(self) -> None:
         """Wakes whoever waits, with a ClosedError; the files stay."""
@@ -383,14 +457,14 @@ class StreamLog:
         rows = table if table is not None else self._schema.empty_table()
         if rows.num_rows:
             check_rows(rows, self._schema, self.boundary, upto)
-        elif self._files:
+        elif self._files and not self._files[-1].lost:
             return None
         if self.bytes + rows.nbytes > self._disk_bytes:
             raise StorageFullError(
-                f"the log in {self._folder} has {self.bytes} bytes, at most {self._disk_bytes} are "
+                f"the log in {self.folder} has {self.bytes} bytes, at most {self._disk_bytes} are "
                 "allowed: let its consumers catch up, or declare less history"
             )
-        writer = EpochWriter(self._folder, self._schema, compress=False, durable=self._durable)
+        writer = EpochWriter(self.folder, self._schema, compress=False, durable=self._durable)
         try:
             writer.write(rows)
             writer.finish()
@@ -402,9 +476,9 @@ class StreamLog:
     def _install(self, upto: int, table: pa.Table | None, writer: EpochWriter | None) -> None:
         """What commits the epoch, and what readers see of it."""
         if writer is None:
-            self._extend(upto)
+            self._folder.extend(upto)
         else:
-            self._files.append(self._commit(writer, self.boundary, upto, table))
+            self._folder.commit(writer, self.boundary, upto, table)
         rows = tidy(table) if table is not None else self._schema.empty_table()
         self._recent.add(Epoch(self.boundary, upto, rows))
         self.boundary = upto
@@ -416,61 +490,13 @@ class StreamLog:
         self._moved.set()
         self._moved = trio.Event()
 
-    def _commit(
-        self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None
-    ) -> EpochFile:
-        path = path_of(self._folder, after, upto)
-        try:
-            writer.commit(path)
-        except StorageFullError:
-            writer.abandon()
-            raise
-        if self._durable:
-            sync_folder(self._folder)
-        low = high = None
-        if table is not None and table.num_rows:
-            stime = table.column("stime")
-            low, high = stime[0].as_py(), stime[-1].as_py()
-        return EpochFile(path, after, upto, writer.rows, path.stat().st_size, low, high)
-
-    def _extend(self, upto: int) -> None:
-        """The newest file covers an empty epoch as well."""
-        last = self._files[-1]
-        path = path_of(self._folder, last.after, upto)
-        with storing(path):
-            os.link(last.path, path)
-        if self._durable:
-            sync_folder(self._folder)
-        self._files[-1] = EpochFile(
-            path, last.after, upto, last.rows, last.bytes, last.low, last.high
-        )
-        self._replace(last)
-
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.
-        return compaction.merge(run, self._folder, self._schema, durable=True)
-
-    def _install_merged(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
-        start = self._files.index(run[0]) if run[0] in self._files else -1
-        if start < 0 or self._files[start : start + len(run)] != list(run):
-            writer.abandon()  # retention was quicker
-            return 0
-        file = self._commit(writer, run[0].after, run[-1].upto, None)
-        file.low = next((f.low for f in run if f.low is not None), None)
-        file.high = next((f.high for f in reversed(run) if f.high is not None), None)
-        self._files[start : start + len(run)] = [file]
-        for old in run:
-            self._replace(old)
-        return len(run)
-
-    def _replace(self, file: EpochFile) -> None:
-        file.replaced = True
-        if not file.pins:
-            file.path.unlink(missing_ok=True)
+        return compaction.merge(run, self.folder, self._schema, durable=True)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"the log in {self._folder.name} is closed")
+            raise ClosedError(f"the log in {self.folder.name} is closed")
 
     def _check_retained(self, after: int) -> None:
         if after < self.start:
@@ -479,4 +505,32 @@ class StreamLog:
             )
 
     def _files_after(self, after: int) -> list[EpochFile]:
-        return [file for file in self._files if file.upto > after]
+        """Up to the next that is lost.
+
+        Raises:
+            NotRetainedError: that is the first of them.
+        """
+        following = [file for file in self._files if file.upto > after]
+        if following and following[0].lost:
+            raise not_here(following[0])
+        return list(takewhile(lambda file: not file.lost, following))
+
+    def _whole(self, after: int, upto: int) -> list[EpochFile]:
+        """The files with rows in (after, upto].
+
+        Raises:
+            NotRetainedError: one of them is lost.
+        """
+        files = [file for file in self._files if file.holds(after, upto)]
+        for file in files:
+            if file.lost:
+                raise not_here(file)
+        return files
+
+
+async def _nobody_has_it(_: EpochFile) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def _unheard(_: str) -> None:
+    return None

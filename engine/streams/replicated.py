@@ -13,7 +13,8 @@ from typing import Any
 from engine.messages import Posted
 from engine.schema import BEGINNING
 from engine.streams.acceptance import Acceptance, Entry
-from engine.streams.journal import START, Bytes, Position, split
+from engine.streams.entries import Bytes, split
+from engine.streams.journal import START, Position
 from engine.streams.source import Source
 from overlay.errors import DecodeError, UnavailableError
 

@@ -28,19 +28,25 @@ import pyarrow.compute as pc
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
-from engine.streams.acceptance import Acceptance, Entry, Snapshot, check_promise, decode_entry
+from engine.streams.acceptance import (
+    Acceptance,
+    Entry,
+    check_promise,
+    decode_entry,
+    decode_snapshot,
+)
+from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
-from engine.streams.journal import Bytes, Journal, Position, Record
+from engine.streams.journal import Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
 from engine.streams.pending import Pending, taken_by
 from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
 from overlay.errors import (
     BusyError,
-    DecodeError,
     InternalError,
     InvalidInputError,
-    StorageFullError,
+    StorageError,
 )
 
 _NUMBERED_BYTES: Final = 16
@@ -50,7 +56,6 @@ _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
 class Source:
@@ -71,7 +76,10 @@ class Source:
         self._pending = Pending(self._columns)
         self._committed = committed
         self._owed = Owed(name, late)
+        self._late = late
         self._greatest: dict[int, int] = {}
+        self._lost: list[str] = []
+        self._torn: list[str] = []
         self._revised = BEGINNING
         self.late_rows = 0
         self.leading = True
@@ -98,11 +106,11 @@ class Source:
             now: seconds since the epoch.
 
         Raises:
-            InternalError: the journal is damaged. StorageFullError: no room to begin one.
+            StorageError: the journal cannot be read, or there is no room to begin one.
         """
         source = cls(name, schema, config, committed, late)
         source._revised = revised
-        source._journal = Journal.open(folder, source._restore, durable=config.durable)
+        source._journal = Journal.open(folder, source, durable=config.durable)
         source._opened()
         source._owed.hand_on(now, source._may_hand_on)
         source._let_go()
@@ -132,9 +140,14 @@ class Source:
         return self._journal.read(at, limit)
 
     @property
-    def lost(self) -> str:
-        """See `Journal.lost`."""
-        return self._journal.lost
+    def lost(self) -> tuple[str, ...]:
+        """What of it was acknowledged and is missing, for people, as far as it is known by now."""
+        return tuple(self._lost)
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """What of it was not acknowledged when the process died, for people."""
+        return tuple(self._torn)
 
     @property
     def pending_bytes(self) -> int:
@@ -255,7 +268,9 @@ class Source:
             taken=self._taken_at(now),
         )
         self._check_room(batch, entry)
+        leapt = self._acceptance.leapt(producer, sequence)
         self._append(entry, body, batch)
+        self._note_leapt(producer, leapt)
         self._owed.hand_on(now, self._may_hand_on)
         return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
 
@@ -315,23 +330,48 @@ class Source:
             low = pc.min(rows.column(STIME)).as_py()
             self._pending.add(rows, low, batch.high, ordered=batch.ordered)
 
-    def _restore(self, record: Record) -> None:
+    # -- what its journal says when it is opened ----------------------------------------------
+
+    def restore(self, record: Record) -> None:
         at = (record.segment, record.end)
         try:
             if record.first:
                 self._restore_snapshot(record.segment, record.meta)
             else:
                 entry, batch = self._decoded(record.meta, record.body)
+                # One that was accepted as such was told when it was.
+                leapt = range(0)
+                if self._lost:
+                    leapt = self._acceptance.leapt(entry.producer, entry.sequence)
                 self._take(entry, batch, at)
+                self._note_leapt(entry.producer, leapt)
         except InvalidInputError as error:
             raise InternalError(f"journal of {self._name}, an entry: {error}") from error
         self._note_entry(at)
 
+    def missing(self, what: str) -> None:
+        self._acceptance.doubt()
+        self._lost.append(f"{what}, as far as it is after boundary {self._committed}")
+
+    def torn(self, what: str) -> None:
+        self._acceptance.doubt()
+        self._torn.append(what)
+
+    def state(self) -> bytes:
+        return _ENCODER.encode(self._acceptance.snapshot())
+
+    def _note_leapt(self, producer: str, missing: range) -> None:
+        if missing:
+            self._lost.append(
+                f"posts {missing[0]} to {missing[-1]} of {producer} are missing from the damaged "
+                f"journal: their tuples after boundary {self._committed} are lost"
+            )
+
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
-        try:
-            self._acceptance.restore(_SNAPSHOTS.decode(meta))
-        except msgspec.MsgspecError as error:
-            raise DecodeError(str(error)) from None
+        snapshot = decode_snapshot(meta)
+        for producer, sequence in snapshot.producers.items():
+            self._note_leapt(producer, self._acceptance.leapt(producer, sequence + 1))
+        self._acceptance.restore(snapshot)
         self._note_segment(segment)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
@@ -343,16 +383,20 @@ class Source:
         return entry, batch if entry.arrival is None else batch.arrived(entry.arrival)
 
     def _begin_segment(self) -> None:
-        self._journal.begin(_ENCODER.encode(self._acceptance.snapshot()))
-        self._note_segment(self._journal.segment)
-        self._note_entry(self.position)
+        before = self._journal.segment
+        try:
+            self._journal.begin(self.state())
+        finally:
+            if self._journal.segment != before:
+                self._note_segment(self._journal.segment)
+                self._note_entry(self.position)
 
     def _let_go(self) -> None:
         """Deletes the segments that nothing depends on any more."""
         idle = not self._pending.bytes and not self._owed
         if self.leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
-            with suppress(StorageFullError):
+            with suppress(StorageError):
                 self._begin_segment()
         first = self._owed.segment if self._owed else self._journal.segment
         first = min(first, self._needed_from())
@@ -372,8 +416,12 @@ class Source:
     def _opened(self) -> None:
         """The journal was read."""
         self._acceptance.advance(self._reached)
-        if not self._journal.segment:
-            self._begin_segment()
+        if self._lost and self._late is not None:
+            # Late rows are handed on as they are accepted: what is missing had its number.
+            handed_on = self._late._acceptance.last(self._name)
+            self._acceptance.late_posts = max(self._acceptance.late_posts, handed_on)
+        if self._acceptance.doubts or not self._journal.segment:
+            self._begin_segment()  # which remembers whose posts may be missing
 
     def _move_by_clock(self, now_us: int) -> None:
         self._acceptance.tick(now_us)

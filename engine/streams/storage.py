@@ -1,15 +1,12 @@
-"""What every file of a stream shares: a full disk told from other faults, names made durable."""
+"""What every file of a stream shares: temporary names, and what makes names and bytes durable."""
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
-
-from overlay.errors import InternalError, StorageFullError
 
 TEMPORARY: Final = ".tmp-"
 """How the name of a file that is being written begins; Spark ignores such names, and so do we."""
@@ -18,24 +15,16 @@ WRITTEN_BACK_S: Final = 60.0
 """By then the kernel has written what was not synced to the disk (Linux: 30 s and a little more);
 a file that had not changed for longer, and is damaged, was damaged by something else."""
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-
-@contextmanager
-def storing(what: Path) -> Iterator[None]:
-    """Turns an OSError inside into the documented one.
-
-    Raises:
-        StorageFullError: no room is left. InternalError: any other fault of the disk.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StorageFullError(
-                f"no room for {what.name}: free space on the disk of {what.parent}"
-            ) from error
-        raise InternalError(f"{what}: {error}") from error
+def keep_aside(path: Path) -> Path:
+    """Another name for a damaged file, which keeps it for a person to look at once the file is
+    written anew; gives that name."""
+    for number in count():
+        aside = path.with_suffix(f".damaged-{number}" if number else ".damaged")
+        with suppress(FileExistsError):
+            os.link(path, aside)
+            return aside
+    raise AssertionError("numbers do not end")
 
 
 def sync_folder(folder: Path) -> None:

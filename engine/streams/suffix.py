@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.schema import BEGINNING, STIME
+from engine.schema import BEGINNING, END
+from engine.streams.epochs import reading
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.parts import Part
-from overlay.errors import ClosedError
+from overlay.errors import ClosedError, NotRetainedError
+from overlay.files import storing
 
 SUFFIX_BYTES: Final = 2**30
 """Of one stream, on disk. What is older is let go of: it was sent when it was made, and comes as
@@ -119,7 +121,7 @@ class Suffix:
             failing: the log cannot go on at the moment.
 
         Raises:
-            StorageFullError: no room; nothing has changed.
+            StorageError: the disk does not take it; nothing has changed.
         """
         async with self._adding:
             if self.boundary == BEGINNING:
@@ -178,6 +180,10 @@ class Suffix:
                 return await run.log.part(max(after, run.log.start), taken)
             except ClosedError:  # the log came to have it
                 return None
+            except NotRetainedError:  # its files are damaged: the log will come to have all of it
+                if run is self._run:
+                    self.clear()
+                return None
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
@@ -191,7 +197,8 @@ class Suffix:
             stack.enter_context(self._reading(run))
             paths = stack.enter_context(run.log.files(max(after, run.log.start), upto))
             if run.log.start < after and paths:
-                folder = Path(stack.enter_context(TemporaryDirectory()))
+                with storing(self._folder):
+                    folder = Path(stack.enter_context(TemporaryDirectory()))
                 paths = await trio.to_thread.run_sync(_cut, paths, after, folder)
             yield paths
 
@@ -220,11 +227,12 @@ def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
     """The files, those with rows up to `after` as copies without them."""
     found: list[Path] = []
     for number, path in enumerate(paths):
-        statistics = pq.read_metadata(path).row_group(0).column(0).statistics
-        if statistics.min > after:
-            found.append(path)
-            continue
-        table = pq.read_table(path, filters=[(STIME, ">", after)])
+        with reading(path) as parquet:
+            if parquet.metadata.row_group(0).column(0).statistics.min > after:
+                found.append(path)
+                continue
+            rows = between(parquet.read(use_threads=False), after, END)
         found.append(folder / f"{number}.parquet")
-        pq.write_table(table, found[-1])
+        with storing(found[-1]):
+            pq.write_table(rows, found[-1])
     return found

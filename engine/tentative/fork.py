@@ -119,6 +119,7 @@ class Fork:
             try:
                 await self._compute(self._output.suffix.visible, upto)
             except MedusaError as error:
+                await self._runner.suspect(error)
                 self._note(error)
                 await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1

@@ -165,7 +165,7 @@ async def take(log: StreamLog, epoch: Epoch, until: int) -> None:
     """An epoch of the stream into the log of a view, which ends at `until`.
 
     Raises:
-        StorageFullError: no room; nothing has changed.
+        StorageError: the disk does not take it; nothing has changed.
     """
     if log.boundary == BEGINNING < epoch.after:
         log.begin(epoch.after)  # the stream is not kept from its beginning

@@ -332,7 +332,7 @@ async def open_gossip(
 
     Raises:
         DecodeError: the file of incarnations in `folder` is damaged.
-        StorageFullError, InvalidInputError: it cannot be written.
+        StorageError: it cannot be written.
     """
     me = peers.identity.peer_id
     record = peers.get(me)

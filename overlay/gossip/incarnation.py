@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import DecodeError
-from overlay.files import read_public, write_atomically
+from overlay.errors import DecodeError, NotFoundError
+from overlay.files import mended_by, read_public, write_atomically
 from overlay.gossip.claims import MAX_INCARNATION
 from overlay.gossip.standing import RESERVE
 
@@ -24,8 +24,8 @@ def next_incarnation(folder: Path, clock: int) -> int:
     """An incarnation above all used before, and not below `clock`, with `RESERVE` more; written.
 
     Raises:
-        DecodeError: the file is damaged.
-        StorageFullError, InvalidInputError: it cannot be written.
+        DamagedError: the file is damaged.
+        StorageError: it cannot be written.
     """
     incarnation = max(clock, load_incarnation(folder) + 1)
     store_incarnation(folder, incarnation + RESERVE)
@@ -36,20 +36,22 @@ def load_incarnation(folder: Path) -> int:
     """The highest that may have been used; 0 if there is no file.
 
     Raises:
-        DecodeError: the file is damaged.
+        DamagedError: the file is damaged.
     """
     path = folder / FILE
-    if not path.exists():
-        return 0
-    text = read_public(path, MAX_FILE).strip()
-    if not text.isdigit() or int(text) > MAX_INCARNATION:
-        raise DecodeError(f"{path}: is no number; remove it: the clock will do, unless set back")
-    return int(text)
+    with mended_by(path, "remove it: the clock will do, unless it was set back"):
+        try:
+            text = read_public(path, MAX_FILE).strip()
+        except NotFoundError:
+            return 0
+        if not text.isdigit() or int(text) > MAX_INCARNATION:
+            raise DecodeError("it holds no number that an incarnation can have")
+        return int(text)
 
 
 def store_incarnation(folder: Path, incarnation: int) -> None:
     """
     Raises:
-        StorageFullError, InvalidInputError: see `overlay.files`.
+        StorageError: see `overlay.files`.
     """
     write_atomically(folder / FILE, f"{incarnation}\n".encode())

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from unittest import mock
 
+import psutil
+
 from testnet.simulation.hosts import Process, running_process
 
 T = TypeVar("T")
@@ -43,7 +45,9 @@ class Disk:
         """Every operation that makes something last, or takes it away, is told of here."""
         real = {name: getattr(os, name) for name in _OPERATIONS}
         operations = {**real, "fsync": self.sync, "fdatasync": self.sync}
-        return [mock.patch.object(os, name, self._told(each)) for name, each in operations.items()]
+        told = [mock.patch.object(os, name, self._told(each)) for name, each in operations.items()]
+        # who finds a torn file here cannot tell whether the power was lost: it may have been
+        return [*told, mock.patch.object(psutil, "boot_time", return_value=float("inf"))]
 
     def before_operation(self, process: Process, number: int, action: Callable[[], None]) -> None:
         """Call it before the process does the so-many-th of these operations from now."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import trio
 
 from engine.execution import Result
 from engine.plan import Task
+from engine.streams.epochs import reading
 from engine.windows import Interval
 from overlay.events import Events
 from testnet.simulation.interpreter import Row, run_task
@@ -92,7 +92,7 @@ class InterpretedTask:
     def _of(self, path: Path) -> list[Row]:
         rows = self._rows.get(path)
         if rows is None:
-            with pq.ParquetFile(path) as file:
+            with reading(path) as file:
                 table = file.read(use_threads=False)
             rows = table.cast(_plain(table.schema)).to_pylist()
             self._rows[path] = rows

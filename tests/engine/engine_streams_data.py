@@ -72,3 +72,13 @@ def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> lis
         after, taken = (after, taken + len(rows)) if part.upto is None else (part.upto, 0)
     assert after == log.boundary
     return found
+
+
+def next_epoch(log: StreamLog, after: int, limit_rows: int = 1000) -> tuple[int, pa.Table] | None:
+    """A boundary and the rows up to it: some, and all of a stime; None where nothing follows."""
+    tables: list[pa.Table] = []
+    while (part := log.read(after, sum(map(len, tables)), limit_rows)) is not None:
+        tables.append(part.table)
+        if part.upto is not None:
+            return part.upto, pa.concat_tables(tables)
+    return None

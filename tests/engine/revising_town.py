@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from engine_streams_data import next_epoch
 from hypothesis import currently_in_test_context, event
 from test_engine_revisions_properties import (
     KEYED,
@@ -23,7 +24,7 @@ from test_engine_revisions_properties import (
     as_rows,
 )
 
-from engine.homes.following import _copy, _fits, _nothing
+from engine.homes.following import _Anew, _copy, _fits
 from engine.homes.messages import Part, Segment, Standing
 from engine.homes.shipping import _continues
 from engine.messages import Posted
@@ -116,13 +117,13 @@ class Peer:
         for (log, start, _), source in zip(self._planned(home), home.logs, strict=True):
             if log.boundary == BEGINNING and start > BEGINNING:
                 log.begin(start)
-            while (epoch := source.read(max(log.boundary, source.start), 2)) is not None:
+            while epoch := next_epoch(source, max(log.boundary, source.start), 2):
                 if not broken:
                     await self.crash()
                     await self._begin_anew(home, -1)
                     return
                 broken -= 1
-                log.append(epoch.upto, epoch.table)
+                log.append(*epoch)
         self.journal += 1
         folders = journal_folders(self.folder, self.journal)
         copy_journal(home.source, folders[0])
@@ -151,7 +152,7 @@ async def no_room(*_: object) -> float:
 
 
 def copy_journal(source: Source, folder: Path) -> None:
-    journal = Journal.open(folder, _nothing)
+    journal = Journal.open(folder, _Anew())
     at = (source.segments[0][0], 0)
     while at < source.position:
         at, data = source.read(at, 300)

@@ -15,6 +15,7 @@ from engine.api.serving import PeerService
 from engine.config import EngineConfig
 from overlay.errors import (
     ConflictError,
+    DamagedError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
@@ -100,7 +101,7 @@ async def test_damaged_files_are_named(tmp_path: Path) -> None:
     ):
         before = path.read_bytes() if path.exists() else None
         path.write_bytes(b"{")
-        await refused(home, MedusaError, f"{path.name} is damaged")
+        await refused(home, DamagedError, f"{path.name} is damaged")
         path.unlink() if before is None else path.write_bytes(before)
     async with open_peer(home.home, home.config):
         pass

@@ -195,3 +195,60 @@ async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(tmp_pat
         assert engine.homes._health_changed in engine.overlay.gossip.changed
         await town.stop(places[0])
         assert engine.homes._health_changed not in engine.overlay.gossip.changed
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def said(place: Place) -> str:
+    return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
+
+
+async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(tmp_path: Path) -> None:
+    """It was settled, and not in the log yet: what is whole of the journal does not count."""
+    async with siblings(tmp_path) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            for number in range(10):
+                await client.post_event(stream, rows([(number, number)]), boundary=0)
+            await client.flush()
+            end = kept_at(first, stream).home.source.position[1]  # type: ignore[union-attr]
+        (replica,) = replicas_of(places, stream, first)
+        await town.stop(replica)
+        await town.stop(first)
+        (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
+        flip(path, end - 300)
+        await town.start(first)
+        await until(lambda: keeper(first, stream).tenure.ballot.joined == 0)
+        assert "bytes from byte" in said(first)
+        await town.start(replica)
+        await until(lambda: keeper(first, stream).tenure.ballot.joined > 0)
+        home = await new_home(places, stream)
+        async with home.client() as client:
+            await client.post_event(stream, rows([(10, 10)]), boundary=10)
+            await client.flush()
+            assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
+
+
+async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(tmp_path: Path) -> None:
+    """As it reads it to bring another replica into step."""
+    async with siblings(tmp_path) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            posted = await post(client, stream, range(1, 11))
+            (replica,) = replicas_of(places, stream, first)
+            (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
+            flip(path, path.stat().st_size // 2)
+            await town.stop(replica)
+            await until(lambda: "is damaged after byte" in said(first))
+        await town.start(replica)
+        await new_home(places, stream)
+        async with replica.client() as client:
+            posted += await post(client, stream, range(11, 16))
+            assert await received(client.subscribe(stream), 15) == posted
+        assert keeper(first, stream).tenure.home == replica.id

@@ -8,7 +8,7 @@ import pytest
 
 from engine import leases
 from engine.leases import Leases
-from overlay.errors import BusyError, InternalError
+from overlay.errors import BusyError, DamagedError
 
 STREAM = "medusa://mit.edu/s"
 
@@ -44,5 +44,5 @@ def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "leases.json"
     path.write_text("[{")
-    with pytest.raises(InternalError, match=r"leases\.json"):
+    with pytest.raises(DamagedError, match=r"leases\.json"):
         Leases(path, 60.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.definitions import Idle
 from engine.schema import BEGINNING
-from engine.streams.journal import split
+from engine.streams.entries import split
 from engine.streams.log import StreamLog
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.source_config import SourceConfig

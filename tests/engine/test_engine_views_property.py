@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import trio
-from engine_streams_data import SCHEMA, Row, logged, pairs
+from engine_streams_data import SCHEMA, Row, logged, next_epoch, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,9 +172,9 @@ def read(log: StreamLog, limit: int) -> list[Row]:
     """As a subscriber from the beginning gets it."""
     found: list[Row] = []
     after = log.oldest
-    while (epoch := log.read(after, limit)) is not None:
-        found += pairs(epoch.table)
-        after = epoch.upto
+    while (epoch := next_epoch(log, after, limit)) is not None:
+        after, table = epoch
+        found += pairs(table)
     return found
 
 

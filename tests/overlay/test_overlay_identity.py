@@ -22,7 +22,13 @@ from overlay.certificates import (
     load_certificate_pem,
     make_peer_certificate,
 )
-from overlay.errors import DecodeError, InvalidInputError, NotAuthorisedError, UntrustedError
+from overlay.errors import (
+    DamagedError,
+    DecodeError,
+    InvalidInputError,
+    NotAuthorisedError,
+    UntrustedError,
+)
 from overlay.identity import (
     Identity,
     Root,
@@ -240,16 +246,16 @@ def test_keys_open_to_others_are_refused(tmp_path: Path, file: str) -> None:
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     PEER.save(tmp_path)
     (tmp_path / "peer.crt").write_bytes(certificate_pem(Identity.issue(MIT, NOW).certificate))
-    with pytest.raises(UntrustedError, match="another key"):
+    with pytest.raises(DamagedError, match="another key"):
         Identity.load(tmp_path)
     (tmp_path / "root.crt").write_bytes(certificate_pem(UTAH.certificate))
-    with pytest.raises(UntrustedError):
+    with pytest.raises(DamagedError):
         Identity.load(tmp_path)
     (tmp_path / "peer.crt").write_bytes(b"junk")
-    with pytest.raises(DecodeError, match=r"peer\.crt"):
+    with pytest.raises(DamagedError, match=r"peer\.crt"):
         Identity.load(tmp_path)
     (tmp_path / "peer.key").write_bytes(b"junk")
-    with pytest.raises(DecodeError, match=r"peer\.key"):
+    with pytest.raises(DamagedError, match=r"peer\.key"):
         Identity.load(tmp_path)
 
 

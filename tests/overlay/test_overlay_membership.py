@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from overlay.certificates import der
 from overlay.encoding import encode
-from overlay.errors import BusyError, ConflictError, DecodeError, NotFoundError, UntrustedError
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    DamagedError,
+    DecodeError,
+    NotFoundError,
+    UntrustedError,
+)
 from overlay.identity import Identity, Root
 from overlay.membership import MAX_CHAIN, MAX_REFUSED, Membership
 from overlay.membership_file import load_membership, save_membership, store_statements
@@ -464,5 +471,5 @@ def test_a_missing_or_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="federation"):
         load_membership(tmp_path)
     (tmp_path / "federation").write_bytes(random.Random(1).randbytes(500))
-    with pytest.raises(DecodeError, match="join again"):
+    with pytest.raises(DamagedError, match="join again"):
         load_membership(tmp_path)

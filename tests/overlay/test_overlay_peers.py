@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from overlay import peers as peers_module
 from overlay.certificates import der
 from overlay.encoding import decode, encode
-from overlay.errors import BusyError, DecodeError, InvalidInputError, UntrustedError
+from overlay.errors import BusyError, DamagedError, DecodeError, InvalidInputError, UntrustedError
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.peers import DOMAIN, PeerRecord, PeerTable, Stamp
@@ -223,5 +223,5 @@ def test_the_table_survives_a_restart(tmp_path: Path) -> None:
     assert again.addresses_of(TWO.peer_id) == (THERE,)
     assert again.announce([THERE], NOW + 60).stamp > own.stamp
     (tmp_path / "peers").write_bytes(b"junk")
-    with pytest.raises(DecodeError, match="remove it"):
+    with pytest.raises(DamagedError, match="remove it"):
         table().load(tmp_path, NOW)

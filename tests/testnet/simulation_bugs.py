@@ -24,7 +24,8 @@ from engine.producers import Producers
 from engine.query import Aggregate, AggregateFunction, Function, Union
 from engine.streams.acceptance import Acceptance, Entry
 from engine.streams.corrections import Change, Corrections, Kind
-from engine.streams.journal import Bytes, Journal
+from engine.streams.entries import Bytes
+from engine.streams.journal import Journal
 from engine.streams.recent import Epoch
 from engine.streams.source import Source
 from engine.tentative.fork import Fork

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from overlay.errors import InvalidInputError
+from overlay.errors import DamagedError, InvalidInputError
 from tools.config import TEMPLATE, load_config, read_bootstrap, write_bootstrap
 from tools.home import Home
 
@@ -113,5 +113,5 @@ def test_the_invitation_gives_the_bootstrap(tmp_path: Path) -> None:
     write_bootstrap(home, (("10.0.0.1", 2), ("::1", 3)))
     assert load_config(home).overlay.bootstrap == (("10.0.0.1", 2), ("::1", 3))
     home.bootstrap.write_text("{}")
-    with pytest.raises(InvalidInputError, match="HOST:PORT"):
+    with pytest.raises(DamagedError, match="HOST:PORT"):
         read_bootstrap(home)

@@ -10,7 +10,7 @@ import pytest
 
 from overlay.errors import (
     ConflictError,
-    DecodeError,
+    DamagedError,
     InvalidInputError,
     NotFoundError,
     UnavailableError,
@@ -63,7 +63,7 @@ def test_where_the_daemon_answers(tmp_path: Path) -> None:
     with home.lock():
         assert home.running() == RUNNING
         home.run.write_text("{")
-        with pytest.raises(DecodeError, match=r"run\.json"):
+        with pytest.raises(DamagedError, match=r"run\.json"):
             home.running()
         home.clear_run()
         with pytest.raises(UnavailableError, match="still starting"):

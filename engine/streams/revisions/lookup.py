@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.schema import BEGINNING, END, STIME, Schema
+from engine.streams.epochs import read_group, read_groups, reading
 from engine.streams.ordering import between
 from engine.streams.revisions.resolving import of_keys
 from engine.streams.validate import times_of
-from overlay.errors import InternalError, InvalidInputError
+from overlay.errors import InvalidInputError
 
 
 class LogLookup:
@@ -31,15 +32,12 @@ class LogLookup:
         stime were given, tuples). Where the key has the time, only those of that time are read.
 
         Raises:
-            InternalError: a file is damaged.
+            As `engine.streams.epochs.reading`.
         """
         low, high = self._times(wanted)
         for path in reversed(self._files):
-            try:
-                with pq.ParquetFile(path) as file:
-                    yield from self._in_file(file, wanted, low, min(high, upto))
-            except (pa.ArrowException, OSError) as error:
-                raise InternalError(f"{path} is damaged: restore it ({error})") from error
+            with reading(path) as file:
+                yield from self._in_file(file, wanted, low, min(high, upto))
 
     def _times(self, wanted: pa.Table) -> tuple[int, int]:
         if self._schema.time not in wanted.column_names or not wanted.num_rows:
@@ -59,10 +57,10 @@ class LogLookup:
                 continue
             keys = [STIME, *wanted.column_names]
             # Most groups have none of the keys: their other columns are never read.
-            head = file.read_row_group(group, columns=keys, use_threads=False)
+            head = read_group(file, group, keys)
             if not of_keys(head, wanted).num_rows:
                 continue
-            rows = file.read_row_group(group, use_threads=False)
+            rows = read_group(file, group)
             # others of its least stime may be in the group before
             yield ends.min, of_keys(between(rows, low - 1, high), wanted)
 
@@ -71,19 +69,6 @@ def read_rows(files: Sequence[Path], schema: pa.Schema, after: int, upto: int) -
     """The rows of a log's files with after < stime <= upto.
 
     Raises:
-        InternalError: a file is damaged.
+        As `engine.streams.epochs.reading`.
     """
-    found = []
-    for path in files:
-        try:
-            with pq.ParquetFile(path) as file:
-                for group in range(file.num_row_groups):
-                    ends = file.metadata.row_group(group).column(0).statistics
-                    if ends.max <= after or ends.min > upto:
-                        continue
-                    rows = file.read_row_group(group, use_threads=False)
-                    rows = pa.Table.from_arrays(rows.columns, schema=schema)
-                    found.append(between(rows, after, upto))
-        except (pa.ArrowException, OSError) as error:
-            raise InternalError(f"{path} is damaged: restore it ({error})") from error
-    return found
+    return [rows for path in files for rows in read_groups(path, schema, after, upto)]

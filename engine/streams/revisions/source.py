@@ -18,8 +18,9 @@ import pyarrow as pa
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, check_promise, decode_entry
+from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
-from engine.streams.journal import Bytes, Position
+from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.pending import Pending
 from engine.streams.replicated import ReplicatedSource
@@ -138,14 +139,14 @@ class RevisingSource(Source):
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
         """What there is to revise, as it is now; its files stay while the context lasts."""
         with (
-            log.files(log.start, self._committed) as tuples,
-            revisions_log.files(revisions_log.start, self._revised) as revisions,
+            log.files(log.whole_from, self._committed) as tuples,
+            revisions_log.files(revisions_log.whole_from, self._revised) as revisions,
         ):
             read = partial(read_rows, revisions, revisions_log.schema, BEGINNING, self._revised)
             yield Here(
                 self,
                 self.accepted,
-                max(log.start, revisions_log.start),
+                max(log.whole_from, revisions_log.whole_from),
                 pa.concat_tables([self._columns.empty_table(), *self._pending.tables()]),
                 self._committed,
                 LogLookup(tuples, self._schema),

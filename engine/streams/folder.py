@@ -1,0 +1,157 @@
+"""The epoch files of one log: what changes in its folder, and what a crash leaves there.
+
+* an epoch: written to `.tmp-*`, renamed. Before the rename it never was; after it, it is committed.
+* an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
+  the old one. Between the two, both names are there: the shorter interval is dropped.
+* compaction: the merged file is written, renamed, and only then its parts are deleted. In between
+  they lie within its interval, and are dropped.
+* retention: deletes strictly from the oldest on, and waits for a file that a reader still pins. So
+  a crash leaves no gap.
+
+Without `durable` this holds for the death of the process, not for a loss of power.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from engine.schema import STIME
+from engine.streams.epochs import EpochFile, EpochWriter, discard, path_of
+from engine.streams.storage import sync_folder
+from overlay.errors import StorageError
+from overlay.files import storing
+
+
+class EpochFolder:
+    """
+    Attributes:
+        path: of the folder.
+        files: contiguous, the oldest first; the newest gives the log's boundary.
+    """
+
+    def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
+        self.path = path
+        self.files = files
+        self._durable = durable
+        self._strays: list[Path] = []
+
+    def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
+        """The epoch that follows, once it is written. table: its rows.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was committed.
+        """
+        file = self._named(writer, after, upto)
+        if table is not None and table.num_rows:
+            stime = table.column(STIME)
+            file.low, file.high = stime[0].as_py(), stime[-1].as_py()
+        self.files.append(file)
+
+    def _named(self, writer: EpochWriter, after: int, upto: int) -> EpochFile:
+        path = path_of(self.path, after, upto)
+        try:
+            size = writer.bytes
+            self._sweep_strays()
+            with self._naming(path):
+                writer.commit(path)
+        except BaseException:
+            writer.abandon()
+            raise
+        return EpochFile(path, after, upto, writer.rows, size, None, None)
+
+    def extend(self, upto: int) -> None:
+        """The newest file covers an empty epoch as well.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was committed.
+        """
+        last = self.files[-1]
+        path = path_of(self.path, last.after, upto)
+        self._sweep_strays()
+        with self._naming(path), storing(path):
+            os.link(last.path, path)
+        self.files[-1] = EpochFile(
+            path, last.after, upto, last.rows, last.bytes, last.low, last.high
+        )
+        _replace(last)
+
+    def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
+        """These files become the one that was written; how many, 0 where some are gone already.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was changed.
+        """
+        start = self.files.index(run[0]) if run[0] in self.files else -1
+        if start < 0 or self.files[start : start + len(run)] != list(run):
+            writer.abandon()  # retention was quicker
+            return 0
+        file = self._named(writer, run[0].after, run[-1].upto)
+        file.low = next((f.low for f in run if f.low is not None), None)
+        file.high = next((f.high for f in reversed(run) if f.high is not None), None)
+        self.files[start : start + len(run)] = [file]
+        for old in run:
+            _replace(old)
+        return len(run)
+
+    def drop_oldest(self) -> None:
+        """
+        Raises:
+            StorageError: the disk does not let it go.
+        """
+        oldest = self.files.pop(0)
+        try:
+            with storing(oldest.path):
+                oldest.path.unlink(missing_ok=True)
+        except StorageError:
+            self.files.insert(0, oldest)  # or a restart would miss what goes after it
+            raise
+
+    def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
+        """A lost file is whole again. writer: writes it anew; None: it is there.
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        if lost not in self.files:  # retention was quicker
+            if writer is not None:
+                writer.abandon()
+            return
+        if writer is not None:
+            try:
+                writer.commit(lost.path)
+            except BaseException:
+                writer.abandon()
+                raise
+        self.files[self.files.index(lost)] = found
+
+    @contextmanager
+    def _naming(self, path: Path) -> Iterator[None]:
+        """A file is given that name within the block, and keeps it through a loss of power; or has
+        it no more, whatever the disk says, since it was not committed then."""
+        try:
+            yield
+            if self._durable:
+                with storing(path):
+                    sync_folder(self.path)
+        except BaseException:
+            self._strays.append(path)
+            with suppress(StorageError):
+                self._sweep_strays()
+            raise
+
+    def _sweep_strays(self) -> None:
+        while self._strays:
+            with storing(self._strays[0]):
+                self._strays[0].unlink(missing_ok=True)
+            del self._strays[0]
+
+
+def _replace(file: EpochFile) -> None:
+    file.replaced = True
+    if not file.pins:
+        discard(file.path)

@@ -1,0 +1,147 @@
+"""What a folder of epoch files says when a log is opened.
+
+The files of a log are contiguous, and the newest gives its boundary. A file whose interval lies
+within another's was replaced by it (compaction, or an empty epoch that extended it) and is dropped.
+An interval without a file, or whose file is damaged, is lost until it is fetched again: it stays a
+part of the log, since the rows before and behind it keep their places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.schema import STIME
+from engine.streams.epochs import EpochDamagedError, EpochFile, path_of, reading
+from engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
+from overlay.errors import DamagedError
+from overlay.files import storing
+
+_NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
+
+
+def scan(
+    folder: Path, schema: pa.Schema, *, durable: bool = True
+) -> tuple[list[EpochFile], list[str]]:
+    """The log in the folder, oldest first, and what a loss of power has taken where files are not
+    `durable`, for people: damaged ones at the end, which are put aside with all that follow them,
+    as if they had never been committed.
+
+    Removes what a crash left: half-written files, and files that others replaced.
+
+    Raises:
+        DamagedError: two files overlap. StorageError: the folder cannot be read.
+    """
+    with storing(folder):
+        sweep(folder)
+        found = [
+            (int(match[1]), int(match[2]), path)
+            for path in folder.iterdir()
+            if (match := _NAME.fullmatch(path.name))
+        ]
+        found.sort(key=lambda item: (item[0], -item[1]))
+        unsynced = set() if durable else _unsynced([path for *_, path in found])
+        files = [_described(path, after, upto, schema) for after, upto, path in found]
+        return _without_torn(_without_gaps(_contiguous(files)), unsynced)
+
+
+def _contiguous(files: Sequence[EpochFile]) -> list[EpochFile]:
+    """Without those that others replaced, which are removed. Those within a damaged file's interval
+    stay where they are, for a person to look at."""
+    kept: list[EpochFile] = []
+    for file in files:
+        if not kept or file.after >= kept[-1].upto:
+            kept.append(file)
+        elif file.upto > kept[-1].upto:
+            raise DamagedError(f"{file.path} and {kept[-1].path.name} overlap: move one away")
+        elif not kept[-1].lost:
+            file.path.unlink()
+    return kept
+
+
+def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:
+    """And with what is missing between them."""
+    whole: list[EpochFile] = []
+    for file in files:
+        if whole and file.after > whole[-1].upto:
+            after, upto = whole[-1].upto, file.after
+            whole.append(_lost(path_of(file.path.parent, after, upto), after, upto))
+        whole.append(file)
+    return whole
+
+
+def _without_torn(files: list[EpochFile], unsynced: set[Path]) -> tuple[list[EpochFile], list[str]]:
+    for number, file in enumerate(files):
+        if file.lost and file.path in unsynced:
+            torn = [each.path for each in files[number:] if each.path.is_file()]
+            return files[:number], [_put_aside(path) for path in torn]
+    return files, []
+
+
+def _put_aside(path: Path) -> str:
+    aside = keep_aside(path)
+    path.unlink()
+    what = "a loss of power has torn it (engine.fsync = true would keep it); it is made anew"
+    return f"{path} was put aside as {aside.name}: {what} from what is there still"
+
+
+def _unsynced(paths: Sequence[Path]) -> set[Path]:
+    """Those that a loss of power may have torn: the machine was started since they were made, and
+    the kernel may not have written them when the last of them was."""
+    made = {path: path.stat().st_mtime for path in paths if path.is_file()}
+    newest = max(made.values(), default=0.0)
+    started = psutil.boot_time()
+    return {path for path, at in made.items() if newest - WRITTEN_BACK_S <= at <= started}
+
+
+def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
+    """What the footer of that file says, which is as its name and its schema say.
+
+    Raises:
+        EpochDamagedError: it is not. StorageError: the file cannot be read for now.
+    """
+    with reading(path) as parquet:
+        ends = _ends(parquet.metadata, after, upto, schema)
+        rows = parquet.metadata.num_rows
+    return EpochFile(path, after, upto, rows, path.stat().st_size, *ends)
+
+
+def _described(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
+    try:
+        return describe(path, after, upto, schema)
+    except EpochDamagedError:
+        return _lost(path, after, upto)
+
+
+def _lost(path: Path, after: int, upto: int) -> EpochFile:
+    """Something may be in it, from its beginning on: nobody takes it for empty."""
+    size = path.stat().st_size if path.is_file() else 0
+    return EpochFile(path, after, upto, 0, size, after + 1, after + 1, lost=True)
+
+
+def _ends(
+    metadata: pq.FileMetaData, after: int, upto: int, schema: pa.Schema
+) -> tuple[int | None, int | None]:
+    """The least and the greatest stime in a file, which are as its name and its schema say.
+
+    Raises:
+        pa.ArrowInvalid: they are not. TypeError: there are none.
+    """
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    if metadata.schema.names != schema.names or not metadata.schema.names[0] == STIME:
+        raise pa.ArrowInvalid(f"it has the columns {metadata.schema.names}")
+    if sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise pa.ArrowInvalid("its row groups do not have the rows that it has")
+    if not groups:
+        return None, None
+    ends = [group.column(0).statistics for group in groups]
+    times = [time for each in ends for time in (each.min, each.max)]
+    if times != sorted(times) or times[0] <= after or times[-1] > upto:
+        raise pa.ArrowInvalid(f"its rows are of {times[0]} to {times[-1]}")
+    return times[0], times[-1]

@@ -1,0 +1,145 @@
+"""A disk that fails under a running peer (EIO, EROFS): the peer lives, acknowledges nothing that it
+has not written, says which file it is, and has all that it acknowledged when it is started again.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import rows, schema_of, to_the_end
+from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
+
+from engine.definitions import StreamDefinition
+from overlay.errors import MedusaError, NotRetainedError, StorageError
+from testnet.peers import Launch, Peer
+from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.founding import make_peer
+from tools.home import Home
+
+pytestmark = pytest.mark.skipif(not possible(), reason="seccomp on x86-64 alone")
+
+PROGRAM = (sys.executable, str(Path(__file__).with_name("failing_peer.py")))
+STREAM = "medusa://mit.edu/s"
+EVERYTHING = (*WRITES, *SYNCS, *NAMES, "ftruncate", "mkdir")
+
+
+@asynccontextmanager
+async def running(peer: Peer) -> AsyncIterator[AsyncMedusaClient]:
+    await peer.start()
+    try:
+        await peer.ready()
+        async with open_medusa(peer.home.folder, patience_s=0.5) as client:
+            yield client
+    finally:
+        await peer.kill_9()
+
+
+def made(tmp_path: Path, *, fsync: bool) -> Peer:
+    home = Home(tmp_path / "home")
+    make_peer(home, "mit.edu", "town")
+    engine = f"epoch_s = 0.05\nfsync = {str(fsync).lower()}"
+    home.config.write_text(f'[overlay]\npreset = "local"\n[engine]\n{engine}\n')
+    launch = Launch(listen="127.0.0.1:0", program=PROGRAM)
+    return Peer("mit.edu", home, tmp_path / "log", launch)
+
+
+async def failing(peer: Peer, order: Order) -> None:
+    fail(peer.home.folder, order)
+    with trio.fail_after(10):
+        while (peer.home.folder / FILE).exists():  # noqa: ASYNC110 - the peer tells nobody
+            await trio.sleep(0.01)
+    await trio.sleep(0.1)
+
+
+async def said(client: AsyncMedusaClient) -> str:
+    snapshot = await client.status()
+    return "\n".join(event.text for peer in snapshot.peers for event in peer.events)
+
+
+@pytest.mark.parametrize(
+    ("order", "fsync"),
+    [
+        (Order(WRITES), False),
+        (Order(SYNCS), True),
+        (Order(("ftruncate", *SYNCS)), True),
+        (Order(NAMES), False),
+        (Order(EVERYTHING, errno.EROFS), False),
+    ],
+    ids=["writes", "syncs", "syncs and truncation", "names", "read-only"],
+)
+async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bool) -> None:
+    peer = made(tmp_path, fsync=fsync)
+    accepted: list[int] = []
+    async with running(peer) as client:
+        await client.create_schema(schema_of("mit.edu"))
+        await client.create_stream(StreamDefinition(STREAM, schema_of("mit.edu").name))
+        await client.post_event(STREAM, rows([(n, n) for n in range(10)]), boundary=9)
+        await client.flush()
+        accepted += range(10)
+        async with client.subscribe(STREAM) as reader:
+            assert (await anext(reader)).table.num_rows == 10
+        await failing(peer, order)
+        refusals = 0
+        for number in range(10, 12):
+            home = peer.home.folder
+            async with open_medusa(home, producer=f"p{number}", patience_s=0.3) as poster:
+                try:
+                    await poster.post_event(STREAM, rows([(number, number)]), boundary=number)
+                    await poster.flush()
+                except StorageError as error:
+                    assert ".journal" in str(error)  # noqa: PT017
+                    refusals += 1
+                else:
+                    accepted.append(number)
+        writes_fail = order.calls in (WRITES, EVERYTHING)
+        syncs_fail = fsync and set(SYNCS) <= set(order.calls)
+        assert refusals == (2 if writes_fail or syncs_fail else 0)
+        # it goes on to serve, to be asked, and to refuse
+        with pytest.raises(MedusaError):
+            await client.create_stream(StreamDefinition(f"{STREAM}2", schema_of("mit.edu").name))
+        async with client.subscribe(STREAM) as reader:
+            assert (await anext(reader)).table.num_rows >= 10
+        with trio.fail_after(10):
+            while str(peer.home.folder) not in await said(client):  # noqa: ASYNC110 - as above
+                await trio.sleep(0.1)
+        assert peer.alive
+    peer.launch = Launch(listen="127.0.0.1:0")
+    async with running(peer) as client:
+        await client.post_event(STREAM, rows([]), end=True)
+        await client.flush()
+        async with client.subscribe(STREAM) as reader:
+            found = await to_the_end(reader)
+    values = [value for _, value in found]
+    assert sorted(set(values)) == sorted(values), "once"
+    assert set(accepted) <= set(values)
+    assert len(accepted) + 2 >= len(values)
+
+
+async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
+    peer = made(tmp_path, fsync=False)
+    async with running(peer) as client:
+        await client.create_schema(schema_of("mit.edu"))
+        await client.create_stream(StreamDefinition(STREAM, schema_of("mit.edu").name))
+        for number in range(5):
+            await client.post_event(STREAM, rows([(number, number)]), boundary=number)
+            await client.flush()
+    async with running(peer) as client:
+        await failing(peer, Order(READS))
+        with trio.fail_after(20), pytest.raises(NotRetainedError, match="are damaged"):
+            async with client.subscribe(STREAM, -1) as reader:
+                await anext(reader)
+        assert "is damaged or missing" in await said(client)
+        await client.post_event(STREAM, rows([(5, 5)]), boundary=5)
+        await client.flush()
+        assert peer.alive
+    async with running(peer) as client:
+        await client.post_event(STREAM, rows([]), end=True)
+        await client.flush()
+        async with client.subscribe(STREAM) as reader:
+            assert await to_the_end(reader) == [(n, n) for n in range(6)]

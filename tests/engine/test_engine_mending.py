@@ -1,0 +1,329 @@
+"""A damaged file of a log is named at its home, and fetched again where somebody has it: whole
+peers, whose files are damaged while they are away or as they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import DEADLINE_S, Place, Row, make_stream, open_town, received, rows, until
+from homes_town import keeper, new_home
+from homes_town import siblings as electors
+from test_engine_moves import Sums, expected, post, siblings, windows
+
+from engine.kept import KeptStream
+from engine.mending import LEND, Lend
+from engine.messages import Tuples
+from engine.schema import BEGINNING
+from engine.streams.ipc import encode
+from engine.view import Range, View
+from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
+from overlay.events import wall_clock
+from tools.async_client import AsyncMedusaClient
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.mending.LOOK_S", 0.05)
+    monkeypatch.setattr("engine.mending.AGAIN_S", 0.3)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+
+
+def files(place: Place, key: str) -> list[Path]:
+    """Of a log, those with rows, the oldest first."""
+    found = place.home.data.glob(f"streams/{key}/log/*.parquet")
+    with_rows = [path for path in found if pq.read_metadata(path).num_rows]
+    return sorted(with_rows, key=lambda path: int(path.stem.partition("_")[0]))
+
+
+def flip(path: Path) -> None:
+    at = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[at + 60] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+DAMAGE = {"flipped": flip, "cut": cut, "missing": Path.unlink}
+Damage = Callable[[Path], None]
+
+
+def said(place: Place) -> list[str]:
+    return [event.text for event in place.up.engine.overlay.events.recent()]
+
+
+def forget_recent(kept: KeptStream) -> None:
+    """What is in memory only: a log that has grown has its files alone."""
+    recent = kept.log._recent
+    while recent._epochs:
+        recent.drop_oldest()
+
+
+async def each_its_epoch(
+    client: AsyncMedusaClient, place: Place, stream: str, stimes: range
+) -> list[Row]:
+    """Posts that come into a file each."""
+    for at in stimes:
+        await client.post_event(stream, rows([(at, at)]), boundary=at)
+        await client.flush()
+        await until(lambda at=at: place.kept(stream).log.boundary == at)
+    return [(at, at) for at in stimes]
+
+
+async def all_of(place: Place, stream: str, count: int) -> list[Row]:
+    async with place.client() as client:
+        return await received(client.subscribe(stream, BEGINNING), count)
+
+
+def whole(place: Place, stream: str) -> bool:
+    return not place.kept(stream).log.lost_files
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
+    tmp_path: Path, damage: Damage
+) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        async with one.client() as client, two.client() as other:
+            stream = await make_stream(client, one, "s")
+            await other.create_query(windows(two, stream))
+            await other.start_query(two.name("q/out"))
+            posted = await each_its_epoch(client, one, stream, range(1, 9))
+            await until(lambda: two.kept(stream).log.boundary == 8)
+        await town.stop(one)
+        path = files(one, "mit.edu,s")[4]
+        damage(path)
+        await town.start(one)
+        assert await all_of(one, stream, 8) == posted
+        assert whole(one, stream)
+        whole_again = pq.read_table(path, page_checksum_verification=True)
+        assert whole_again.column("stime").to_pylist() == [5]
+        texts = said(one)
+        assert any(text.startswith(f"{stream}: {path} is damaged or missing") for text in texts)
+        assert f"{stream}: the rows after boundary 4 up to 5 were fetched again" in texts
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+async def test_what_nobody_has_is_named_and_all_else_goes_on(
+    tmp_path: Path, damage: Damage
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            posted = await each_its_epoch(client, mit, stream, range(1, 9))
+        await town.stop(mit)
+        path = files(mit, "mit.edu,s")[4]
+        copy = path.read_bytes()
+        damage(path)
+        await town.start(mit)
+        async with mit.client() as client:
+            reader = client.subscribe(stream, 1)
+            assert await received(reader, 3) == posted[1:4]
+            with pytest.raises(NotRetainedError, match="after boundary 4 up to 5 are damaged"):
+                await received(reader, 1)
+            posted += await each_its_epoch(client, mit, stream, range(9, 12))
+            assert await received(client.subscribe(stream, 5), 6) == posted[5:]
+            named = [text for text in said(mit) if "is damaged or missing" in text]
+            assert named[0].startswith(f"{stream}: {path}")
+            path.write_bytes(copy)
+            await until(lambda: whole(mit, stream), "somebody has put a copy there")
+            assert await received(client.subscribe(stream, 1), 10) == posted[1:]
+
+
+async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
+    """Its task computes from all of it, or not at all."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            await other.create_query(windows(utah, stream))
+            await other.start_query(utah.name("q/out"))
+            sums = Sums(other, utah.name("out"))
+            await each_its_epoch(client, mit, stream, range(1, 9))
+            await until(lambda: utah.kept(stream).log.boundary == 8)
+            flip(files(utah, "mit.edu,s")[4])
+            await post(client, stream, range(9, 150))
+            await sums.take(99)
+            assert sums.rows == expected(range(1, 150))[:1]
+        assert any("is damaged or missing" in text for text in said(utah))
+
+
+async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as other:
+            stream = await make_stream(client, mit, "s")
+            name = utah.name("range")
+            await other.create_view(View(name, stream, Range(2, 1_000)))
+            for at in range(1, 9):
+                await each_its_epoch(client, mit, stream, range(at, at + 1))
+                await until(lambda at=at: utah.kept(name).log.boundary >= min(at, 8))
+            path = files(utah, "utah.edu,range")[2]
+            flip(path)
+            forget_recent(utah.kept(name))
+            assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
+            assert any(text.startswith(f"{name}: {path} is damaged") for text in said(utah))
+
+
+async def test_an_output_is_computed_again(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.create_query(windows(mit, stream))
+            await client.start_query(mit.name("q/out"))
+            out = mit.name("out")
+            for start in range(0, 500, 50):
+                await post(client, stream, range(start, start + 50))
+                await until(lambda end=start + 49: mit.kept(out).log.boundary == end)
+            before = expected(range(500))
+            path = files(mit, "mit.edu,out")[2]
+            flip(path)
+            forget_recent(mit.kept(out))
+            sums = Sums(client, out)
+            await sums.take(499)
+            assert sums.rows == before
+            assert whole(mit, out)
+            assert any(text.startswith(f"{out}: {path} is damaged") for text in said(mit))
+
+
+async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", history_us=10)
+            await client.create_query(windows(mit, stream))
+            await client.start_query(mit.name("q/out"))
+            out = mit.name("out")
+            for start in range(0, 500, 50):
+                await post(client, stream, range(start, start + 50))
+                await until(lambda end=start + 49: mit.kept(out).log.boundary == end)
+            await until(lambda: mit.kept(stream).log.start > 200)
+            flip(files(mit, "mit.edu,out")[2])
+            forget_recent(mit.kept(out))
+            with pytest.raises(NotRetainedError, match="are damaged"):
+                await Sums(client, out).take(499)
+            later = Sums(client, out)
+            with trio.fail_after(DEADLINE_S):
+                await later.take(499)
+            assert later.rows == expected(range(500))[3:]
+
+
+async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
+    async with electors(tmp_path) as (_, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            kept = keeper(first, stream).kept
+            assert kept is not None
+            for at in range(1, 9):
+                await client.post_event(stream, rows([(at, at)]), boundary=at)
+                await client.flush()
+                await until(lambda at=at: kept.log.boundary == at)
+            (replica,) = [
+                place
+                for place in places[1:]
+                if place.up.engine.store.get(f"{stream}@home") is not None
+            ]
+            copied = replica.up.engine.store.get(f"{stream}@home")
+            assert copied is not None
+            await until(lambda: copied.log.boundary == 8)
+            flip(files(first, "mit.edu,s@home")[3])
+            forget_recent(kept)
+            home = await new_home(places, stream)
+            assert home is first
+            assert await received(client.subscribe(stream), 8) == [(n, n) for n in range(1, 9)]
+            assert not kept.log.lost_files
+
+
+async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_path: Path) -> None:
+    """That one begins behind what is lost."""
+    async with electors(tmp_path) as (town, places):
+        first = places[0]
+        async with first.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            kept = [place.up.engine.store.get(f"{stream}@home") for place in places]
+            logs = {p.id: each for p, each in zip(places, kept, strict=True) if each}
+            for at in range(1, 9):
+                await client.post_event(stream, rows([(at, at)]), boundary=at)
+                await client.flush()
+                await until(lambda at=at: all(each.log.boundary == at for each in logs.values()))
+            (replica, witness) = sorted(places[1:], key=lambda place: place.id not in logs)
+            for place in (first, replica):
+                flip(files(place, "mit.edu,s@home")[3])
+                forget_recent(logs[place.id])
+            with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
+                await received(client.subscribe(stream, 1), 3)
+            await town.stop(replica)
+            await client.post_event(stream, rows([(9, 9)]), boundary=9)
+            await client.flush()
+            copied = witness.up.engine.store.get(f"{stream}@home")
+            assert copied is not None
+            await until(lambda: copied.log.boundary == 9)
+            assert copied.log.start == 4
+            assert await received(client.subscribe(stream, 4), 5) == [(n, n) for n in range(5, 10)]
+
+
+async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        utah = await town.settle("utah.edu")
+        await town.acquainted(one, two, utah)
+        async with one.client() as client, utah.client() as other:
+            stream = await make_stream(client, one, "s", readers=("mit.edu",))
+            theirs = await make_stream(other, utah, "t")
+            await each_its_epoch(client, one, stream, range(1, 4))
+
+        async def borrow(place: Place, name: str, after: int, upto: int) -> None:
+            overlay = place.up.engine.overlay
+            connection = await overlay.connect(bytes.fromhex(one.id))
+            async with connection.open(LEND, Lend(name, after, upto)) as duplex:
+                await duplex.receive(Tuples)
+
+        await borrow(two, stream, 1, 2)
+        with pytest.raises(NotFoundError):
+            await borrow(two, stream, 1, 9)
+        with pytest.raises(NotAuthorisedError):
+            await borrow(utah, stream, 1, 2)
+        with pytest.raises(NotAuthorisedError):
+            await borrow(two, theirs, 1, 2)
+
+
+async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> None:
+    """Where it is damaged when the peer starts; whose posts they were once a producer goes on."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+
+        async def put(number: int, boundary: int | None = None) -> None:
+            home = mit.kept(stream).home
+            assert home is not None
+            body = encode(rows([(number, number)]))
+            await home.post("p", number, body, boundary=boundary, now=wall_clock())
+
+        for number in range(1, 4):
+            await put(number)
+        await town.stop(mit)
+        (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
+        data = bytearray(journal.read_bytes())
+        data[-1] ^= 1
+        journal.write_bytes(data)
+        await town.start(mit)
+        assert any(text.startswith(f"{stream}: {journal}: ") for text in said(mit))
+        await put(4, boundary=9)
+        text = f"{stream}: posts 3 to 3 of p are missing from the damaged journal"
+        await until(lambda: any(each.startswith(text) for each in said(mit)))
+        assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]

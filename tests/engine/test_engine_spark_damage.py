@@ -1,0 +1,100 @@
+"""A Spark job over a damaged file fails, and it is found out which file that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import trio
+from engine_peers import until
+from engine_streams_data import SCHEMA, logged
+
+from engine.check import check_query
+from engine.config import EngineConfig
+from engine.plan import plan
+from engine.query import Aggregate, AggregateFunction, Function, Query
+from engine.schema import BEGINNING
+from engine.spark.executor import SparkExecutor
+from engine.spark.session import Spark
+from engine.streams.log import StreamLog
+from engine.task_runner import TaskRunner
+from overlay.events import Events
+
+pytestmark = pytest.mark.spark
+
+SOURCE = "medusa://mit.edu/s"
+SIZE_US = 100
+SUM = Query(
+    "medusa://mit.edu/q",
+    (
+        Aggregate(
+            "sum",
+            SOURCE,
+            "medusa://mit.edu/out",
+            SIZE_US,
+            SIZE_US,
+            (),
+            (
+                AggregateFunction(Function.SUM, "value", "total"),
+                AggregateFunction(Function.MAX, "name", "last"),
+            ),
+        ),
+    ),
+)
+
+
+def runner_of(spark: Spark, folder: Path, events: Events) -> tuple[TaskRunner, StreamLog]:
+    schemas = check_query(SUM, {SOURCE: SCHEMA})
+    (task,) = plan(SUM, schemas, frozenset({SOURCE}))
+    source = StreamLog.open(folder / "in", SCHEMA.source)
+    executor = SparkExecutor(spark, events)
+    executor.state = "running"
+    runner = TaskRunner(
+        task,
+        inputs={SOURCE: source},
+        output=StreamLog.open(folder / "out", task.output_schema.derived),
+        executor=executor,
+        config=EngineConfig(epoch_s=0.01),
+        events=events,
+    )
+    return runner, source
+
+
+@pytest.mark.parametrize("column", ["stime", "name", "value"])
+async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
+    tmp_path: Path, spark: Spark, column: str
+) -> None:
+    events = Events()
+    runner, source = runner_of(spark, tmp_path, events)
+    said: list[str] = []
+    source.damaged = said.append
+    for start in range(0, 400, 50):
+        source.append(start + 49, logged([(at, at) for at in range(start, start + 50)], start))
+    path = source.folder / "99_149.parquet"
+    group = pq.read_metadata(path).row_group(0)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    (chunk,) = [each for each in chunks if each.path_in_schema == column]
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    path.write_bytes(data)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runner.run)
+        await until(lambda: bool(said))
+        assert said[0].startswith(f"{path} is damaged")
+        output = runner._output
+        assert output.boundary < 99, "nothing is computed from it"
+        path.write_bytes(whole)
+        (lost,) = source.lost_files
+        lost.lost = False
+        with trio.fail_after(60):
+            await output.wait_beyond(398)
+        nursery.cancel_scope.cancel()
+    found = output.read(max(output.start, BEGINNING))
+    assert found is not None
+    assert found.table.column("total").to_pylist() == [
+        sum(range(start, start + 100)) for start in range(0, 400, 100)
+    ]
+    assert isinstance(found.table, pa.Table)

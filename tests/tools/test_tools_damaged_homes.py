@@ -1,0 +1,205 @@
+"""Every file of a home, damaged in every way: the peer starts and says what it does without, or one
+line names the file and the mend; never a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import Place, make_stream, open_town, received, rows, until
+from test_engine_moves import post, windows
+from tools_market_town import contracted, set_up, settle
+
+from engine.moves.messages import Deal
+from overlay.encoding import encode
+from overlay.errors import MedusaError
+from tools.daemon import open_peer
+
+ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
+PAGES = {"flipped"}
+"""Found when it is read."""
+
+KINDS: dict[str, set[str]] = {
+    "client.token": {"flipped", "halved", "all 0xff"},
+    "contracts/*.contract": set(),
+    "contracts/.lock": ANYTHING,
+    "data/assignments/*.json": set(),
+    "data/ballots/*.json": set(),
+    "data/catalog.sqlite": {"flipped", "large", "empty"},
+    "data/incarnation": {"flipped", "halved"},
+    "data/leases.json": set(),
+    "data/peers": set(),
+    "data/queries/*.json": set(),
+    "data/streams/mit.edu,out/log/*.parquet": PAGES,
+    "data/streams/mit.edu,s/journal/*.journal": set(),
+    "data/streams/mit.edu,s/late/*.parquet": PAGES,
+    "data/streams/mit.edu,s/late-journal/*.journal": set(),
+    "data/streams/mit.edu,s/log/*.parquet": PAGES,
+    "data/streams/mit.edu,s/stream.json": set(),
+    "data/streams/mit.edu,r@home/journal/*.journal": set(),
+    "data/streams/mit.edu,r@home/stream.json": set(),
+    "data/streams/utah.edu,t/log/*.parquet": PAGES,
+    "federation": set(),
+    "federation.lock": {"flipped", "halved", "all 0xff", "large", "empty"},
+    "ledger.sqlite": {"flipped", "large", "empty"},
+    "medusa.toml": {"flipped", "halved", "empty"},
+    "peer.crt": set(),
+    "peer.key": set(),
+    "root.crt": set(),
+}
+"""By file: which damage may pass without a word."""
+
+MEND = re.compile(
+    r"restore it|remove|put a copy|made anew|look at|must be a file"
+    r"|save it|move it away|is kept as|write into it|in its place|has cut the file"
+)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    if data:
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+def halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def fill(path: Path) -> None:
+    path.write_bytes(b"\xff" * max(1, path.stat().st_size))
+
+
+def enlarge(path: Path) -> None:
+    os.truncate(path, 65 * 2**20)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def make_unreadable(path: Path) -> None:
+    """Also for root, who may read any file: a link to itself."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "flipped": flip,
+    "halved": halve,
+    "empty": empty,
+    "all 0xff": fill,
+    "large": enlarge,
+    "folder": make_folder,
+    "no file": make_unreadable,
+}
+
+
+async def build(folder: Path) -> Place:
+    """A peer that has something of everything, alone in the world by now."""
+    async with open_town(folder, home_silence_s=0.4) as town:
+        one = await settle(town, "mit.edu", 100)
+        two, three = [await settle(town, "mit.edu", 100, sibling=True) for _ in range(2)]
+        utah = await settle(town, "utah.edu", 100)
+        await town.acquainted(one, two, three, utah)
+        await contracted(one, utah)
+        async with one.client() as client, two.client() as second, utah.client() as other:
+            stream = await make_stream(client, one, "s", writers=("*",))
+            replicated = await make_stream(client, one, "r", k_safety=1)
+            theirs = await make_stream(other, utah, "t")
+            await client.post_event(replicated, rows([(1, 1), (2, 2)]), boundary=2)
+            for place, asked, source, path in (
+                (one, client, stream, "out"),
+                (one, client, theirs, "out2"),
+                (two, second, stream, "out3"),
+            ):
+                await asked.create_query(windows(place, source, path))
+                await asked.start_query(place.name(f"q/{path}"))
+            await two.up.engine.mover.move(two.name("out3"), one.id, Deal(giver=two.id))
+            reader = other.subscribe(stream, subscriber="me")
+            for start in range(0, 300, 100):
+                await post(client, stream, range(start, start + 90))
+                await post(other, theirs, range(start, start + 90))
+                await until(lambda end=start + 89: one.kept(stream).log.boundary == end)
+                await until(lambda end=start + 89: one.kept("out").log.boundary == end)
+            await client.post_event(stream, rows([(5, 5)]))
+            await post(client, stream, range(300, 310))
+            await until(lambda: one.kept("s/late").log.rows == 1)
+            await received(reader, 10)
+        for place in (one, two, three, utah):
+            await town.stop(place)
+    (one.home.data / "peers").write_bytes(encode([]))  # nobody is waited for
+    return one
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Path]]:
+    """The peer, and its home as it was left."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_up(patch)
+        place = trio.run(build, tmp_path_factory.mktemp("town"))
+        whole = tmp_path_factory.mktemp("whole") / "home"
+        shutil.copytree(place.home.folder, whole)
+        yield place, whole
+
+
+async def started(place: Place) -> list[str]:
+    """What it says when it is started."""
+    async with open_peer(place.home, place.config) as peer:
+        return [event.text for event in peer.engine.overlay.events.recent()]
+
+
+def outcome(place: Place) -> list[str]:
+    try:
+        return trio.run(started, place)
+    except MedusaError as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_named_with_its_mend(
+    built: tuple[Place, Path], damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpret(monkeypatch)
+    place, whole = built
+    for kind, quiet in KINDS.items():
+        shutil.rmtree(place.home.folder)
+        shutil.copytree(whole, place.home.folder)
+        path = sorted(place.home.folder.glob(kind))[-1]
+        DAMAGE[damage](path)
+        said = [text for text in outcome(place) if str(path) in text or str(path.parent) in text]
+        assert said or damage in quiet, f"{kind}, {damage}: nothing was said"
+        assert all(MEND.search(text) and "\n" not in text for text in said), (kind, damage, said)
+
+
+def test_the_home_itself_is_whole(
+    built: tuple[Place, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpret(monkeypatch)
+    place, whole = built
+    shutil.rmtree(place.home.folder)
+    shutil.copytree(whole, place.home.folder)
+    assert not [text for text in outcome(place) if str(place.home.folder) in text]
+
+
+def test_a_folder_of_no_known_stream_is_told(
+    built: tuple[Place, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpret(monkeypatch)
+    place, whole = built
+    shutil.rmtree(place.home.folder)
+    shutil.copytree(whole, place.home.folder)
+    path = place.home.data / "streams" / "utah.edu,t" / "stream.json"
+    path.unlink()
+    assert any(f"{path.parent} has no stream.json" in text for text in outcome(place))
