@@ -62,14 +62,16 @@ class PostEvent(Struct, frozen=True):
 
     stream: str
     producer: str
-    """Who numbers the posts: unique to the posting client, kept over its restarts."""
+    """Who numbers the posts: unique to the posting client among those of its participant, and kept
+    over its restarts."""
 
 
 class Post(Struct, frozen=True):
     """Tuples (in the body, the schema's payload columns), and promises about later ones.
 
     Attributes:
-        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again.
+        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
+            one that leaps is refused.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
         revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).

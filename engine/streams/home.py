@@ -15,6 +15,7 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
+from engine.streams.acceptance import Writer
 from engine.streams.journal import Bytes, Position
 from engine.streams.log import StreamLog
 from engine.streams.recent import RECENT_BYTES, SharedMemory
@@ -121,7 +122,7 @@ class Home:
 
     async def post(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes = b"",
         *,
@@ -138,7 +139,7 @@ class Home:
                 await self.log.wait_beyond(self.log.boundary)
 
         def accept() -> Posted:
-            return self._source.post(producer, sequence, body, boundary=boundary, end=end, now=now)
+            return self._source.post(writer, sequence, body, boundary=boundary, end=end, now=now)
 
         async with self._order, self._lock:
             if len(body) < _INLINE_BYTES:
@@ -150,7 +151,7 @@ class Home:
 
     async def revise(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes,
         *,
@@ -171,12 +172,12 @@ class Home:
             with ExitStack() as pinned:
                 async with self._lock:
                     source = self._revising
-                    if (posted := source.known(producer, sequence)) is not None:
+                    if (posted := source.known(writer, sequence)) is not None:
                         return posted
                     here = pinned.enter_context(source.here(self.log, self.revisions_log))
                 looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
             async with self._lock:
-                revise = partial(self._revising.revise, producer, sequence, looked_up)
+                revise = partial(self._revising.revise, writer, sequence, looked_up)
                 accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()

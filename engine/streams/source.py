@@ -28,7 +28,14 @@ import pyarrow.compute as pc
 from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
-from engine.streams.acceptance import Acceptance, Entry, Snapshot, check_promise, decode_entry
+from engine.streams.acceptance import (
+    Acceptance,
+    Entry,
+    Snapshot,
+    Writer,
+    check_promise,
+    decode_entry,
+)
 from engine.streams.ipc import encode
 from engine.streams.journal import Bytes, Journal, Position, Record
 from engine.streams.owed import LateRows, Owed
@@ -154,7 +161,7 @@ class Source:
 
     def post(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes = b"",
         *,
@@ -181,26 +188,31 @@ class Source:
             raise InvalidInputError(
                 f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
             )
-        return self._accept(producer, sequence, body, END if end else boundary, now)
+        if (posted := self.known(writer, sequence)) is not None:
+            return posted
+        return self._accept(writer, sequence, body, END if end else boundary, now)
 
-    def known(self, producer: str, sequence: int) -> Posted | None:
+    def known(self, writer: Writer, sequence: int) -> Posted | None:
         """The answer to a post that was accepted before.
 
         Raises:
             SequenceGapError: a post is missing before it.
         """
-        if not self._acceptance.is_duplicate(producer, sequence):
+        if not self._acceptance.is_duplicate(writer, sequence):
             return None
-        missed = self._acceptance.missed(producer, sequence)
+        missed = self._acceptance.missed(writer, sequence)
         return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
 
-    def take_late(self, producer: str, number: int, payload: pa.Table, now: float) -> None:
-        """The late rows of another stream, once: `number` counts its posts that had any.
+    def take_late(self, stream: str, number: int, payload: pa.Table, now: float) -> None:
+        """The late rows of another stream, once: `number` counts its posts that had any. It only
+        grows, and leaps where a loss of power took what this journal had.
 
         Raises:
             BusyError: not now.
         """
-        self._accept(producer, number, encode(payload), None, now)
+        writer = Writer(stream)
+        if number > self._acceptance.last_of(writer):
+            self._accept(writer, number, encode(payload), None, now)
 
     def tick(self, now: float) -> None:
         """Lets the clock move the boundary, where the stream says so. now: seconds."""
@@ -230,17 +242,15 @@ class Source:
         self._journal.close()
 
     def _accept(
-        self, producer: str, sequence: int, body: Bytes, promise: int | None, now: float
+        self, writer: Writer, sequence: int, body: Bytes, promise: int | None, now: float
     ) -> Posted:
-        if (posted := self.known(producer, sequence)) is not None:
-            return posted
         check_promise(promise)
         batch, arrival = read_post(body, self._schema), None
         if batch.stime is None and batch.payload.num_rows:
             arrival = self._acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
         entry = Entry(
-            producer,
+            writer.producer,
             sequence,
             boundary=self.boundary,
             count=batch.payload.num_rows,
@@ -250,6 +260,7 @@ class Source:
             promise=promise,
             late=batch.count_upto(self.boundary),
             taken=self._taken_at(now),
+            participant=writer.participant,
         )
         self._check_room(batch, entry)
         self._append(entry, body, batch)

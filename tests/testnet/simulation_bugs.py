@@ -22,7 +22,7 @@ from engine.moves.mover import Mover
 from engine.plan import Task
 from engine.producers import Producers
 from engine.query import Aggregate, AggregateFunction, Function, Union
-from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.journal import Bytes, Journal
 from engine.streams.recent import Epoch
@@ -220,8 +220,8 @@ def acknowledged_before_journaled(patch: pytest.MonkeyPatch) -> None:
 def repeated_posts_stored(patch: pytest.MonkeyPatch) -> None:
     real = Acceptance.is_duplicate
 
-    def is_duplicate(acceptance: Acceptance, producer: str, sequence: int) -> bool:
-        real(acceptance, producer, sequence)
+    def is_duplicate(acceptance: Acceptance, writer: Writer, sequence: int) -> bool:
+        real(acceptance, writer, sequence)
         return False
 
     patch.setattr(Acceptance, "is_duplicate", is_duplicate)
