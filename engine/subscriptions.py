@@ -19,6 +19,12 @@ GRACE_S: Final = 10.0
 it may only be on its way to another peer."""
 
 
+def consumer_of(subscriber: str) -> str:
+    """As whom a log is held for a named subscriber, as its lease names it: no participant and name
+    that somebody chooses are one of this peer's own consumers."""
+    return f"subscriber {subscriber}"
+
+
 class Reader:
     """One subscription's hold on a stream: retention keeps what it has not acknowledged."""
 
@@ -57,13 +63,14 @@ class Subscriptions:
             BusyError: too many named subscribers.
         """
         self._calls += 1
-        consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
+        named = f"{holder} {subscriber}"
+        consumer = consumer_of(named) if subscriber else f"call {self._calls}"
 
         def take(boundary: int) -> None:
             expires = None
             if subscriber:
                 now = wall_clock()
-                self._leases.renew(kept.name, consumer, holder, boundary, now)
+                self._leases.renew(kept.name, named, holder, boundary, now)
                 expires = now + self._lease_s
             kept.log.hold(consumer, boundary, expires)
 
@@ -93,12 +100,12 @@ class Subscriptions:
         """
         self._leases.take(lease)
         if kept is not None:
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            kept.log.hold(consumer_of(lease.subscriber), lease.boundary, lease.expires)
 
     def restore(self, kept: KeptStream) -> None:
         """Hold a stream that was opened again for those that were promised it."""
         for lease in self._leases.of(kept.name):
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            kept.log.hold(consumer_of(lease.subscriber), lease.boundary, lease.expires)
 
     def forget(self, stream: str) -> None:
         """There is no such stream any more."""
