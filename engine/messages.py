@@ -272,12 +272,16 @@ class EventRecord(Struct, frozen=True):
 class PeerStatus(Struct, frozen=True):
     """One peer, seen by itself; of an unreachable peer only the first four fields are known.
 
+    Another participant's is not told `events`, `links`, why tasks fail, nor of streams that it may
+    not read. Who asks takes participant, peer and address from its connection and its own table.
+
     Attributes:
-        state: running, starting or unreachable.
+        state: running, starting, unreachable, or nonsense where its answer makes no sense.
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
         health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
+        left_out: how many streams, tasks, events, links and replicas did not fit the answer.
     """
 
     participant: str
@@ -298,6 +302,7 @@ class PeerStatus(Struct, frozen=True):
     replicas: tuple[ReplicaStatus, ...] = ()
     sent_bytes: int = 0
     received_bytes: int = 0
+    left_out: int = 0
 
 
 class Status(Struct, frozen=True):

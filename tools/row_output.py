@@ -10,10 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
+from overlay.errors import InvalidInputError
 from tools.rows import Format
 
 ISO_UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
 """Arrow's %S has the fraction of the column's unit."""
+
+STEERING: Final = r"[\p{C}\p{Zl}\p{Zp}]"
+"""Characters of other people's texts that a terminal obeys, or that hide what stands beside them:
+controls, escapes, overrides of direction, line ends. RE2's classes."""
 
 
 class RowWriter(Protocol):
@@ -25,7 +30,19 @@ class RowWriter(Protocol):
 
 
 def open_writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
-    """A writer of that format; CSV and Arrow start with the schema, even if no row follows."""
+    """A writer of that format; CSV and Arrow start with the schema, even if no row follows.
+
+    Raises:
+        InvalidInputError: a terminal shows no Arrow.
+    """
+    if file.isatty():
+        if kind is Format.ARROW:
+            raise InvalidInputError("Arrow is not for a terminal: write it to a file or a pipe")
+        return _OnTerminal(_writer(file, kind, schema))
+    return _writer(file, kind, schema)
+
+
+def _writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
     match kind:
         case Format.CSV:
             return _Csv(file, schema)
@@ -44,6 +61,26 @@ def readable(table: pa.Table) -> pa.Table:
             naive = table.column(index).cast(pa.timestamp("us"))
             table = table.set_column(index, field.name, pc.strftime(naive, format=ISO_UTC))
     return table
+
+
+def harmless(table: pa.Table) -> pa.Table:
+    """With `?` for each character of a text that would steer a terminal, as `ls` does it."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            texts = pc.replace_substring_regex(table.column(index), STEERING, "?")
+            table = table.set_column(index, field, texts)
+    return table
+
+
+class _OnTerminal:
+    def __init__(self, writer: RowWriter) -> None:
+        self._writer = writer
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write(harmless(table))
+
+    def finish(self) -> None:
+        self._writer.finish()
 
 
 class _Csv:
