@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import IO, Final, Protocol
 
 import msgspec
@@ -15,6 +16,9 @@ from tools.rows import Format
 
 ISO_UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
 """Arrow's %S has the fraction of the column's unit."""
+
+PIECE_ROWS: Final = 8192
+"""Rows that are made into text at once."""
 
 STEERING: Final = r"[\p{C}\p{Zl}\p{Zp}]"
 """Characters of other people's texts that a terminal obeys, or that hide what stands beside them:
@@ -72,6 +76,11 @@ def harmless(table: pa.Table) -> pa.Table:
     return table
 
 
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """An epoch may be large, and its text, or Python's objects, are many times as large."""
+    return (table.slice(start, PIECE_ROWS) for start in range(0, table.num_rows, PIECE_ROWS))
+
+
 class _OnTerminal:
     def __init__(self, writer: RowWriter) -> None:
         self._writer = writer
@@ -95,7 +104,8 @@ class _Csv:
         self._file.flush()
 
     def write(self, table: pa.Table) -> None:
-        self._write(readable(table), header=False)
+        for piece in _pieces(table):
+            self._write(readable(piece), header=False)
 
     def finish(self) -> None:
         self._file.flush()
@@ -107,7 +117,8 @@ class _Json:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, table: pa.Table) -> None:
-        self._file.write(self._encoder.encode_lines(readable(table).to_pylist()))
+        for piece in _pieces(table):
+            self._file.write(self._encoder.encode_lines(readable(piece).to_pylist()))
         self._file.flush()
 
     def finish(self) -> None:

@@ -20,6 +20,10 @@ MAX_EPOCH_BYTES: Final = 512 * 2**20
 """What a receiver gathers of one epoch before it takes the sender for hostile. Ours cut an epoch
 from disk after `READ_ROWS` rows, and one in memory is no larger than a home lets wait."""
 
+COLUMN_BYTES: Final = 2**10
+"""What a column of a part takes beside its body while the part waits for the rest of its epoch
+(measured: 820 bytes): a sender may make a part of every row."""
+
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
 
@@ -151,7 +155,7 @@ class Assembler:
             if message.upto is None:
                 raise DecodeError("a part without rows that is not the last of its epoch")
             return rows
-        self._bytes += len(body)
+        self._bytes += len(body) + COLUMN_BYTES * rows.num_columns
         if self._bytes > MAX_EPOCH_BYTES:
             raise DecodeError(f"an epoch of more than {MAX_EPOCH_BYTES} bytes")
         stime = rows.column(STIME).combine_chunks()
