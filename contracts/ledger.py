@@ -11,6 +11,7 @@ Who owns the file can cut off its end, digests and all; the other party's copy s
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ LEDGER_FILE: Final = "ledger.sqlite"
 
 MAX_DEALS: Final = 20_000
 """Deals kept: what is run now, and what ended lately. Some 10 MB of memory."""
+
+MAX_DEALS_OF_CONTRACT: Final = 2_000
+"""Of one contract: whoever keeps opening deals takes no other partner's places."""
 
 _INSERT: Final = f"INSERT INTO entries VALUES ({', '.join('?' * 15)})"  # noqa: S608 - no values in it
 
@@ -84,6 +88,7 @@ class Ledger:
         self._path = path
         self._key_of = key_of
         self._deals: dict[DealKey, Standing] = {}
+        self._of_contract = Counter[str]()
         self._of_task: dict[tuple[str, int], list[Standing]] = {}
         with translated(path):
             for data, end, ended_at, after, rows in connection.execute(
@@ -208,7 +213,7 @@ class Ledger:
 
         Raises:
             ConflictError: another deal of this placement is kept.
-            BusyError: MAX_DEALS are.
+            BusyError: MAX_DEALS are, or MAX_DEALS_OF_CONTRACT of this one.
             UntrustedError: we are no party to it.
         """
         known = self._deals.get(deal.key)
@@ -224,6 +229,11 @@ class Ledger:
                 raise ConflictError(f"{deal.task}: placement {deal.fence} is another account's")
         if len(self._deals) >= MAX_DEALS:
             raise BusyError(f"{MAX_DEALS} deals are open or ended lately; no more are taken")
+        if self._of_contract[deal.contract] >= MAX_DEALS_OF_CONTRACT:
+            raise BusyError(
+                f"contract {deal.contract[:8]}: {MAX_DEALS_OF_CONTRACT} deals are open or ended "
+                "lately; no more are taken"
+            )
         billed = self.billed(deal.key)
         standing = Standing(deal, deal.start if billed is None else billed)
         self._change(
@@ -255,6 +265,7 @@ class Ledger:
         where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
         self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
         del self._deals[key]
+        self._of_contract[key.account.contract] -= 1
         self._of_task[key.task, key.fence].remove(standing)
         if not self._of_task[key.task, key.fence]:
             del self._of_task[key.task, key.fence]
@@ -275,6 +286,7 @@ class Ledger:
     def _remember(self, standing: Standing) -> None:
         key = standing.deal.key
         self._deals[key] = standing
+        self._of_contract[key.account.contract] += 1
         self._of_task.setdefault((key.task, key.fence), []).append(standing)
 
     def _of_deal(

@@ -26,12 +26,14 @@ from contracts.desk import (
 from contracts.ledger import Standing
 from contracts.receipts import (
     Dispute,
+    Objection,
     Proposal,
     Receipt,
     Refusal,
     make_receipt,
     open_dispute,
     propose,
+    read_dispute,
 )
 from overlay.errors import InvalidInputError, UntrustedError
 
@@ -43,6 +45,10 @@ MAX_RETRY_S: Final = 120.0
 
 COUNT_S: Final = 60.0
 """Seconds after which a count without an answer is asked for again."""
+
+TOLERATED: Final = 0.01
+"""Share of what we have counted by which a payer may count less and be honest still: both count the
+same tuples, so any difference is reported, and a person should look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,14 @@ class _Bill:
     Attributes:
         delay_s: grows while the payer refuses.
         want: what the next receipt must be.
+        due: see `Payee.unpaid_upto`.
         cut: of a task passed on: the boundary that the payer wants billed first, and its count.
     """
 
     at: float
     delay_s: float = RETRY_S
     want: _Want | None = None
+    due: int | None = None
     cut: tuple[int, int | None] | None = None
 
 
@@ -118,6 +126,9 @@ class Payee:
         self._settle_s = settle_s
         self._lines: dict[Account, _Line] = {}
         self._tails: dict[int, tuple[Standing, int]] = {}
+        self._disputed: dict[str, float] = {}
+        for dispute in desk.ledger.disputes():
+            self._note_dispute(*read_dispute(dispute))
         for standing in desk.ledger.deals():
             self.start(standing, 0.0)
 
@@ -125,6 +136,17 @@ class Payee:
     def wake_at(self) -> float:
         """When `tick` has something to do; inf: never, as things are."""
         return min((line.wake_at for line in self._lines.values()), default=inf)
+
+    def unpaid_upto(self, key: DealKey) -> int | None:
+        """The boundary up to which the first receipt of that deal went that the payer has not
+        signed, nor a later one; None: it has signed all that it was asked for."""
+        line = self._lines.get(key.account)
+        bill = None if line is None else line.bills.get(key)
+        return None if bill is None else bill.due
+
+    def disputed_since(self, at: float) -> frozenset[str]:
+        """The contracts under which a payer has counted much less than we. at: seconds."""
+        return frozenset(contract for contract, when in self._disputed.items() if when >= at)
 
     def start(self, standing: Standing, at: float) -> None:
         """Bill this deal, if it is we who are paid, from then on."""
@@ -233,6 +255,8 @@ class Payee:
         bill = line.bills.get(receipt.key)
         if standing is not None and bill is not None:
             bill.want, bill.cut, bill.delay_s = None, None, RETRY_S
+            if bill.due is not None and receipt.upto >= bill.due:
+                bill.due = None
             bill.at = now if standing.end is not None else now + self._settle_s
             if standing.paid:
                 return self._paid(line, standing, now)
@@ -259,6 +283,7 @@ class Payee:
         if desk.ledger.find_dispute(receipt.key, receipt.after) is None:
             desk.ledger.append(message)
             effects = disputed_effects(receipt, objection.rows)
+            self._note_dispute(receipt, objection)
         line.free()
         bill.want, bill.at = _Want(receipt.upto, objection.rows), now
         return effects + self._step(receipt.account, now)
@@ -370,6 +395,9 @@ class Payee:
             line.bills[deal.key].want = None
             self._later(line.bills[deal.key], now)
             return [Note("warning", f"{described(deal.account, deal.task)}: {error}")]
+        bill = line.bills[deal.key]
+        if bill.due is None:
+            bill.due = upto
         line.out = (propose(desk.identity.private_key, receipt), receipt)
         line.retry_s, line.retry_at = RETRY_S, now + RETRY_S
         return [Send(deal.payer, line.out[0])]
@@ -377,6 +405,11 @@ class Payee:
     def _paid(self, line: _Line, standing: Standing, now: float) -> list[Effect]:
         line.drop(standing.deal.key)
         return self._step(standing.deal.account, now)
+
+    def _note_dispute(self, receipt: Receipt, objection: Objection) -> None:
+        if receipt.payee == self._desk.own and objection.rows < receipt.rows * (1 - TOLERATED):
+            known = self._disputed.get(receipt.contract, -inf)
+            self._disputed[receipt.contract] = max(known, receipt.at / MICROS)
 
     def _later(self, bill: _Bill, now: float) -> None:
         bill.at = now + bill.delay_s

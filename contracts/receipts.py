@@ -272,20 +272,31 @@ def open_settled(settled: Settled, federation: str, key_of: KeyOf) -> Receipt:
     return receipt
 
 
-def open_dispute(given: Dispute, federation: str, key_of: KeyOf) -> tuple[Receipt, Objection]:
-    """What the payee claimed, and what the payer counted.
+def read_dispute(given: Dispute) -> tuple[Receipt, Objection]:
+    """What the payee claimed, and what the payer counted, signed by whomever.
 
     Raises:
         DecodeError: malformed, or the two agree.
-        UntrustedError: of another federation, or one of them did not sign its part.
     """
     objection = decode(given.payload, Objection, limit=MAX_ENTRY, what="dispute")
     if encode(objection) != given.payload:
         raise DecodeError("dispute: not in the canonical encoding")
-    receipt = open_proposal(objection.proposal, federation, key_of)
-    verify(key_of(receipt.payer), DISPUTE_DOMAIN, given.payload, given.signature)
+    receipt = read_receipt(objection.proposal.payload)
     if receipt.rows == objection.rows:
         raise DecodeError("dispute: both sides counted the same")
+    return receipt, objection
+
+
+def open_dispute(given: Dispute, federation: str, key_of: KeyOf) -> tuple[Receipt, Objection]:
+    """As `read_dispute`, and believed.
+
+    Raises:
+        DecodeError: see `read_dispute`.
+        UntrustedError: of another federation, or one of them did not sign its part.
+    """
+    receipt, objection = read_dispute(given)
+    open_proposal(objection.proposal, federation, key_of)
+    verify(key_of(receipt.payer), DISPUTE_DOMAIN, given.payload, given.signature)
     return receipt, objection
 
 

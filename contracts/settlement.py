@@ -87,6 +87,14 @@ class Settlement:
         """When the next `Tick` is wanted, seconds since the epoch."""
         return min(self._payee.wake_at, self._purge_at)
 
+    def unpaid_upto(self, key: DealKey) -> int | None:
+        """See `Payee.unpaid_upto`."""
+        return self._payee.unpaid_upto(key)
+
+    def disputed_since(self, at: float) -> frozenset[str]:
+        """See `Payee.disputed_since`."""
+        return self._payee.disputed_since(at)
+
     def agree(self, deal: Deal, now: float) -> None:
         """A task moves (a subscription begins) on these conditions; again, it changes nothing.
 

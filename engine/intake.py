@@ -13,6 +13,7 @@ from engine.kept import KeptStream
 from engine.messages import Post, Posted
 from engine.pacing import Pacer
 from engine.room import Room
+from engine.streams.acceptance import Writer
 from engine.streams.home import Home
 from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events, wall_clock
@@ -49,7 +50,7 @@ class Intake:
         self._broken.pop(key, None)
         self._refusals.pop(key, None)
 
-    async def post(self, kept: KeptStream, producer: str, post: Post, body: bytes) -> Posted:
+    async def post(self, kept: KeptStream, writer: Writer, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
 
         Raises:
@@ -70,7 +71,7 @@ class Intake:
                 if post.revisions:
                     take = partial(home.revise, history_us=kept.entry.stream.history_us)
                 posted = await take(
-                    producer,
+                    writer,
                     post.sequence,
                     body,
                     boundary=post.boundary,

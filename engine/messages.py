@@ -62,14 +62,16 @@ class PostEvent(Struct, frozen=True):
 
     stream: str
     producer: str
-    """Who numbers the posts: unique to the posting client, kept over its restarts."""
+    """Who numbers the posts: unique to the posting client among those of its participant, and kept
+    over its restarts."""
 
 
 class Post(Struct, frozen=True):
     """Tuples (in the body, the schema's payload columns), and promises about later ones.
 
     Attributes:
-        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again.
+        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
+            one that leaps is refused.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
         revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
@@ -270,12 +272,16 @@ class EventRecord(Struct, frozen=True):
 class PeerStatus(Struct, frozen=True):
     """One peer, seen by itself; of an unreachable peer only the first four fields are known.
 
+    Another participant's is not told `events`, `links`, why tasks fail, nor of streams that it may
+    not read. Who asks takes participant, peer and address from its connection and its own table.
+
     Attributes:
-        state: running, starting or unreachable.
+        state: running, starting, unreachable, or nonsense where its answer makes no sense.
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
         health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
+        left_out: how many streams, tasks, events, links and replicas did not fit the answer.
     """
 
     participant: str
@@ -296,6 +302,7 @@ class PeerStatus(Struct, frozen=True):
     replicas: tuple[ReplicaStatus, ...] = ()
     sent_bytes: int = 0
     received_bytes: int = 0
+    left_out: int = 0
 
 
 class Status(Struct, frozen=True):

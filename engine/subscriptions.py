@@ -23,6 +23,12 @@ LEFT: Final = 256
 all the time must not grow a list."""
 
 
+def consumer_of(subscriber: str) -> str:
+    """As whom a log is held for a named subscriber, as its lease names it: no participant and name
+    that somebody chooses are one of this peer's own consumers."""
+    return f"subscriber {subscriber}"
+
+
 class Reader:
     """One subscription's hold on a stream: retention keeps what it has not acknowledged.
 
@@ -78,14 +84,15 @@ class Subscriptions:
             BusyError: too many named subscribers.
         """
         self._calls += 1
-        consumer = f"{holder} {subscriber}" if subscriber else f"call {self._calls}"
+        named = f"{holder} {subscriber}"
+        consumer = consumer_of(named) if subscriber else f"call {self._calls}"
         foreign = self._foreign(holder)
 
         def take(boundary: int) -> None:
             expires = None
             if subscriber:
                 now = wall_clock()
-                self._leases.renew(kept.name, consumer, holder, boundary, now)
+                self._leases.renew(kept.name, named, holder, boundary, now)
                 expires = now + self._lease_s
             kept.log.hold(consumer, boundary, expires, foreign)
 
@@ -113,7 +120,7 @@ class Subscriptions:
     def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""
         kept.log.release(consumer)
-        self._leases.drop(kept.name, consumer)
+        self._leases.drop(kept.name, consumer.removeprefix(consumer_of("")))
         for reader in self._readers.get((kept.key, consumer), []):
             reader.end(why)
         self._let_go[kept.name, consumer] = why
@@ -123,7 +130,7 @@ class Subscriptions:
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
         """Why a named subscriber was let go of, if it was lately."""
-        return self._let_go.get((stream, f"{holder} {subscriber}"), "")
+        return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
 
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
@@ -167,4 +174,4 @@ class Subscriptions:
 
 
 def _held(lease: Lease) -> tuple[str, int, float]:
-    return lease.subscriber, lease.boundary, lease.expires
+    return consumer_of(lease.subscriber), lease.boundary, lease.expires

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from overlay.errors import MedusaError, printable
+from overlay.errors import MedusaError
+from overlay.plain import plain
 
 Level = Literal["info", "warning", "error"]
 
 MAX_EVENTS: Final = 500
 """Events kept: some screens full; hostile traffic cannot grow it."""
-
-MAX_TEXT: Final = 500
-"""Characters of one event: some lines."""
 
 
 def wall_clock() -> float:
@@ -58,7 +56,7 @@ class Events:
 
     def note(self, level: Level, text: str) -> None:
         """Add an event of now; control characters of strangers do not reach the terminal."""
-        line = printable(text[:MAX_TEXT])
+        line = plain(text)
         before = self._events.pop((level, line), None)
         times = 1 if before is None else before.times + 1
         self._events[level, line] = Event(self._clock(), level, line, times)

@@ -45,6 +45,9 @@ MAX_TS: Final = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC).timestamp()
 
 MAX_PORT: Final = 65_535
 
+MAX_COLUMNS: Final = 4096
+"""Of a trace: Zeek's conn.log has two dozen."""
+
 
 class BadCellError(Exception):
     """A cell that does not fit its field: the row counts from 0 within the columns given."""
@@ -73,14 +76,22 @@ def choose(columns: list[str]) -> dict[str, str]:
     """Field -> the trace's name for it.
 
     Raises:
-        InvalidInputError: a column that the query needs is missing.
+        InvalidInputError: a column that the query needs is missing, or there are too many.
     """
+    if len(columns) > MAX_COLUMNS:
+        raise InvalidInputError(f"{len(columns)} columns; at most {MAX_COLUMNS} are allowed")
     chosen = {field: name for field in NAMES if (name := pick(field, columns)) is not None}
     for field in REQUIRED:
         if field not in chosen:
             expected = " or ".join(NAMES[field])
-            raise InvalidInputError(f"no column {expected}; it has {', '.join(columns)}")
+            raise InvalidInputError(f"no column {expected}; it has {_few(columns)}")
     return chosen
+
+
+def _few(columns: list[str]) -> str:
+    """Enough of them to recognise a file."""
+    more = ", ..." if len(columns) > 30 else ""
+    return ", ".join(name[:60] for name in columns[:30]) + more
 
 
 def fit(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:

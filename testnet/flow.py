@@ -196,13 +196,15 @@ async def _raise_on_stall(client: AsyncMedusaClient, board: Board) -> None:
 
 
 async def _failing(client: AsyncMedusaClient) -> str:
-    """The tasks that fail, with their reasons: why nothing moves."""
+    """The tasks that fail, and why where they are the subscriber's participant's: nobody else is
+    told."""
     try:
         snapshot = await client.status()
     except MedusaError as error:
         return f"; the subscriber's peer says: {error}"
-    tasks = [task for peer in snapshot.peers for task in peer.tasks if task.reason]
-    return "".join(f"\n{task.name} is {task.state}: {task.reason}" for task in tasks)
+    tasks = [task for peer in snapshot.peers for task in peer.tasks]
+    failing = [task for task in tasks if task.reason or task.state == "failing"]
+    return "".join(f"\n{task.name} is {task.state}: {task.reason or '?'}" for task in failing)
 
 
 async def _watch(client: AsyncMedusaClient, board: Board) -> None:

@@ -104,13 +104,13 @@ class Stages:
         def print_one(stage: Stage) -> None:
             words = f"{before()}{self.words[stage.name]}"
             if stage.state is State.RUNNING:
-                console.print(f"{words} ...", style="dim", highlight=False)
+                console.print(f"{words} ...", style="dim", highlight=False, markup=False)
                 return
             word = "failed" if stage.state is State.FAILED else "done"
             detail = f": {stage.detail}" if stage.detail else ""
             took_s = stage.ended - stage.began
             text = f"{words} {word} in {took_s:.1f} s{detail}{after()}"
-            console.print(text, highlight=False, soft_wrap=True)
+            console.print(text, highlight=False, soft_wrap=True, markup=False)
 
         self.on_stage = print_one
 

@@ -44,8 +44,8 @@ class _Header:
                 self.separator = value.encode("ascii").decode("unicode_escape")
             except UnicodeError:
                 self.separator = ""
-            if len(self.separator) != 1 or not self.separator.isascii():
-                raise InvalidInputError(f"#separator {value!r} is not one character")
+            if len(self.separator) != 1 or not ("\t" <= self.separator <= "~"):
+                raise InvalidInputError(f"#separator {value[:60]!r} is not one ASCII character")
         elif name == "#empty_field":
             self.empty = value
         elif name == "#unset_field":
@@ -169,6 +169,8 @@ def _record(decoder: msgspec.json.Decoder[dict[str, Any]], line: bytes, row: int
         record = decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadLineError(row, f"not a JSON object: {error}") from None
+    except RecursionError:
+        raise BadLineError(row, "nested too deeply") from None
     nested = record.pop("id", None)
     if isinstance(nested, Mapping):
         # Some shippers nest what Zeek writes as "id.orig_h".

@@ -20,7 +20,7 @@ from engine.view import View
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words
-from tools.entries import decode_entry
+from tools.entries import entry_of
 from tools.travel_words import past_in_words, view_in_words
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def set_query_status(home: str | None, name: str, status: str) -> None:
 def lookup(home: str | None, name: str) -> dict[str, object]:
     """The entries under a name, by kind."""
     found = ask(home, lambda client: client.lookup_object(name))
-    return {kind: decode_entry(name, entry, object) for kind, entry in found.entries.items()}
+    return {kind: entry_of(found, kind, object) for kind in found.entries}
 
 
 def told_of(kind: str, entry: object) -> list[str]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
 import click
+import msgspec
 
-from overlay.errors import MedusaError
+from overlay.errors import MedusaError, printable
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -45,12 +46,26 @@ def json_option(function: Function) -> Function:
 
 def say(as_json: bool, value: object, text: str) -> None:
     """Print the JSON of `value`, or `text`."""
-    click.echo(json.dumps(value) if as_json else text)
+    if as_json:
+        say_json(value)
+    else:
+        click.echo("\n".join(printable(line) for line in text.split("\n")))
+
+
+def say_json(value: object) -> None:
+    """Print the JSON of `value`."""
+    click.echo(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """JSON that any program reads, and that no terminal obeys: in ASCII, and with null for numbers
+    that are not finite."""
+    return json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
 
 
 def warn(text: str) -> None:
     """One line for a person, beside the output."""
-    click.echo(f"medusa: {_one_line(text)}", err=True)
+    click.echo(f"medusa: {printable(_one_line(text))}", err=True)
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:

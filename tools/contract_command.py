@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tools.command_line import home_option, json_option, warn
+from tools.command_line import home_option, json_option, say, say_json, warn
 
 if TYPE_CHECKING:
     from contracts.terms import Terms
@@ -159,7 +158,7 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
     if id_ is not None:
         chosen = office.book.find(id_)
         if as_json:
-            click.echo(json.dumps(contract_screen.as_json(office, chosen)))
+            say_json(contract_screen.as_json(office, chosen))
         else:
             contract_screen.show(contract_screen.contract_details(office, chosen))
         return
@@ -169,7 +168,7 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
         if everything or not office.book.state(each, office.now).ended
     ]
     if as_json:
-        click.echo(json.dumps([contract_screen.as_json(office, each) for each in contracts]))
+        say_json([contract_screen.as_json(office, each) for each in contracts])
     elif contracts:
         contract_screen.show(contract_screen.contract_table(office, contracts))
     else:
@@ -205,7 +204,7 @@ def balance(context: click.Context, id_: str | None, home: str | None, as_json: 
     chosen = "" if id_ is None else office.book.find(id_).id
     found = contract_calls.balances(office, chosen)
     if as_json:
-        click.echo(json.dumps(contract_screen.balances_json(found, chosen)))
+        say_json(contract_screen.balances_json(found, chosen))
     elif found.contracts:
         contract_screen.show(contract_screen.balance_table(office, found))
     else:
@@ -226,12 +225,12 @@ def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: b
         contract_calls.save_papers(Path(out), outcomes[0].contract)
     if as_json:
         values = [contract_screen.outcome_json(office, outcome) for outcome in outcomes]
-        click.echo(json.dumps(values[0] if len(values) == 1 else values))
+        say_json(values[0] if len(values) == 1 else values)
         return
     for outcome in outcomes:
         contract_screen.show(contract_screen.contract_details(office, outcome.contract))
         if outcome.signed:
-            click.echo(contract_screen.told(outcome, office))
+            say(False, None, contract_screen.told(outcome, office))
     if out is not None:
         click.echo(f"written to {out}")
 

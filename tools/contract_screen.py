@@ -18,6 +18,7 @@ from contracts.documents import Revocation, open_document
 from contracts.terms import Terms
 from tools.contract_calls import Office, Outcome
 from tools.contract_terms import MICROS, in_full, in_short, kind_of, show_money
+from tools.tables import add_row
 
 _STYLES: Final = {
     State.IN_FORCE: "green",
@@ -31,7 +32,7 @@ _STYLES: Final = {
 
 
 def show(table: Table) -> None:
-    """Print for a person, without blanks at line ends; strangers' text is never read as markup."""
+    """Print for a person, without blanks at line ends."""
     console = Console(markup=False, highlight=False)
     with console.capture() as captured:
         console.print(table)
@@ -48,7 +49,8 @@ def contract_table(office: Office, contracts: Sequence[Contract]) -> Table:
     table.add_column("terms", overflow="fold", ratio=1)
     for contract in contracts:
         state = office.book.state(contract, office.now)
-        table.add_row(
+        add_row(
+            table,
             contract.id[:SHORT_ID],
             contract.counterparty(office.participant),
             Text(state, _STYLES[state]),
@@ -65,16 +67,16 @@ def contract_details(office: Office, contract: Contract) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("contract", contract.id)
-    table.add_row("state", Text(state, _STYLES[state]))
-    table.add_row("kind", kind_of(proposal.terms))
-    table.add_row("proposed by", f"{proposal.proposer} to {proposal.accepter}")
+    add_row(table, "contract", contract.id)
+    add_row(table, "state", Text(state, _STYLES[state]))
+    add_row(table, "kind", kind_of(proposal.terms))
+    add_row(table, "proposed by", f"{proposal.proposer} to {proposal.accepter}")
     if contract.revocation:
-        table.add_row("revoked by", _revoker(contract.revocation))
-    table.add_row("from", _moment(proposal.valid_from))
-    table.add_row("until", _moment(proposal.valid_until))
+        add_row(table, "revoked by", _revoker(contract.revocation))
+    add_row(table, "from", _moment(proposal.valid_from))
+    add_row(table, "until", _moment(proposal.valid_until))
     for name, words in in_full(proposal.terms, *proposal.parties):
-        table.add_row(name, words)
+        add_row(table, name, words)
     return table
 
 
@@ -106,7 +108,8 @@ def balance_table(office: Office, found: Balances) -> Table:
     known = {contract.id: contract for contract in office.book.all()}
     for balance in found.contracts:
         contract = known.get(balance.contract)
-        table.add_row(
+        add_row(
+            table,
             balance.contract[:SHORT_ID],
             contract.counterparty(office.participant) if contract else "-",
             _rounded(balance.earned),

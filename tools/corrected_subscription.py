@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +17,13 @@ from engine.streams.corrections import Change, Corrections, Kind, corrector
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
 from overlay.concurrency import until_one_ends
-from overlay.errors import NotRetainedError
+from overlay.errors import InvalidInputError, NotRetainedError
 from tools.link import Link
 from tools.subscription import Epoch, Following, Subscription
+
+AGAIN_BYTES: Final = 512 * 2**20
+"""Of tuples that are told again after an UNDO, and of their revisions: a revision may reach back to
+the stream's beginning."""
 
 __all__ = ["Change", "CorrectedSubscription", "Corrections"]
 
@@ -153,16 +158,25 @@ class CorrectedSubscription(Following[Change]):
         """What a stream has of an interval.
 
         Raises:
-            MedusaError: it cannot be read.
+            InvalidInputError: it is more than can be held. MedusaError: it cannot be read.
         """
         found: list[Epoch] = []
+        left = AGAIN_BYTES
 
         async def read(since: int) -> None:
             subscription = self._subscription(stream, since)
 
             async def take() -> None:
+                nonlocal left
                 async for epoch in subscription:
                     found.append(epoch)
+                    left -= epoch.bytes
+                    if left < 0:
+                        raise InvalidInputError(
+                            f"{self.stream} is revised from boundary {after} on, and what follows "
+                            f"takes more than {AGAIN_BYTES >> 20} MiB to tell again: follow it by "
+                            "revisions instead of undo"
+                        )
                     if epoch.upto >= upto:
                         return
 

@@ -16,6 +16,9 @@ from overlay.errors import InvalidInputError
 MAX_LINE_BYTES: Final = 8 * 2**20
 """One tuple cannot be longer than a message of the wire."""
 
+MAX_BATCH_BYTES: Final = 16 * 2**20
+"""Of the lines of one batch: as Python's objects they take several times that."""
+
 MAX_SECONDS: Final = 9.2e12
 """From the epoch: what int64 microseconds can hold."""
 
@@ -55,13 +58,13 @@ class JsonRows:
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
 
     def tables(self, file: IO[bytes], rows: int) -> Iterator[pa.Table]:
-        """The lines of the file, `rows` at a time; empty lines are skipped.
+        """The lines of the file, `rows` at a time, fewer of long ones; empty ones are skipped.
 
         Raises:
             InvalidInputError: naming the row (lines counted from 1) and the field.
         """
         batch: list[Any] = []
-        number = 0
+        number = size = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
@@ -69,15 +72,18 @@ class JsonRows:
             if line.isspace():
                 continue
             batch.append(self._decode(line, number))
-            if len(batch) == rows:
+            size += len(line)
+            if len(batch) == rows or size >= MAX_BATCH_BYTES:
                 yield self._table(batch)
-                batch = []
+                batch, size = [], 0
         if batch:
             yield self._table(batch)
 
     def _decode(self, line: bytes, number: int) -> object:
         try:
             return self._decoder.decode(line)
+        except RecursionError:
+            raise InvalidInputError(f"row {number}: nested too deeply") from None
         except MALFORMED as error:
             # msgspec names the field as a path: "... - at `$.port`"
             raise InvalidInputError(f"row {number}: {error}") from None

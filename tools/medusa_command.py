@@ -8,7 +8,7 @@ import click
 
 from tools import command_line
 from tools.availability_options import availability_options, requested
-from tools.command_line import also_option, home_option, json_option, say, warn
+from tools.command_line import also_option, home_option, json_option, say, say_json, warn
 from tools.travel_command import copy_query, view
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ def monitor(once: bool, interval: float, home: str | None, as_json: bool) -> Non
     from tools import monitor as screen
 
     if as_json:
-        click.echo(screen.snapshot_json(home))
+        say_json(screen.snapshot(home))
     elif once:
         screen.print_once(home)
     else:

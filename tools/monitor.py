@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from engine.messages import Snapshot
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import MedusaError, UnavailableError, printable
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.calls import ask
 from tools.messages import MarketStatus
@@ -35,13 +35,13 @@ async def look(client: AsyncMedusaClient) -> Seen:
     return Seen(await client.status(), await client.market_status())
 
 
-def snapshot_json(home: str | None) -> str:
-    """One snapshot as JSON; the peer's market, if it has one, as its field `market`."""
+def snapshot(home: str | None) -> dict[str, object]:
+    """One snapshot for JSON; the peer's market, if it has one, as its field `market`."""
     seen = ask(home, look)
     fields = msgspec.structs.asdict(seen.snapshot)
     if seen.market is not None:
         fields["market"] = seen.market
-    return msgspec.json.encode(fields).decode()
+    return fields
 
 
 def print_once(home: str | None) -> None:
@@ -81,6 +81,6 @@ def screen(
     seen: Seen | None, failure: MedusaError | None, width: int, height: int
 ) -> RenderableType:
     """The snapshot, under a line that says why it is old if it is."""
-    told = [Text(f" no answer: {failure}", "bold red", no_wrap=True)] if failure else []
+    told = [Text(printable(f" no answer: {failure}"), "bold red", no_wrap=True)] if failure else []
     drawn = [render(seen.snapshot, width, height - len(told), seen.market)] if seen else []
     return Group(*told, *drawn)

@@ -26,7 +26,8 @@ from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.posting import Poster
-from tools.rows import Format, RowFile, open_rows, read_rows
+from tools.row_process import Asked, Rows, open_rows, read_apart
+from tools.rows import Format
 
 SLICE_S: Final = 0.25
 """Real time that one post covers with --speed N: short enough to look steady."""
@@ -88,16 +89,21 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
         schema = request_schema(schema)
     missed: list[int] = []
     with _open(file, schema, options) as rows, _progress(rows) as show:
-        if options.revisions:
-            missed = await _revise(poster, rows, options, show)
-        else:
-            await _post(poster, rows, options, show)
+        try:
+            if options.revisions:
+                missed = await _revise(poster, rows, options, show)
+            else:
+                await _post(poster, rows, options, show)
             await poster.flush()
+        except InvalidInputError as error:
+            await poster.flush()
+            before = f"; the {poster.rows:,} rows before are posted" if poster.rows else ""
+            raise InvalidInputError(f"{error}{before}") from None
     return Done(poster.rows, poster.late, poster.duplicates, poster.boundary, tuple(missed))
 
 
 async def _revise(
-    poster: Poster, rows: RowFile, options: Options, show: Callable[[int], None]
+    poster: Poster, rows: Rows, options: Options, show: Callable[[int], None]
 ) -> list[int]:
     """Returns what was missed."""
     if options.speed is not None:
@@ -114,9 +120,7 @@ async def _revise(
     return missed
 
 
-async def _post(
-    poster: Poster, rows: RowFile, options: Options, show: Callable[[int], None]
-) -> None:
+async def _post(poster: Poster, rows: Rows, options: Options, show: Callable[[int], None]) -> None:
     pieces = cut(rows.batches(), poster.schema, options.speed)
     started = trio.current_time()
     # Read in a thread: the next rows are parsed while these are on their way.
@@ -177,7 +181,7 @@ def _changes(values: pa.Array) -> list[int]:
     return [offset + 1 for offset in pc.indices_nonzero(differs).to_pylist()]
 
 
-def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager[RowFile]:
+def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager[Rows]:
     kind = None if options.kind is None else Format(options.kind)
     if file != "-":
         return open_rows(Path(file), schema, kind, ignore_extra=options.ignore_extra)
@@ -185,16 +189,16 @@ def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager
 
 
 @contextmanager
-def _standard_input(schema: Schema, kind: Format, options: Options) -> Iterator[RowFile]:
+def _standard_input(schema: Schema, kind: Format, options: Options) -> Iterator[Rows]:
     if kind is Format.PARQUET:
         raise InvalidInputError("Parquet has its index at the end: post it from a file")
-    yield read_rows(
-        sys.stdin.buffer, "standard input", schema, kind, ignore_extra=options.ignore_extra
-    )
+    asked = Asked("standard input", schema, kind, options.ignore_extra)
+    with read_apart(sys.stdin.buffer, asked) as rows:
+        yield rows
 
 
 @contextmanager
-def _progress(rows: RowFile) -> Iterator[Callable[[int], None]]:
+def _progress(rows: Rows) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, nothing elsewhere; drawn when told, by no thread of its own."""
     if not sys.stderr.isatty():
         yield lambda posted: None
@@ -208,7 +212,7 @@ def _progress(rows: RowFile) -> Iterator[Callable[[int], None]]:
         console=Console(stderr=True),
         auto_refresh=False,
     ) as progress:
-        task = progress.add_task(Path(rows.name).name, total=rows.total, posted=0)
+        task = progress.add_task(Path(rows.asked.name).name, total=rows.total, posted=0)
 
         def show(posted: int) -> None:
             progress.update(task, completed=rows.position, posted=posted, refresh=True)

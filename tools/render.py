@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -13,6 +12,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
+from overlay.plain import plain
 from tools.messages import MarketStatus
 from tools.render_market import market_sections
 from tools.render_standbys import standby_sections
@@ -20,6 +20,7 @@ from tools.tables import (
     SHORT_ID,
     STYLES,
     Section,
+    add_row,
     bar,
     drawn,
     figures,
@@ -32,7 +33,7 @@ from tools.tables import (
     titled,
     words,
 )
-from tools.times import show_duration, show_time
+from tools.times import show_clock, show_duration, show_time
 
 WIDE: Final = 108
 """Columns from which the less important figures are shown as well."""
@@ -56,6 +57,7 @@ def render(
         market: of the peer that was asked, if it has one.
     """
     wide = width >= WIDE
+    snapshot, market = plain(snapshot), plain(market)
     parts = [Section(len(snapshot.peers), partial(_peers_table, snapshot, wide=wide))]
     parts += standby_sections(snapshot, wide=wide)
     if market is not None:
@@ -79,11 +81,12 @@ def _header(snapshot: Snapshot, *, wide: bool) -> Panel:
     text.append("medusa ", "bold magenta")
     text.append(f"federation {snapshot.federation[:SHORT_ID]}", "bold")
     text.append(f"  {up}/{len(snapshot.peers)} peers up", "green" if up else "red")
+    if left_out := sum(peer.left_out for peer in snapshot.peers):
+        text.append(f"  {number(left_out)} rows left out", "yellow")
     if asked is not None:
         text.append(f"  seen by {asked.participant}")
         text.append(f" {asked.peer[:SHORT_ID]}" if wide else "", "dim")
-    at = datetime.datetime.fromtimestamp(snapshot.at, datetime.UTC)
-    text.append(f"  {at:%Y-%m-%d %H:%M:%S} UTC" if wide else f"  {at:%H:%M:%S} UTC", "dim")
+    text.append(f"  {show_clock(snapshot.at, day=wide)} UTC", "dim")
     return Panel(text, box=box.ROUNDED, border_style="magenta", padding=(0, 1))
 
 
@@ -101,8 +104,8 @@ def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType
         snapshot.peers, key=lambda peer: (_worse(peer) == "running", peer.participant, peer.peer)
     )
     for peer in peers[:rows]:
-        known = peer.state != "unreachable"
-        cells: list[RenderableType] = [Text(peer.participant), peer.peer[:SHORT_ID]]
+        known = peer.state not in {"unreachable", "nonsense"}
+        cells: list[str | Text] = [Text(peer.participant), peer.peer[:SHORT_ID]]
         cells += [peer.address, styled(peer.health or "-")] if wide else []
         cells += [
             styled(peer.state if wide else _worse(peer)),
@@ -111,7 +114,7 @@ def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType
         cells += [_load(peer) if known else "-", size(peer.memory_bytes) if known else "-"]
         cells += [str(len(peer.links)) if known else "-"]
         cells += [show_duration(peer.uptime_s) if known else "-"] if wide else []
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 
@@ -129,13 +132,13 @@ def _streams_table(
         name = Text(short(stream.name))
         if stream.state in UNSETTLED:
             name.append(f"  {UNSETTLED[stream.state]}", "yellow")
-        cells: list[RenderableType] = [name]
+        cells: list[str | Text] = [name]
         cells += [Text(peer.participant)] if wide else []
         cells += [stream.role, number(stream.rate), _boundary(stream.boundary)]
         cells += [_lag(stream), number(stream.rows)]
         cells += [Text(number(stream.late), "yellow" if stream.late else "dim")]
         cells += [size(stream.bytes), str(stream.subscribers)] if wide else []
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 
@@ -156,13 +159,13 @@ def _tasks_table(
         name = Text(short(task.name))
         if task.reason:
             name.append(f"  {task.reason}", "red")
-        cells: list[RenderableType] = [name]
+        cells: list[str | Text] = [name]
         cells += [Text(peer.participant)] if wide else []
         cells += [styled(task.state), f"{task.epoch_ms:.0f} ms", f"{task.load:.2f}"]
         cells += [number(task.input_rate)] if wide else []
         cells += [number(task.rate), _boundary(task.boundary)]
         cells += [number(task.epochs)] if wide else []
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 
@@ -170,33 +173,39 @@ def _events_table(events: Sequence[tuple[PeerStatus, EventRecord]], rows: int) -
     """The latest."""
     table = titled("Events", len(events) - rows)
     for peer, event in events[len(events) - rows :]:
-        at = datetime.datetime.fromtimestamp(event.at, datetime.UTC)
-        text = Text(f"{at:%H:%M:%S}  {peer.participant}  ", "dim")
+        text = Text(f"{show_clock(event.at)}  {peer.participant}  ", "dim")
         text.append(event.text, STYLES.get(event.level) or "not dim")
-        table.add_row(text)
+        add_row(table, text)
     return spaced(table)
+
+
+def _ours(snapshot: Snapshot) -> str:
+    """The participant whose peer was asked. Its own rows come first: what others say of theirs
+    pushes none of them out."""
+    return next((peer.participant for peer in snapshot.peers if peer.peer == snapshot.by), "")
 
 
 def _streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
     """What is not settled, then sources, what is derived, and copies; busy ones first."""
-    roles = {"source": 0, "derived": 1, "mirror": 2}
+    roles, ours = {"source": 0, "derived": 1, "mirror": 2}, _ours(snapshot)
 
-    def order(both: tuple[PeerStatus, StreamStatus]) -> tuple[bool, int, float, str]:
-        stream = both[1]
-        settled = stream.state not in UNSETTLED
-        return settled, roles.get(stream.role, 3), -stream.rate, stream.name
+    def order(both: tuple[PeerStatus, StreamStatus]) -> tuple[bool, bool, int, float, str]:
+        peer, stream = both
+        settled, foreign = stream.state not in UNSETTLED, peer.participant != ours
+        return foreign, settled, roles.get(stream.role, 3), -stream.rate, stream.name
 
     return sorted(((peer, s) for peer in snapshot.peers for s in peer.streams), key=order)
 
 
 def _tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
-    return sorted(((peer, task) for peer in snapshot.peers for task in peer.tasks), key=_task_order)
-
-
-def _task_order(both: tuple[PeerStatus, TaskStatus]) -> tuple[bool, float, str]:
     """What fails first, then what costs most."""
-    task = both[1]
-    return task.state != "failing", -task.load, task.name
+    ours = _ours(snapshot)
+
+    def order(both: tuple[PeerStatus, TaskStatus]) -> tuple[bool, bool, float, str]:
+        peer, task = both
+        return peer.participant != ours, task.state != "failing", -task.load, task.name
+
+    return sorted(((peer, task) for peer in snapshot.peers for task in peer.tasks), key=order)
 
 
 def _events(snapshot: Snapshot) -> list[tuple[PeerStatus, EventRecord]]:

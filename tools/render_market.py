@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from functools import partial
 
@@ -14,6 +13,7 @@ from tools.messages import ContractStatus, MarketStatus, OfferStatus
 from tools.tables import (
     SHORT_ID,
     Section,
+    add_row,
     bar,
     figures,
     money,
@@ -26,7 +26,7 @@ from tools.tables import (
     titled,
     words,
 )
-from tools.times import show_duration
+from tools.times import show_clock, show_duration
 
 Peers = Mapping[str, str]
 """How peers are called on the screen, by id (hex)."""
@@ -51,7 +51,8 @@ def _summary(market: MarketStatus, peers: Peers, _rows: int) -> RenderableType:
     names(table, "offer")
     units = f"{market.load:.1f}/{market.capacity:.1f} units"
     cost = market.marginal_cost
-    table.add_row(
+    add_row(
+        table,
         bar(market.load, market.capacity, units),
         Text("none", "red") if cost is None else money(round(cost)),
         number(sum(task.load for task in market.given)),
@@ -80,12 +81,12 @@ def _contracts(market: MarketStatus, rows: int, *, wide: bool) -> RenderableType
     for contract in contracts[:rows]:
         shared = not contract.id
         prices = "-" if shared else f"{money(contract.min_price)}-{money(contract.max_price)}"
-        cells: list[RenderableType] = [Text(contract.partner)]
+        cells: list[str | Text] = [Text(contract.partner)]
         cells += [contract.id[:SHORT_ID] or "-"] if wide else []
         cells += [Text("own peer", "dim") if shared else styled(contract.state), prices]
         cells += [money(contract.last_price) if contract.last_price else "-"]
         cells += [number(contract.given), number(contract.taken), _balance(contract.balance)]
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 
@@ -104,11 +105,11 @@ def _traded(market: MarketStatus, peers: Peers, rows: int, *, wide: bool) -> Ren
     if wide:
         words(table, "contract")
     for where, task in both[:rows]:
-        cells: list[RenderableType] = [Text(short(task.task))]
+        cells: list[str | Text] = [Text(short(task.task))]
         cells += [Text(f"{where} {_peer(peers, task.peer)}"), number(task.load)]
         cells += [money(task.price) if task.price else "-"]
         cells += [task.contract[:SHORT_ID] or "-"] if wide else []
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 
@@ -121,13 +122,12 @@ def _moves(market: MarketStatus, peers: Peers, rows: int, *, wide: bool) -> Rend
         figures(table, "carried")
     words(table, "at")
     for move in list(reversed(market.moves))[:rows]:
-        at = datetime.datetime.fromtimestamp(move.at, datetime.UTC)
         path = f"{_peer(peers, move.source)} → {_peer(peers, move.target)}"
-        cells: list[RenderableType] = [Text(short(move.task)), Text(path)]
+        cells: list[str | Text] = [Text(short(move.task)), Text(path)]
         cells += [money(move.price) if move.price else "-", f"{move.stall_ms:.0f} ms"]
         cells += [size(move.carry_bytes)] if wide else []
-        cells.append(f"{at:%H:%M:%S}")
-        table.add_row(*cells)
+        cells.append(show_clock(move.at))
+        add_row(table, *cells)
     return spaced(table)
 
 

@@ -14,7 +14,18 @@ from engine.messages import PeerStatus, ReplicaStatus, Snapshot
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 from tools.availability_words import MODE_NAMES
-from tools.tables import SHORT_ID, Section, figures, names, short, spaced, styled, titled, words
+from tools.tables import (
+    SHORT_ID,
+    Section,
+    add_row,
+    figures,
+    names,
+    short,
+    spaced,
+    styled,
+    titled,
+    words,
+)
 from tools.times import show_duration
 
 PRIMARY: Final = "primary"
@@ -96,7 +107,7 @@ def _table(rows: Sequence[Standby], shown: int, *, wide: bool) -> RenderableType
         figures(table, "fence")
     for row in rows[:shown]:
         replica = row.replica
-        cells: list[RenderableType] = [Text(short(replica.query)), MODE_NAMES[replica.mode]]
+        cells: list[str | Text] = [Text(short(replica.query)), MODE_NAMES[replica.mode]]
         cells += [replica.recovery.value] if wide else []
         cells += [
             Text(replica.primary[:SHORT_ID] or "-"),
@@ -104,7 +115,7 @@ def _table(rows: Sequence[Standby], shown: int, *, wide: bool) -> RenderableType
         ]
         cells += [_behind(row), styled(row.state)]
         cells += [str(replica.fence)] if wide else []
-        table.add_row(*cells)
+        add_row(table, *cells)
     return spaced(table)
 
 

@@ -15,7 +15,7 @@ from engine.schema import END
 from engine.streams.recent import Epoch
 from engine.tentative.serving import Incoming
 from overlay.connection import BULK_WEIGHT
-from overlay.errors import BrokenError, ClosedError, MedusaError
+from overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from overlay.rpc import Duplex, EndOfCall
 from tools.link import Link, Patience
 
@@ -175,7 +175,13 @@ class Following(ABC, Generic[Item]):
                     f"the peer ended the subscription to {self.stream} before the stream's end"
                 ) from None
             self._patience.progress()
-            epoch = incoming.add(message, body)
+            try:
+                epoch = incoming.add(message, body)
+            except DecodeError as error:
+                raise DecodeError(
+                    f"{self.stream} after boundary {incoming.boundary}: who produces it sends what "
+                    f"makes no sense: {error}"
+                ) from None
             if epoch is not None:
                 await self._give_out(epoch, tentative=message.tentative)
         await self._acknowledged_end.wait()

@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from overlay.errors import printable
+
 SHORT_ID: Final = 8
 """Hex digits of a peer's or contract's id on the screen: enough to tell a federation's apart."""
 
@@ -34,6 +36,7 @@ STYLES: Final = {
     "alone": "bold red",
     "primary gone": "bold red",
     "failing": "bold red",
+    "nonsense": "bold red",
     "error": "bold red",
     "warning": "yellow",
     "expired": "yellow",
@@ -49,6 +52,9 @@ SECTION_LINES: Final = 2
 """The header of each table and the blank line below it."""
 
 BAR_CELLS: Final = 8
+
+WORD_CELLS: Final = 22
+"""Columns of a word or figure: above an address, so that no stranger's word takes all the room."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +120,18 @@ def names(table: Table, header: str, ratio: int | None = 1) -> None:
 def figures(table: Table, *headers: str) -> None:
     """Adds columns of numbers."""
     for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(header, justify="right", no_wrap=True, max_width=WORD_CELLS)
 
 
 def words(table: Table, *headers: str) -> None:
     """Adds columns of short words."""
     for header in headers:
-        table.add_column(header, no_wrap=True)
+        table.add_column(header, no_wrap=True, max_width=WORD_CELLS)
+
+
+def add_row(table: Table, *cells: str | Text) -> None:
+    """Adds a row. Its words may be a stranger's: none is read as markup, nor steers a terminal."""
+    table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells))
 
 
 def spaced(table: Table) -> RenderableType:

@@ -56,6 +56,19 @@ def show_time(microseconds: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
+def show_clock(seconds: float, *, day: bool = False) -> str:
+    """A time of day, UTC, and which day if asked; `-` beyond all calendars.
+
+    Args:
+        seconds: since the epoch.
+    """
+    try:
+        moment = _EPOCH + datetime.timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        return "-"
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if day else f"{moment:%H:%M:%S}"
+
+
 def show_duration(seconds: float) -> str:
     """`0.2 s`, `12 s`, `3m05s`, `2h10m`, `4d03h`: two units at most."""
     if seconds < 9.95:

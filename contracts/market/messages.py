@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from contracts.deals import MAX_CONTRACT
+from contracts.market.config import MAX_ITEMS
+from overlay.names import MAX_NAME
+
+MAX_STREAMS: Final = 256
+"""Streams that one task reads: as many as a union has inputs."""
+
+MAX_KINDS: Final = 16
+"""Box kinds of one task; there are four."""
+
+MAX_KIND: Final = 32
+"""Characters of a kind, above the longest."""
+
+MAX_REASON: Final = 2_000
+"""Characters of what is said to people: a task's name, and why."""
+
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
 
 
 class Item(Struct, frozen=True, array_like=True):
@@ -16,12 +36,14 @@ class Item(Struct, frozen=True, array_like=True):
         kinds: its box kinds. inputs: the streams it reads.
     """
 
-    task: str
+    task: Name
     load: float
-    owner: str
+    owner: Name
     cost_ns: int = 0
-    kinds: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
+    kinds: Annotated[
+        tuple[Annotated[str, Meta(max_length=MAX_KIND)], ...], Meta(max_length=MAX_KINDS)
+    ] = ()
+    inputs: Annotated[tuple[Name, ...], Meta(max_length=MAX_STREAMS)] = ()
 
 
 class Offer(Struct, frozen=True, array_like=True, tag="offer"):
@@ -38,9 +60,9 @@ class Offer(Struct, frozen=True, array_like=True, tag="offer"):
     """
 
     number: int
-    contract: str
+    contract: Annotated[str, Meta(max_length=MAX_CONTRACT)]
     price: int
-    items: tuple[Item, ...]
+    items: Annotated[tuple[Item, ...], Meta(max_length=MAX_ITEMS)]
     hops: int = 0
 
 
@@ -56,9 +78,9 @@ class Answer(Struct, frozen=True, array_like=True, tag="answer"):
     """
 
     number: int
-    accepted: tuple[str, ...]
+    accepted: Annotated[tuple[Name, ...], Meta(max_length=MAX_ITEMS)]
     bid: int = 0
-    reason: str = ""
+    reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
 
 
 Message = Offer | Answer

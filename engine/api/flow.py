@@ -22,6 +22,7 @@ from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
 from engine.schema import BEGINNING, END
 from engine.stream_store import HOME
+from engine.streams.acceptance import Writer
 from engine.streams.feed import message_of
 from engine.streams.retention import too_old
 from engine.subscriptions import Reader
@@ -75,23 +76,24 @@ class FlowCalls:
             return
         kept = store.serving(request.stream)
         if kept is None:
-            producer = await self._producer(caller, request.stream)
-            await _pass_on(duplex, producer, "post_event", request)
+            home = await self._producer(caller, request.stream)
+            await _pass_on(duplex, home, "post_event", request)
             return
         if kept.role is not Role.SOURCE:
             raise InvalidInputError(f"{kept.name} takes no posts: it is a {kept.role} stream")
+        writer = _writer(caller, request)
         while True:
             try:
                 post, body = await duplex.receive(Post)
             except EndOfCall:
                 return
-            await duplex.send(await store.intake.post(kept, request.producer, post, body))
+            await duplex.send(await store.intake.post(kept, writer, post, body))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         homes = self._engine.homes
         keeper = homes.get(request.stream)
         if keeper is not None and keeper.is_home:
-            await take_posts(keeper, self._engine.store, request.producer, duplex)
+            await take_posts(keeper, self._engine.store, _writer(caller, request), duplex)
         elif caller.peer_id is not None:
             raise UnavailableError(f"{request.stream}: this peer is not its home now; ask again")
         else:
@@ -256,6 +258,12 @@ class FlowCalls:
             raise NotAuthorisedError(
                 f"{caller.participant} may not post to {stream.name}; {owner} names its writers"
             )
+
+
+def _writer(caller: Caller, request: PostEvent) -> Writer:
+    """Who numbers the posts of a call: no participant's numbers are taken for another's."""
+    owner = ObjectName.parse(request.stream).participant
+    return Writer(request.producer, "" if caller.participant == owner else caller.participant)
 
 
 def _begins_later(kept: KeptStream, after: int) -> bool:

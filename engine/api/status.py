@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 import psutil
 import trio
 
+from engine.api.hearsay import NONSENSE, SNAPSHOT_BYTES, cut, fitted, for_members, heard
 from engine.api.replica_status import replica_status
 from engine.availability import Availability, Mode
+from engine.definitions import base_of, may_read
 from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, find
@@ -26,7 +29,7 @@ from engine.messages import (
     Status,
     StreamStatus,
 )
-from overlay.errors import MedusaError, NotFoundError
+from overlay.errors import DecodeError, MedusaError, NotFoundError
 from overlay.events import wall_clock
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -53,9 +56,10 @@ class StatusCalls:
 
     def register(self) -> None:
         service = self._overlay.service
-        service.unary("lookup_object", LookupObject, self.lookup_object, clients=True)
-        service.unary("list_objects", ListObjects, self.list_objects, clients=True)
-        service.unary("status", Status, self.status, clients=True)
+        # One of these asks every peer: nobody else has a peer of ours do that.
+        service.unary("lookup_object", LookupObject, self.lookup_object, clients=True, peers=False)
+        service.unary("list_objects", ListObjects, self.list_objects, clients=True, peers=False)
+        service.unary("status", Status, self.status, clients=True, peers=False)
         service.unary("peer_status", Status, self.peer_status)
 
     async def lookup_object(
@@ -114,9 +118,14 @@ class StatusCalls:
             try:
                 with trio.fail_after(ASK_PEER_S):
                     connection = await self._overlay.connect(peer)
-                    peers[peer] = await connection.call("peer_status", Status(), PeerStatus)
+                    said = await connection.call("peer_status", Status(), PeerStatus)
+                who = connection.remote.participant
+                known, own = self._known(peer, who), who == self._overlay.identity.participant
+                peers[peer] = heard(said, known, own=own)
+            except DecodeError:
+                peers[peer] = msgspec.structs.replace(self._known(peer), state=NONSENSE)
             except (MedusaError, trio.TooSlowError):
-                peers[peer] = self._unreachable(peer)
+                peers[peer] = self._known(peer)
 
         if request.federation:
             await self._of_all_peers(ask)
@@ -126,11 +135,13 @@ class StatusCalls:
             wall_clock(),
             self._overlay.identity.peer_id.hex(),
             self._overlay.membership.federation,
-            tuple(
-                msgspec.structs.replace(peer, health=self._health(peer_id))
-                for peer_id, peer in sorted(
-                    peers.items(), key=lambda both: (both[1].participant, both[1].peer)
-                )
+            fitted(
+                [
+                    msgspec.structs.replace(peer, health=self._health(peer_id))
+                    for peer_id, peer in sorted(
+                        peers.items(), key=lambda both: (both[1].participant, both[1].peer)
+                    )
+                ]
             ),
         )
 
@@ -138,8 +149,13 @@ class StatusCalls:
         """Load and streams are for all members; what happened here is for our own participant."""
         status = self._own_status()
         if caller.participant != self._overlay.identity.participant:
-            return msgspec.structs.replace(status, events=())
-        return status
+            status = for_members(status, partial(self._may_read, caller.participant))
+        return cut(status, SNAPSHOT_BYTES)
+
+    def _may_read(self, participant: str, stream: str) -> bool:
+        kept = self._engine.rendition(stream) or self._engine.store.get(stream)
+        owner = ObjectName.parse(base_of(stream)).participant
+        return kept is not None and may_read(kept.entry.stream, participant, owner)
 
     async def _of_all_peers(self, ask: Callable[[bytes], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
@@ -187,10 +203,11 @@ class StatusCalls:
         """What our failure detector believes of a peer."""
         return self._overlay.gossip.health(peer).value
 
-    def _unreachable(self, peer: bytes) -> PeerStatus:
+    def _known(self, peer: bytes, participant: str = "") -> PeerStatus:
+        """What this peer knows of another without its word. participant: by its connection."""
         record = self._overlay.peers.get(peer)
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
-        participant = record.participant if record else "?"
+        participant = participant or (record.participant if record else "?")
         return PeerStatus(participant, peer.hex(), f"{host}:{port}", "unreachable")
 
 

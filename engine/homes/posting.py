@@ -13,6 +13,7 @@ import trio
 from engine.homes.keeper import Keeper
 from engine.messages import Post, Posted
 from engine.stream_store import StreamStore
+from engine.streams.acceptance import Writer
 from engine.streams.journal import Position
 from overlay.concurrency import until_one_ends
 from overlay.rpc import Duplex, EndOfCall
@@ -21,7 +22,7 @@ UNANSWERED: Final = 64
 """Posts of one call that wait for the replicas: four windows of a poster."""
 
 
-async def take_posts(keeper: Keeper, store: StreamStore, producer: str, duplex: Duplex) -> None:
+async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex: Duplex) -> None:
     """The posts of one call, at the home.
 
     Raises:
@@ -38,7 +39,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, producer: str, duplex: 
                     post, body = await duplex.receive(Post)
                 except EndOfCall:
                     break
-                posted = await store.intake.post(kept, producer, post, body)
+                posted = await store.intake.post(kept, writer, post, body)
                 # A duplicate as well waits for all that was before it.
                 await accepted.send((posted, keeper.home.source.position))
         await trio.sleep_forever()  # the answers still go

@@ -7,30 +7,46 @@ records the boundary in force when it was accepted: a replay finds the same rows
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from engine.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
+from engine.streams.remembered import Remembered
 from overlay.encoding import decode
 from overlay.errors import InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
-"""Producers remembered per stream; past it the one that has been quiet longest is forgotten, and
-may then start at any number again."""
+"""Producers remembered per stream; past it the participant with the most of them loses the one that
+has been quiet longest, which may then only begin again at 1."""
 
-MAX_PRODUCER_LENGTH: Final = 256
-"""Characters in a producer's name: bounds the snapshot of 10,000 of them."""
+MAX_PRODUCER_BYTES: Final = 512
+"""UTF-8 bytes in a producer's name: bounds the snapshot of 10,000 of them."""
+
+MAX_MISSES: Final = 2**18
+"""Revisions of which is remembered that they found nothing, so that a client whose answer was lost
+gets the same one when it posts again. Bounds the snapshot; much more than a poster has unanswered,
+for many of them. Shared between participants as producers are."""
+
+MISSES_OF_A_POST: Final = 256
+"""As how many more a post counts: its number and its producer's name are kept as well."""
 
 
-MISSES_KEPT: Final = 1024
-"""Posts of which is remembered what was missed, so that a client whose answer was lost gets the
-same one when it posts again: more than a poster has unanswered, for many of them."""
+class Writer(NamedTuple):
+    """Who numbers posts: a producer, which is a name of its participant's choice.
 
-MISSES_NUMBERED: Final = 2**18
-"""Revisions that those missed, together: bounds the snapshot."""
+    Attributes:
+        participant: "" is the one that the stream belongs to.
+    """
+
+    producer: str
+    participant: str = ""
+
+
+UNKNOWN: Final = Writer("")
+"""Among the doubted producers: those of whom nothing is known any more."""
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -49,6 +65,7 @@ class Entry(Struct, frozen=True, array_like=True):
         position: of a post of revisions: their place in the stream's time; None: of tuples. What
             it has `first`, `count` and `greatest` is of the revisions then.
         missed: the numbers of the revisions that found nothing.
+        participant: see `Writer`.
     """
 
     producer: str
@@ -63,6 +80,11 @@ class Entry(Struct, frozen=True, array_like=True):
     taken: int = 0
     position: int | None = None
     missed: tuple[int, ...] = ()
+    participant: str = ""
+
+    @property
+    def writer(self) -> Writer:
+        return Writer(self.producer, self.participant)
 
 
 def check_promise(boundary: int | None) -> None:
@@ -88,17 +110,20 @@ class Missed(Struct, frozen=True, array_like=True):
     producer: str
     sequence: int
     numbers: tuple[int, ...]
+    participant: str = ""
 
 
 class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
     Attributes:
-        producers: the longest quiet first.
+        producers: the last numbers of the owner's in journals of before, which knew no others; the
+            longest quiet first.
         fence: of the home that began the segment, where the stream has replicas; see
             `engine.homes`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
+        producers_of: by participant and name, each the longest quiet first; see `Writer`.
         doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
     """
 
@@ -111,7 +136,15 @@ class Snapshot(Struct, frozen=True, array_like=True):
     revisions: int = 0
     revised_at: int = BEGINNING
     missed: tuple[Missed, ...] = ()
-    doubted: tuple[str, ...] = ()
+    producers_of: dict[str, dict[str, int]] = {}
+    doubted: tuple[Writer, ...] = ()
+
+    @property
+    def last_of(self) -> Iterator[tuple[Writer, int]]:
+        """Every producer with the number of its last post."""
+        for participant, producers in (self.producers_of or {"": self.producers}).items():
+            for producer, sequence in producers.items():
+                yield Writer(producer, participant), sequence
 
 
 def decode_snapshot(meta: bytes) -> Snapshot:
@@ -137,8 +170,8 @@ class Acceptance:
     def __init__(self, *, slack_us: int, arrival: bool) -> None:
         self._slack_us = slack_us
         self._arrival = arrival
-        self._producers: dict[str, int] = {}
-        self._doubted: set[str] = set()
+        self._doubted: set[Writer] = set()
+        self._forget_posts()
         self.boundary = BEGINNING
         self.greatest = BEGINNING
         self.rows = 0
@@ -146,12 +179,16 @@ class Acceptance:
         self.fence = 0
         self.revisions = 0
         self.revised_at = BEGINNING
-        self._missed: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
-        self._numbered = 0
+
+    def _forget_posts(self) -> None:
+        self._producers: Remembered[str, int] = Remembered(MAX_PRODUCERS, lambda _: 1)
+        self._missed: Remembered[tuple[str, int], tuple[int, ...]] = Remembered(
+            MAX_MISSES, lambda numbers: MISSES_OF_A_POST + len(numbers)
+        )
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            self._producers,
+            {},
             self.rows,
             self.boundary,
             self.greatest,
@@ -159,13 +196,16 @@ class Acceptance:
             self.fence,
             self.revisions,
             self.revised_at,
-            tuple(Missed(*post, numbers) for post, numbers in self._missed.items()),
+            tuple(Missed(*post, missed, who) for who, post, missed in self._missed),
+            {who: dict(last) for who, last in self._producers.by_participant.items()},
             tuple(sorted(self._doubted)),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._producers = dict(snapshot.producers)
+        self._forget_posts()
         self._doubted = set(snapshot.doubted)
+        for writer, sequence in snapshot.last_of:
+            self._producers.note(writer.participant, writer.producer, sequence)
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -173,56 +213,57 @@ class Acceptance:
         self.fence = snapshot.fence
         self.revisions = snapshot.revisions
         self.revised_at = snapshot.revised_at
-        self._missed.clear()
-        self._numbered = 0
         for missed in snapshot.missed:
-            self._note_missed(missed.producer, missed.sequence, missed.numbers)
+            post = missed.producer, missed.sequence
+            self._missed.note(missed.participant, post, missed.numbers)
 
-    def is_duplicate(self, producer: str, sequence: int) -> bool:
+    def last_of(self, writer: Writer) -> int:
+        """The number of its latest post; 0: it has posted nothing, or that is forgotten."""
+        return self._producers.get(writer.participant, writer.producer) or 0
+
+    def is_duplicate(self, writer: Writer, sequence: int) -> bool:
         """Whether this post was accepted before.
 
         Raises:
             SequenceGapError: the posts before it were not.
             InvalidInputError: no such producer or number can be.
         """
-        if not 0 < len(producer) <= MAX_PRODUCER_LENGTH:
-            raise InvalidInputError(f"a producer's name has 1 to {MAX_PRODUCER_LENGTH} characters")
-        if not 0 <= sequence <= END:
-            raise InvalidInputError(f"sequence {sequence} of {producer} is not a post's number")
-        last = self._producers.get(producer)
-        if last is None or sequence == last + 1:
+        name = writer.producer
+        if not 0 < len(name.encode()) <= MAX_PRODUCER_BYTES:
+            raise InvalidInputError(f"a producer's name has 1 to {MAX_PRODUCER_BYTES} bytes")
+        if not 1 <= sequence <= END:
+            raise InvalidInputError(f"sequence {sequence} of {name} is not a post's number")
+        last = self.last_of(writer)
+        if sequence <= last + 1:
+            return sequence <= last
+        if self._is_doubted(writer):
             return False
-        if sequence <= last:
-            return True
-        if producer in self._doubted:
-            return False
+        if last:
+            raise SequenceGapError(
+                f"{name} sent post {sequence}; expected {last + 1}: send again from there"
+            )
         raise SequenceGapError(
-            f"{producer} sent post {sequence}; expected {last + 1}: send again from there"
+            f"{name} sent post {sequence}, and no earlier one of it is remembered: a new producer "
+            f"begins at 1; an old one is forgotten when {MAX_PRODUCERS} others have posted since, "
+            "or with a lost journal: look what the stream has, and post the rest as another one"
         )
 
     def doubt(self) -> None:
         """Entries are missing here, nobody knows whose: the next post of every producer may leap
         over some, which were acknowledged and will not be sent again."""
-        self._doubted = set(self._producers)
+        known = self._producers.by_participant.items()
+        self._doubted = {Writer(name, who) for who, names in known for name in names} | {UNKNOWN}
 
-    @property
-    def doubts(self) -> bool:
-        """Whether there are doubted producers."""
-        return bool(self._doubted)
-
-    def leapt(self, producer: str, sequence: int) -> range:
+    def leapt(self, writer: Writer, sequence: int) -> range:
         """The posts of a doubted producer that are missing before this one, or a part of them."""
-        if producer not in self._doubted:
-            return range(0)
-        return range(self._producers[producer] + 1, sequence)
+        return range(self.last_of(writer) + 1, sequence) if self._is_doubted(writer) else range(0)
 
-    def last(self, producer: str) -> int:
-        """The number of the last post accepted of a producer; 0 where none is known."""
-        return self._producers.get(producer, 0)
+    def _is_doubted(self, writer: Writer) -> bool:
+        return writer in self._doubted or (UNKNOWN in self._doubted and not self.last_of(writer))
 
-    def missed(self, producer: str, sequence: int) -> tuple[int, ...]:
+    def missed(self, writer: Writer, sequence: int) -> tuple[int, ...]:
         """The numbers of the revisions of that post, accepted before, that found nothing."""
-        return self._missed.get((producer, sequence), ())
+        return self._missed.get(writer.participant, (writer.producer, sequence)) or ()
 
     def arrival_at(self, now_us: int) -> int:
         """The stime of what arrives now: the clock's, made strictly monotone.
@@ -262,22 +303,11 @@ class Acceptance:
             self.revised_at = max(self.revised_at, entry.greatest)
         self.late_posts += entry.late > 0
         if entry.missed:
-            self._note_missed(entry.producer, entry.sequence, entry.missed)
-        if not entry.producer:
-            return  # the clock's
-        self._doubted.discard(entry.producer)
-        self._producers.pop(entry.producer, None)
-        self._producers[entry.producer] = entry.sequence
-        if len(self._producers) > MAX_PRODUCERS:
-            quietest = next(iter(self._producers))
-            del self._producers[quietest]
-            self._doubted.discard(quietest)
-
-    def _note_missed(self, producer: str, sequence: int, numbers: tuple[int, ...]) -> None:
-        self._missed[producer, sequence] = numbers
-        self._numbered += len(numbers)
-        while len(self._missed) > MISSES_KEPT or self._numbered > MISSES_NUMBERED:
-            self._numbered -= len(self._missed.popitem(last=False)[1])
+            post = entry.producer, entry.sequence
+            self._missed.note(entry.participant, post, entry.missed)
+        if entry.producer:  # not the clock's
+            self._doubted.discard(entry.writer)
+            self._producers.note(entry.participant, entry.producer, entry.sequence)
 
     def advance(self, boundary: int) -> None:
         """Moves the boundary forward; never back."""

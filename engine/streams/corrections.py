@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.schema import STIME
-from engine.streams.ordering import between
+from engine.streams.ordering import between, repeated
 from engine.streams.recent import Epoch
 
 TENTATIVE_BYTES: Final = 256 * 2**20
@@ -269,19 +269,9 @@ def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
     keys = [(name, "ascending") for name in names]
     found: list[pa.Table] = []
     for sign in (-1, 1):
-        times = pc.multiply(sums, sign)
-        chosen = pc.greater(times, 0)
-        repeated = _repeated(rows.filter(chosen), times.filter(chosen))
-        found.append(repeated.take(pc.sort_indices(repeated, sort_keys=keys)).cast(before.schema))
+        chosen = repeated(rows, pc.multiply(sums, sign))
+        found.append(chosen.take(pc.sort_indices(chosen, sort_keys=keys)).cast(before.schema))
     return found[0], found[1]
-
-
-def _repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    most = pc.max(times).as_py() or 0
-    if most <= 1:
-        return table
-    parts = [table.filter(pc.greater(times, number)) for number in range(most)]
-    return pa.concat_tables(parts)
 
 
 def _most_of_a_key(table: pa.Table, key: list[str]) -> int:

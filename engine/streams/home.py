@@ -15,6 +15,7 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
+from engine.streams.acceptance import Writer
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
@@ -133,7 +134,7 @@ class Home:
 
     async def post(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes = b"",
         *,
@@ -150,7 +151,7 @@ class Home:
                 await self.log.wait_beyond(self.log.boundary)
 
         def accept() -> Posted:
-            return self._source.post(producer, sequence, body, boundary=boundary, end=end, now=now)
+            return self._source.post(writer, sequence, body, boundary=boundary, end=end, now=now)
 
         async with self._order, self._lock:
             if len(body) < _INLINE_BYTES:
@@ -162,7 +163,7 @@ class Home:
 
     async def revise(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes,
         *,
@@ -184,7 +185,7 @@ class Home:
             with ExitStack() as pinned:
                 async with self._lock:
                     source = self._revising
-                    if (posted := source.known(producer, sequence)) is not None:
+                    if (posted := source.known(writer, sequence)) is not None:
                         return posted
                     here = pinned.enter_context(source.here(self.log, self.revisions_log))
                 try:
@@ -194,7 +195,7 @@ class Home:
                     self.revisions_log.find_damaged(error.path)
                     raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
-                revise = partial(self._revising.revise, producer, sequence, looked_up)
+                revise = partial(self._revising.revise, writer, sequence, looked_up)
                 accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()

@@ -57,6 +57,17 @@ def sort(table: pa.Table) -> pa.Table:
     return table.take(indices)
 
 
+def repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
+    """Each row as often as `times` says, one after the other; none where that is below 1."""
+    chosen = pc.greater(times, 0)
+    table, times = table.filter(chosen), times.filter(chosen).combine_chunks()
+    if not table.num_rows:
+        return table
+    rows = pa.arange(0, table.num_rows)
+    runs = pa.RunEndEncodedArray.from_arrays(pc.cumulative_sum(times), rows)
+    return table.take(pc.run_end_decode(runs))
+
+
 def copied(table: pa.Table) -> pa.Table:
     """The same rows in memory of their own, so that what they were sliced from can go."""
     return table.take(pa.arange(0, table.num_rows))

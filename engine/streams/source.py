@@ -31,6 +31,7 @@ from engine.schema import BEGINNING, END, STIME, Schema
 from engine.streams.acceptance import (
     Acceptance,
     Entry,
+    Writer,
     check_promise,
     decode_entry,
     decode_snapshot,
@@ -170,7 +171,7 @@ class Source:
 
     def post(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         body: Bytes = b"",
         *,
@@ -197,26 +198,31 @@ class Source:
             raise InvalidInputError(
                 f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
             )
-        return self._accept(producer, sequence, body, END if end else boundary, now)
+        if (posted := self.known(writer, sequence)) is not None:
+            return posted
+        return self._accept(writer, sequence, body, END if end else boundary, now)
 
-    def known(self, producer: str, sequence: int) -> Posted | None:
+    def known(self, writer: Writer, sequence: int) -> Posted | None:
         """The answer to a post that was accepted before.
 
         Raises:
             SequenceGapError: a post is missing before it.
         """
-        if not self._acceptance.is_duplicate(producer, sequence):
+        if not self._acceptance.is_duplicate(writer, sequence):
             return None
-        missed = self._acceptance.missed(producer, sequence)
+        missed = self._acceptance.missed(writer, sequence)
         return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
 
-    def take_late(self, producer: str, number: int, payload: pa.Table, now: float) -> None:
-        """The late rows of another stream, once: `number` counts its posts that had any.
+    def take_late(self, stream: str, number: int, payload: pa.Table, now: float) -> None:
+        """The late rows of another stream, once: `number` counts its posts that had any. It only
+        grows, and leaps where a loss of power took what this journal had.
 
         Raises:
             BusyError: not now.
         """
-        self._accept(producer, number, encode(payload), None, now)
+        writer = Writer(stream)
+        if number > self._acceptance.last_of(writer):
+            self._accept(writer, number, encode(payload), None, now)
 
     def tick(self, now: float) -> None:
         """Lets the clock move the boundary, where the stream says so. now: seconds."""
@@ -246,17 +252,15 @@ class Source:
         self._journal.close()
 
     def _accept(
-        self, producer: str, sequence: int, body: Bytes, promise: int | None, now: float
+        self, writer: Writer, sequence: int, body: Bytes, promise: int | None, now: float
     ) -> Posted:
-        if (posted := self.known(producer, sequence)) is not None:
-            return posted
         check_promise(promise)
         batch, arrival = read_post(body, self._schema), None
         if batch.stime is None and batch.payload.num_rows:
             arrival = self._acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
         entry = Entry(
-            producer,
+            writer.producer,
             sequence,
             boundary=self.boundary,
             count=batch.payload.num_rows,
@@ -266,11 +270,12 @@ class Source:
             promise=promise,
             late=batch.count_upto(self.boundary),
             taken=self._taken_at(now),
+            participant=writer.participant,
         )
         self._check_room(batch, entry)
-        leapt = self._acceptance.leapt(producer, sequence)
+        leapt = self._acceptance.leapt(writer, sequence)
         self._append(entry, body, batch)
-        self._note_leapt(producer, leapt)
+        self._note_leapt(writer, leapt)
         self._owed.hand_on(now, self._may_hand_on)
         return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
 
@@ -342,9 +347,9 @@ class Source:
                 # One that was accepted as such was told when it was.
                 leapt = range(0)
                 if self._lost:
-                    leapt = self._acceptance.leapt(entry.producer, entry.sequence)
+                    leapt = self._acceptance.leapt(entry.writer, entry.sequence)
                 self._take(entry, batch, at)
-                self._note_leapt(entry.producer, leapt)
+                self._note_leapt(entry.writer, leapt)
         except InvalidInputError as error:
             raise InternalError(f"journal of {self._name}, an entry: {error}") from error
         self._note_entry(at)
@@ -360,17 +365,18 @@ class Source:
     def state(self) -> bytes:
         return _ENCODER.encode(self._acceptance.snapshot())
 
-    def _note_leapt(self, producer: str, missing: range) -> None:
+    def _note_leapt(self, writer: Writer, missing: range) -> None:
         if missing:
+            of = f" of {writer.participant}" if writer.participant else ""
             self._lost.append(
-                f"posts {missing[0]} to {missing[-1]} of {producer} are missing from the damaged "
-                f"journal: their tuples after boundary {self._committed} are lost"
+                f"posts {missing[0]} to {missing[-1]} of {writer.producer}{of} are missing from "
+                f"the damaged journal: their tuples after boundary {self._committed} are lost"
             )
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
         snapshot = decode_snapshot(meta)
-        for producer, sequence in snapshot.producers.items():
-            self._note_leapt(producer, self._acceptance.leapt(producer, sequence + 1))
+        for writer, sequence in snapshot.last_of:
+            self._note_leapt(writer, self._acceptance.leapt(writer, sequence + 1))
         self._acceptance.restore(snapshot)
         self._note_segment(segment)
 
@@ -418,9 +424,9 @@ class Source:
         self._acceptance.advance(self._reached)
         if self._lost and self._late is not None:
             # Late rows are handed on as they are accepted: what is missing had its number.
-            handed_on = self._late._acceptance.last(self._name)
+            handed_on = self._late._acceptance.last_of(Writer(self._name))
             self._acceptance.late_posts = max(self._acceptance.late_posts, handed_on)
-        if self._acceptance.doubts or not self._journal.segment:
+        if self._lost or self._torn or not self._journal.segment:
             self._begin_segment()  # which remembers whose posts may be missing
 
     def _move_by_clock(self, now_us: int) -> None:

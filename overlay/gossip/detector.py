@@ -291,10 +291,12 @@ class Detector:
     def _on_suspicion_over(self, peer: bytes, now: float) -> list[Effect]:
         if self._verdicts.may_kill(peer):
             return self._verdicts.kill(peer, now)
-        # strangers of one participant say so; see for ourselves, and look at it again then
+        # others say so; see for ourselves, and look at it again then
         config = self._config
         wait = self.awareness.scale(config.probe_interval_s) + config.probe_timeout_s
         self._verdicts.postpone(peer, now + wait)
+        if self._verdicts.is_sentenced(peer, now):
+            return self._cycle.doubt(peer, now, gone=True)
         return self._cycle.probe(peer, now)
 
     def _on_doubt(self, event: Doubt, now: float) -> list[Effect]:

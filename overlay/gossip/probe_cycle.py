@@ -101,7 +101,8 @@ class ProbeCycle:
         return [self._ping(probe)] if probe is not None else []
 
     def doubt(self, peer: bytes, now: float, *, gone: bool) -> list[Effect]:
-        """Evidence against it. gone: nobody listens on its port."""
+        """Evidence against it. gone: nobody listens on its port, or many say that it is dead: one
+        ping decides."""
         effects = self.probe(peer, now)
         probe = self._prober.of(peer)
         if probe is None:

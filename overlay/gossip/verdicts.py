@@ -5,17 +5,21 @@ Peers distrust each other, so SWIM's rules (Das et al., DSN 2002, 4.2) are narro
 * `alive` and `left` are believed of their subject only. An accusation counts for an incarnation
   that its subject has signed, so nobody can raise another's out of the reach of a refutation.
 * Anybody's accusation starts a suspicion, and its subject is told, and can refute it.
-* A suspicion that runs out makes the peer dead only if we failed to reach it ourselves, or if
-  distinct participants (`QUORUM`) accuse it. Otherwise it is probed first (`may_kill`).
-* Another's `dead` makes the peer dead at once only together with those of other participants;
-  alone it is an accusation like any other. As everybody's suspicion started with the same few
-  claims, the second voice follows the first within one round of gossip or two: that is how the
-  verdict still spreads like SWIM's.
+* Nobody is dead for us whom we reach. A suspicion that runs out makes a peer dead only if we have
+  failed to reach it ourselves; otherwise it is probed first (`may_kill`).
+* Another's `dead` is an accusation like any other. Those of distinct participants (`QUORUM`) are a
+  sentence: the peer is probed at once, and is dead when it does not answer that one ping. As
+  everybody's suspicion started with the same few claims, the second voice follows the first within
+  one round of gossip or two: that is how the verdict still spreads like SWIM's, one ping later.
+* Who took part in a sentence that was refuted is heard in no other for a while (`MISTRUST`): those
+  who accuse in vain cannot have everybody ping their victim on and on.
 
 Claims are looked at for news before their signature is verified, so that none is verified twice.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from overlay.errors import DecodeError
 from overlay.gossip.accusers import Budgets
@@ -28,6 +32,10 @@ from overlay.gossip.events import Changed, Effect, Health
 from overlay.gossip.members import Member, Members
 from overlay.gossip.standing import Standing
 from overlay.gossip.suspicion import suspicion_timeout
+
+MISTRUST: Final = 30
+"""Probe intervals for which a participant's `dead` is no part of a sentence after one that was
+wrong. An honest one was cut off from a part of the network, and is believed again soon."""
 
 
 class Verdicts:
@@ -55,6 +63,7 @@ class Verdicts:
         self._budgets = Budgets(config.probe_interval_s)
         self._announced_at = float("-inf")
         self._moved: dict[bytes, float | None] = {}
+        self._mistrusted: dict[str, float] = {}
         self.broadcasts: Broadcasts[tuple[bytes, bytes]] = Broadcasts(
             lambda: config.retransmits(members.living)
         )
@@ -130,6 +139,9 @@ class Verdicts:
         if not self._is_signed(claim):
             return []
         member = self._members.note(subject)
+        if self.is_sentenced(subject, now):
+            until = now + MISTRUST * self._config.probe_interval_s
+            self._mistrusted |= dict.fromkeys(self._dead_voices(member, now), until)
         flapping = (
             health is Health.ALIVE
             and not leaves
@@ -145,7 +157,7 @@ class Verdicts:
         # the roster may be ahead of its news
         effects = self.joined(claim.subject, now)
         member, health = self._members.get(claim.subject), self._members.health(claim.subject)
-        if health is Health.LEFT or (member is not None and not self._is_news(member, claim)):
+        if health is Health.LEFT or (member is not None and not self._is_news(member, claim, now)):
             self._counters.old += 1
         elif health is Health.ALIVE and not self._budgets.spend(claim.author, now):
             self._counters.excessive += 1
@@ -153,10 +165,10 @@ class Verdicts:
             effects += self._accused(claim, now)
         return effects
 
-    def _is_news(self, member: Member, claim: Claim) -> bool:
+    def _is_news(self, member: Member, claim: Claim, now: float) -> bool:
         """Whether this accusation adds a voice that still counts."""
-        if claim.word is Word.DEAD:
-            dead = self._dead_voices(member)
+        if claim.word is Word.DEAD and self._is_trusted(claim.author, now):
+            dead = self._dead_voices(member, now)
             return len(dead) < self._quorum and self._roster.participant(claim.author) not in dead
         if member.health is Health.DEAD:
             return False
@@ -185,10 +197,15 @@ class Verdicts:
     def may_kill(self, peer: bytes) -> bool:
         """Whether a suspicion that ran out is proof enough, without a last probe of ours."""
         member = self._members.get(peer)
+        suspected = member is not None and member.health is Health.SUSPECT
+        return suspected and member is not None and self._me in member.accusations
+
+    def is_sentenced(self, peer: bytes, now: float) -> bool:
+        """Whether a suspect is dead by the word of so many that one ping of ours decides."""
+        member = self._members.get(peer)
         if member is None or member.health is not Health.SUSPECT:
             return False
-        participants = {self._roster.participant(author) for author in member.accusations}
-        return self._me in member.accusations or len(participants) >= self._quorum
+        return len(self._dead_voices(member, now)) >= self._quorum
 
     def postpone(self, peer: bytes, until: float) -> None:
         """Let the suspicion last until then: we want to hear more."""
@@ -206,7 +223,7 @@ class Verdicts:
             for author, accusation in member.accusations.items()
             if accusation[0] is Word.DEAD
         }
-        if len(self._dead_voices(member)) < self._quorum and self._me not in dead:
+        if len(self._dead_voices(member, now)) < self._quorum and self._me not in dead:
             claim = make_claim(self._keys, self._me, Word.DEAD, peer, member.incarnation)
             dead[self._me] = (claim.word, claim.data)
         self._clear(peer, member)
@@ -269,8 +286,10 @@ class Verdicts:
         if begins:
             member.confirmations = self._config.confirmations(self._possible_voices())
         self._time_suspicion(subject, member, begins=begins)
-        if len(self._dead_voices(member)) >= self._quorum:
-            return effects + self.kill(subject, now)
+        if self.is_sentenced(subject, now):
+            if self._me in member.accusations:
+                return effects + self.kill(subject, now)
+            self._suspect_until(subject, member, now)
         return effects
 
     def _time_suspicion(self, peer: bytes, member: Member, *, begins: bool) -> None:
@@ -321,9 +340,15 @@ class Verdicts:
     def _voices(self, member: Member) -> set[str | bytes]:
         return {self._voice(author) for author in member.accusations}
 
-    def _dead_voices(self, member: Member) -> set[str]:
-        accusations = member.accusations.items()
-        return {self._roster.participant(a) for a, (word, _) in accusations if word is Word.DEAD}
+    def _dead_voices(self, member: Member, now: float) -> set[str]:
+        return {
+            self._roster.participant(author)
+            for author, (word, _) in member.accusations.items()
+            if word is Word.DEAD and self._is_trusted(author, now)
+        }
+
+    def _is_trusted(self, author: bytes, now: float) -> bool:
+        return self._mistrusted.get(self._roster.participant(author), now) <= now
 
     def _possible_voices(self) -> int:
         own = self._roster.size_of(self._roster.participant(self._me))

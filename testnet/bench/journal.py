@@ -22,6 +22,7 @@ import pyarrow as pa
 import trio
 
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.acceptance import Writer
 from engine.streams.feed import Assembler, Cursor, serve
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
@@ -98,7 +99,7 @@ async def _post(home: Home, rows: int) -> None:
         last = start + _POST_ROWS >= rows
         while True:
             try:
-                await home.post("bench", number, body, end=last, now=0.0)
+                await home.post(Writer("bench"), number + 1, body, end=last, now=0.0)
                 break
             except BusyError:  # what a client does with it: waits until there is room
                 await home.log.wait_beyond(home.log.boundary)

@@ -145,10 +145,10 @@ class Play:
 
 
 async def _said(client: AsyncMedusaClient) -> str:
-    """What is the matter with the tasks, as far as they tell."""
+    """What is the matter with the tasks, as far as another participant is told."""
     try:
         peers = (await client.status()).peers
     except MedusaError as error:
         return str(error)
-    tasks = [task for peer in peers for task in peer.tasks if task.reason]
-    return "; ".join(f"{task.name} is {task.state}: {task.reason}" for task in tasks) or "no word"
+    tasks = [task for peer in peers for task in peer.tasks if task.state == "failing"]
+    return "; ".join(f"{task.name} is failing" for task in tasks) or "no word"

@@ -273,7 +273,7 @@ def _posters(
             PosterTable(
                 f"p{number}",
                 stream.name,
-                tuple(rng.sample(list(peers), rng.randint(1, len(peers)))),
+                _of_one(rng.sample(list(peers), rng.randint(1, len(peers)))),
                 posts=posts,
                 rows=rng.choice((1, 1, 3, 10)),
                 every_s=round(0.7 * workload_s / posts, 3),
@@ -282,6 +282,12 @@ def _posters(
         )
     total = sum(poster.posts * poster.rows for poster in made)
     return tuple(made if total <= ROWS_OF_ALL else made[: len(streams)])
+
+
+def _of_one(peers: Sequence[str]) -> tuple[str, ...]:
+    """Those of the first one's participant: a poster has no token but that one's."""
+    owner = peers[0].partition("/")[0]
+    return tuple(peer for peer in peers if peer.partition("/")[0] == owner)
 
 
 def _subscribers(

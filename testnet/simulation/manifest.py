@@ -133,7 +133,8 @@ class PosterTable(_Table, frozen=True):
     """A client that posts numbered rows.
 
     Attributes:
-        at: the peers that it posts by: the first, and another one when that does not answer.
+        at: the peers that it posts by, of one participant: the first, and another one when that
+            does not answer.
         posts, rows: how many posts, and rows in each. every_s: between two posts, mean, seconds.
         keys: how many values the key column has.
         crashes: how often the client dies with posts unanswered and another one goes on.
@@ -147,6 +148,10 @@ class PosterTable(_Table, frozen=True):
     every_s: float = 0.1
     keys: int = 3
     crashes: int = 0
+
+    @property
+    def participant(self) -> str:
+        return self.at[0].partition("/")[0]
 
 
 class SubscriberTable(_Table, frozen=True):
@@ -318,6 +323,9 @@ def _faults_of_names(manifest: Manifest) -> Iterator[tuple[str, str]]:
                 yield f"contracts[{number}]", f"no participant is called {name}"
     for number, query in enumerate(manifest.queries):
         yield from _refused(f"queries[{number}]", query.query)
+    for number, poster in enumerate(manifest.posters):
+        if any(peer.partition("/")[0] != poster.participant for peer in poster.at):
+            yield f"posters[{number}].at", "peers of one participant, whose token the client has"
 
 
 def _refused(place: str, check: Callable[[], object]) -> Iterator[tuple[str, str]]:

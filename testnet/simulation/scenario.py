@@ -29,7 +29,14 @@ from testnet.simulation.nemesis import run_faults
 from testnet.simulation.peer_checks import last_output, money_of
 from testnet.simulation.rows import rows_of, schema_of
 from testnet.simulation.testbed import Testbed
-from testnet.simulation.workload import PATIENCE_S, PosterClient, Reader, end_stream, persist
+from testnet.simulation.workload import (
+    PATIENCE_S,
+    PosterClient,
+    Reader,
+    end_stream,
+    persist,
+    producer_names,
+)
 
 LOOK_S: Final = 0.25
 """Between two looks at the peers from within, seconds."""
@@ -106,7 +113,11 @@ class Run:
 
     async def _work(self) -> None:
         bed, history = self.bed, self.history
-        posters = [PosterClient(bed, history, each, self._rng()) for each in self.manifest.posters]
+        tables = self.manifest.posters
+        posters = [
+            PosterClient(bed, history, table, producer, self._rng())
+            for table, producer in zip(tables, producer_names(tables), strict=True)
+        ]
         auditors = [
             SubscriberTable(AUDITOR + stream.name, stream.name, self.manifest.peers, 1e9)
             for stream in self.manifest.streams

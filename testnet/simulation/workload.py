@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Hashable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final
 
 import trio
@@ -35,17 +36,26 @@ class PosterClient:
     """Posts until all is acknowledged: by client after client, under one producer's name, each of
     which begins again with the first post. `post_event`'s promise is that this stores each once.
 
+    Args:
+        producer: that name; another participant's poster may have it too.
+
     Attributes:
         hurried: whether its pauses are short from now on.
         done: every row is acknowledged, or the poster has failed for good.
     """
 
     def __init__(
-        self, bed: Testbed, history: History, table: PosterTable, rng: random.Random
+        self,
+        bed: Testbed,
+        history: History,
+        table: PosterTable,
+        producer: str,
+        rng: random.Random,
     ) -> None:
         self._bed = bed
         self._history = history
         self._table = table
+        self._producer = producer
         self._rng = rng
         self._posts: list[tuple[Posted, ...]] = []
         self._acknowledged = 0
@@ -77,8 +87,8 @@ class PosterClient:
         return self._rng.uniform(0.2, 1.0) * self._table.posts * self._table.every_s
 
     async def _post_by(self, peer: str) -> None:
-        name, stream = self._table.name, self._table.stream
-        async with self._bed.client(peer, producer=name, patience_s=PATIENCE_S) as client:
+        stream, producer = self._table.stream, self._producer
+        async with self._bed.client(peer, producer=producer, patience_s=PATIENCE_S) as client:
             for number in range(self._table.posts):
                 if number == len(self._posts):
                     pause_s = self._rng.expovariate(1 / self._table.every_s)
@@ -114,6 +124,16 @@ class PosterClient:
         self._acknowledged = posts
         upto = self._posts[posts - 1][-1].number if self._table.rows else 0
         self._history.add(Acknowledged(self._bed.now(), self._table.name, self._table.stream, upto))
+
+
+def producer_names(posters: Sequence[PosterTable]) -> list[str]:
+    """Names for the producers, told apart at one stream and within one participant only."""
+    names, taken = [], Counter[tuple[str, str]]()
+    for poster in posters:
+        whose = poster.stream, poster.participant
+        names.append(f"producer {taken[whose]}")
+        taken[whose] += 1
+    return names
 
 
 class Reader:

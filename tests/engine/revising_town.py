@@ -29,6 +29,7 @@ from engine.homes.messages import Part, Segment, Standing
 from engine.homes.shipping import _continues
 from engine.messages import Posted
 from engine.schema import BEGINNING, END, REVISION_KIND
+from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.journal import START, Journal, Position
@@ -40,6 +41,13 @@ from engine.streams.sources import journal_folders, open_sources
 from overlay.errors import StorageFullError
 
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
+
+WRITERS = {
+    "p": Writer("client"),
+    "q": Writer("client", "utah.edu"),
+    "the end": Writer("the end"),
+}
+"""Two participants' clients, of one name."""
 
 
 class Peer:
@@ -208,8 +216,8 @@ class Town:
         self.home, self.replica = home, joins
         self.fence += 1
         home.lead(self.fence)
-        last = home.home.replica._acceptance.snapshot().producers
-        self.order = [(client, n) for client, n in self.order if n < last.get(client, 0)]
+        last_of = home.home.replica._acceptance.last_of
+        self.order = [(client, n) for client, n in self.order if n < last_of(WRITERS[client])]
         await joins.join(home, how // 4 % 8)
         home.home.replica.leading = True
         await self.settle()
@@ -230,7 +238,7 @@ class Town:
     async def _post(
         self, act: Act, sequence: int, client: str = "p", *, end: bool = False
     ) -> Posted:
-        home = self.home.home
+        home, writer = self.home.home, WRITERS[client]
         if act.revised:
             shape = request_schema(KEYED).payload
             request = [
@@ -238,9 +246,9 @@ class Town:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            return await home.revise(client, sequence, body, history_us=self.history_us, now=0.0)
+            return await home.revise(writer, sequence, body, history_us=self.history_us, now=0.0)
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await home.post(client, sequence, body, boundary=act.promise, end=end, now=0.0)
+        return await home.post(writer, sequence, body, boundary=act.promise, end=end, now=0.0)
 
     async def ship(self, limit: int) -> None:
         self.replica.follow(self.home.home, limit)

@@ -149,6 +149,27 @@ async def test_numbers_of_posts(tmp_path: Path) -> None:
             assert await to_the_end(client.subscribe(stream)) == [(1, 1), (9, 9)]
 
 
+async def test_a_writer_takes_no_number_of_anothers_producer(tmp_path: Path) -> None:
+    """By whichever name it calls itself, and through whichever peer each of them posts."""
+    async with open_town(tmp_path) as town:
+        mit, utah, evil = [await town.settle(f"{name}.edu") for name in ("mit", "utah", "evil")]
+        await town.acquainted(mit, utah, evil)
+        async with mit.client() as client, utah.client(producer="p") as honest:
+            stream = await make_stream(client, mit, "s", writers=("*",), slack_us=100)
+            connection = await peer_connection(town, mit, evil)
+            for number in (2**62, END):
+                with pytest.raises(SequenceGapError, match="begins at 1"):
+                    await post_one(connection, stream, number, rows([]))
+            for number in range(1, 5):
+                assert not (await post_one(connection, stream, number, rows([]))).duplicate
+            async with mit.client(producer="p") as owner:
+                for poster, value in ((honest, 1), (owner, 2), (honest, 3)):
+                    await poster.post_event(stream, rows([(value, value)]))
+                    await poster.flush()
+            await client.post_event(stream, None, end=True)
+            assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
+
+
 async def test_promises_late_tuples_and_the_end(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")

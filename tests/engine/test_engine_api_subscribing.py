@@ -239,6 +239,25 @@ async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
                     await anext(other.subscribe(streams[""], after=20))
 
 
+@pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
+async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
+    tmp_path: Path, kind: str
+) -> None:
+    """A participant may be called as a kind of hold is, and its subscriber as a task."""
+    async with open_town(tmp_path) as town:
+        mit, evil = await town.settle("mit.edu"), await town.settle(kind)
+        await town.acquainted(mit, evil)
+        async with mit.client() as client, evil.client() as other:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
+            await until(lambda: mit.kept("s").log.boundary == 30)
+            log = mit.kept("s").log
+            log.hold(f"{kind} {mit.name('q')}", 5)
+            following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
+            assert await received(following, 1) == [(30, 3)]
+            assert log.needed(frozenset()) == 5
+
+
 async def test_a_lease_runs_out(tmp_path: Path) -> None:
     async with open_town(tmp_path, lease_s=0.2) as town:
         mit = await town.settle("mit.edu")

@@ -127,5 +127,5 @@ async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path)
                     await received(visit, 1)
                 await fill(client, stream, 2, 3)
             await until(lambda: not mit.kept("theirs").log.retention.consumers)
-            assert mit.kept("ours").log.retention.consumers == ("mit.edu me",)
+            assert mit.kept("ours").log.retention.consumers == ("subscriber mit.edu me",)
             assert mit.kept("ours").log.start < mit.kept("theirs").log.start

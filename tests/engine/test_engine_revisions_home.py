@@ -11,6 +11,7 @@ import pytest
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND, Field, FieldType, Schema
+from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
@@ -25,6 +26,7 @@ FIELDS = (
     Field("part", FieldType.INT, nullable=True),
     Field("v", FieldType.INT),
 )
+P = Writer("p")
 SCHEMA = Schema("medusa://mit.edu/keyed", FIELDS, time="t", key=("k", "part"))
 Row = tuple[int, str, int | None, int]
 
@@ -49,7 +51,7 @@ class Poster:
             [dict(zip(names, row, strict=True)) for row in rows], schema=self._schema.payload
         )
         body = encode(table) if rows else b""
-        return await self._home.post("p", self.sequence, body, boundary=boundary, end=end, now=1.0)
+        return await self._home.post(P, self.sequence, body, boundary=boundary, end=end, now=1.0)
 
     async def revise(self, *rows: tuple[Any, ...], again: bool = False) -> Posted:
         """Rows of kind, t, k, part, v."""
@@ -58,7 +60,7 @@ class Poster:
         table = pa.Table.from_pylist(
             [dict(zip(shape.names, row, strict=True)) for row in rows], schema=shape
         )
-        return await self._home.revise("p", self.sequence, encode(table), history_us=1000, now=1.0)
+        return await self._home.revise(P, self.sequence, encode(table), history_us=1000, now=1.0)
 
 
 def gone(k: str, part: int | None) -> tuple[Any, ...]:
@@ -210,18 +212,18 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         await refused(wrong, "at most 4096", *[gone("a", 1)] * (REVISIONS_AT_ONCE + 1))
         await refused(wrong, "of one key", *[gone("a", 1)] * (MOST_OF_A_KEY + 1))
         with pytest.raises(DecodeError):
-            await home.revise("p", 2, b"no arrow", history_us=1000, now=1.0)
-        assert (await home.revise("p", 2, b"", history_us=1000, boundary=99, now=1.0)).rows == 0
+            await home.revise(P, 2, b"no arrow", history_us=1000, now=1.0)
+        assert (await home.revise(P, 2, b"", history_us=1000, boundary=99, now=1.0)).rows == 0
         assert home.boundary == 99
-        await home.post("p", 3, b"", end=True, now=1.0)
+        await home.post(P, 3, b"", end=True, now=1.0)
         with pytest.raises(InvalidInputError, match="has ended"):
-            await home.revise("p", 4, b"", history_us=1000, now=1.0)
+            await home.revise(P, 4, b"", history_us=1000, now=1.0)
         await home.advance(1.0)
         assert home.log.boundary == END
     plain = Schema("medusa://mit.edu/plain", FIELDS, time="t")
     async with home_in(tmp_path / "plain", plain) as home:
         with pytest.raises(InvalidInputError, match="takes no revisions"):
-            await home.revise("p", 1, b"", history_us=1000, now=1.0)
+            await home.revise(P, 1, b"", history_us=1000, now=1.0)
         assert home.revisions_log is None
         assert home.log.boundary == BEGINNING
         assert not (tmp_path / "plain" / "revisions").exists()

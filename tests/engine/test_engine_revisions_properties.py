@@ -28,6 +28,7 @@ from engine.plan import Task
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
 from engine.revisions.runner import runner_of
 from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
+from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
@@ -204,10 +205,12 @@ class Plant:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            posted = await home.revise("p", number, body, history_us=self.history_us, now=0.0)
+            posted = await home.revise(
+                Writer("p"), number, body, history_us=self.history_us, now=0.0
+            )
             return list(posted.missed)
         body = encode(pa.Table.from_pylist(act.rows, schema=schema.payload)) if act.rows else b""
-        await home.post("p", number, body, boundary=act.promise, end=end, now=0.0)
+        await home.post(Writer("p"), number, body, boundary=act.promise, end=end, now=0.0)
         return []
 
     async def move(self, what: int) -> None:

@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from engine.messages import MAX_BATCH_BYTES, Tuples
 from engine.schema import BEGINNING, END
 from engine.streams import feed, parts
-from engine.streams.feed import Assembler, Cursor, serve
+from engine.streams.feed import COLUMN_BYTES, Assembler, Cursor, serve
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from overlay.errors import DecodeError, NotRetainedError
@@ -213,12 +213,22 @@ def test_repeated_and_overlapping_epochs_give_only_what_is_new() -> None:
 
 
 def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 5000)
+    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 50_000)
     assembler = Assembler(LOG, 10)
-    while assembler.held + 2000 < 5000:
-        assert assembler.add(*part([(15, 1)], 10, None)) is None
-    with pytest.raises(DecodeError, match="an epoch of more than 5000 bytes"):
-        assembler.add(*part([(15, 1)] * 200, 10, None))
+    with pytest.raises(DecodeError, match="an epoch of more than 50000 bytes"):
+        assembler.add(*part([(15, 1)] * 5000, 10, None))
+
+
+def test_parts_count_for_more_than_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row each, they take more memory as parts than as rows."""
+    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 2**20)
+    message, body = part([(15, 1)], 10, None)
+    most = 2**20 // (len(body) + COLUMN_BYTES * len(LOG))
+    assembler = Assembler(LOG, 10)
+    for _ in range(most):
+        assert assembler.add(message, body) is None
+    with pytest.raises(DecodeError, match="an epoch of more than"):
+        assembler.add(message, body)
 
 
 @settings(max_examples=150, deadline=None)

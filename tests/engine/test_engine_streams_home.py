@@ -16,10 +16,12 @@ from engine_streams_data import SCHEMA, Row, all_rows, body
 
 from engine.schema import END
 from engine.streams import pending
+from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.source_config import SourceConfig
 from overlay.errors import StorageFullError
 
+P = Writer("p")
 NOW = 1_700_000_000.0
 
 
@@ -38,12 +40,12 @@ def home_in(
 
 async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
     async with home_in(tmp_path) as home:
-        await home.post("p", 1, body([(10, 1), (20, 2)]), now=NOW)
+        await home.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
         with trio.fail_after(5):
             await home.wait_ready()
         assert await home.advance(NOW)
         assert not await home.advance(NOW)
-        await home.post("p", 2, body([(5, 3)]), end=True, now=NOW)
+        await home.post(P, 2, body([(5, 3)]), end=True, now=NOW)
         assert await home.advance(NOW)
         assert all_rows(home.log) == [(10, 1), (20, 2)]
         assert [value for _, value in all_rows(home.late_log)] == [3]
@@ -60,7 +62,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
         async def produce(producer: int, size: int) -> None:
             for n in range(20):
                 rows = [(n * 1000 + i, producer * 10**6 + n * size + i) for i in range(size)]
-                await home.post(f"p{producer}", n + 1, body(rows), now=NOW)
+                await home.post(Writer(f"p{producer}"), n + 1, body(rows), now=NOW)
 
         async def move() -> None:
             while home.log.boundary < END:
@@ -71,7 +73,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
         async with trio.open_nursery() as producers:
             for producer, size in enumerate((1, 3, 1500)):  # the last are handled in a thread
                 producers.start_soon(produce, producer, size)
-        await home.post("last", 1, end=True, now=NOW)
+        await home.post(Writer("last"), 1, end=True, now=NOW)
         nursery.cancel_scope.deadline = trio.current_time() + 30
         await home.log.wait_beyond(END - 1)
         rows = all_rows(home.log, limit_rows=10**6)
@@ -85,7 +87,7 @@ async def test_one_advance_takes_all_that_is_ready(
     monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
     async with home_in(tmp_path) as home:
         for n in range(5):
-            await home.post("p", n, body([(n * 10 + i, i) for i in range(10)]), now=NOW)
+            await home.post(P, n + 1, body([(n * 10 + i, i) for i in range(10)]), now=NOW)
         await home.advance(NOW)
         assert (home.log.boundary, home.log.rows) == (48, 49)
         assert len(list((tmp_path / "log").iterdir())) == 5
@@ -95,7 +97,7 @@ async def test_advance_cancelled_after_the_commit_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with home_in(tmp_path) as home:
-        await home.post("p", 1, body([(10, 1), (20, 2)]), now=NOW)
+        await home.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
         with trio.CancelScope() as scope:
             real = home.log.commit
 
@@ -108,7 +110,7 @@ async def test_advance_cancelled_after_the_commit_goes_on(
         assert scope.cancelled_caught
         monkeypatch.undo()
         await home.advance(NOW)
-        await home.post("p", 2, end=True, now=NOW)
+        await home.post(P, 2, end=True, now=NOW)
         await home.advance(NOW)
         assert all_rows(home.log) == [(10, 1), (20, 2)]
 
@@ -162,7 +164,7 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
                 around(os, "link")
                 monkeypatch.setattr(os, "pwritev", torn_write)
                 for number, rows in enumerate(POSTS, 1):
-                    await home.post("p", number, body(rows), now=NOW)
+                    await home.post(P, number, body(rows), now=NOW)
                     acknowledged = number
                     if number % 3 == 0:
                         await home.advance(NOW)
@@ -170,11 +172,11 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
 
     async def recover(place: Path, known: int) -> tuple[list[Row], list[int]]:
         async with home_in(place, config) as home:
-            found = await home.post("p", known, body(POSTS[known - 1]), now=NOW) if known else None
+            found = await home.post(P, known, body(POSTS[known - 1]), now=NOW) if known else None
             assert found is None or found.duplicate, "an acknowledged post is there"
             for number, rows in enumerate(POSTS[known:], known + 1):
-                await home.post("p", number, body(rows), now=NOW)
-            await home.post("p", len(POSTS) + 1, end=True, now=NOW)
+                await home.post(P, number, body(rows), now=NOW)
+            await home.post(P, len(POSTS) + 1, end=True, now=NOW)
             await home.advance(NOW)
             return all_rows(home.log), [value for _, value in all_rows(home.late_log)]
 
@@ -198,7 +200,7 @@ import sys, trio
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from engine_streams_data import body
-from test_engine_streams_home import home_in, NOW, SourceConfig
+from test_engine_streams_home import home_in, NOW, P, SourceConfig
 
 async def main():
     config = SourceConfig(slack_us=500, segment_bytes=20_000)
@@ -211,7 +213,7 @@ async def main():
         nursery.start_soon(move)
         for number in range(int(sys.argv[3]), 10**6):
             rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
-            await home.post("p", number, body(rows), now=NOW)
+            await home.post(P, number, body(rows), now=NOW)
             print(number, flush=True)
 
 trio.run(main)
@@ -236,9 +238,9 @@ def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
 
     async def read() -> list[Row]:
         async with home_in(tmp_path) as home:
-            last = await home.post("p", acknowledged, body([(0, 0)]), now=NOW)
+            last = await home.post(P, acknowledged, body([(0, 0)]), now=NOW)
             assert last.duplicate
-            await home.post("q", 1, end=True, now=NOW)
+            await home.post(Writer("q"), 1, end=True, now=NOW)
             await home.advance(NOW)
             assert home.late_rows == 0
             return all_rows(home.log, limit_rows=10**6)
@@ -288,7 +290,7 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
             for number in range(len(acknowledged) // 1000 + 1, upto):
                 rows = [(number * 1000 + i, number * 1000 + i) for i in range(1000)]
                 try:
-                    await home.post("p", number, body(rows), now=NOW)
+                    await home.post(P, number, body(rows), now=NOW)
                 except StorageFullError as error:
                     assert "no room for" in str(error)  # noqa: PT017
                     refused["post"] += 1
@@ -302,14 +304,14 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
 
         await fill(500)
         with pytest.raises(StorageFullError):
-            await home.post("p", len(acknowledged) // 1000 + 1, body([(10**9, 1)] * 10**4), now=NOW)
+            await home.post(P, len(acknowledged) // 1000 + 1, body([(10**9, 1)] * 10**4), now=NOW)
     assert refused["post"]
     assert len(acknowledged) > 10_000
 
     async with home_in(small_disk / "home", config, history_us=0) as home:
         ballast.unlink()
         rows = [(10**8 + i, i) for i in range(1000)]
-        await home.post("p", len(acknowledged) // 1000 + 1, body(rows), end=True, now=NOW)
+        await home.post(P, len(acknowledged) // 1000 + 1, body(rows), end=True, now=NOW)
         await home.advance(NOW)
         assert all_rows(home.log, limit_rows=10**6) == acknowledged + rows
         assert home.boundary == END == home.log.boundary

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.definitions import Idle
 from engine.schema import BEGINNING
+from engine.streams.acceptance import Writer
 from engine.streams.entries import split
 from engine.streams.log import StreamLog
 from engine.streams.replicated import ReplicatedSource
@@ -125,8 +126,8 @@ def test_the_replica_goes_on_where_the_home_was(
     reached = int(shared * len(posts))
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
-        home.source.post("p", number, data, boundary=boundary, now=NOW + number)
-        alone.source.post("p", number, data, boundary=boundary, now=NOW + number)
+        home.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
+        alone.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
         if number <= reached:
             replica.take(home, limit)
             home.settle(replica.source.position)
@@ -143,7 +144,7 @@ def test_the_replica_goes_on_where_the_home_was(
     replica.settle(replica.source.position)
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
-        posted = replica.source.post("p", number, data, boundary=boundary, now=NOW + number)
+        posted = replica.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
         assert posted.duplicate or number > reached
     replica.settle(replica.source.position)
     alone.settle(alone.source.position)
@@ -159,7 +160,7 @@ def test_the_replica_goes_on_where_the_home_was(
 
 def test_who_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
     with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its home"):
-        replica.source.post("p", 1, body([(1, 1)]), now=NOW)
+        replica.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
 
 
 def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
 def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     home, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
     home.lead(2)
-    home.source.post("p", 1, body([(1, 1)]), now=NOW)
+    home.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
     at, data = home.source.read((1, 0), 10**6)
     replica.source.follow(at, data)
     for place in ((1, 0), (1, len(data) + 1), (3, 0)):
@@ -207,7 +208,7 @@ def test_one_wrong_bit_is_noticed(
 ) -> None:
     home = Replica(tmp_path_factory.mktemp("h"))
     home.lead(2)
-    home.source.post("p", 1, body([(1, 1)]), now=NOW)
+    home.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
     data = bytearray(home.source.read((1, 0), 10**6)[1])
     home.close()
     data[at % len(data)] ^= 1 << bit

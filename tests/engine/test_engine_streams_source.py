@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,15 @@ from engine.definitions import Idle
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, Schema
 from engine.streams import pending
-from engine.streams.acceptance import MAX_PRODUCERS, Acceptance, Entry
+from engine.streams.acceptance import (
+    MAX_PRODUCERS,
+    Acceptance,
+    Entry,
+    Snapshot,
+    Writer,
+    decode_entry,
+)
+from engine.streams.entries import MAX_META_BYTES
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.source import Source
@@ -36,6 +45,8 @@ from overlay.errors import (
 NOW = 1_700_000_000.0
 NOW_US = 1_700_000_000_000_000
 DEFAULT = SourceConfig()
+P = Writer("p")
+UTAH = Writer("p", "utah.edu")
 
 
 @dataclass
@@ -45,7 +56,7 @@ class Stream:
     folder: Path
     config: SourceConfig = DEFAULT
     schema: Schema = SCHEMA
-    sequence: dict[str, int] = field(default_factory=dict)
+    sequence: dict[Writer, int] = field(default_factory=dict)
 
     def open(self) -> Stream:
         durable = self.config.durable
@@ -82,10 +93,10 @@ class Stream:
         self.close()
         self.open()
 
-    def post(self, rows: list[Row], producer: str = "p", **more: object) -> Posted:
-        number = self.sequence.get(producer, 0) + 1
-        posted = self.source.post(producer, number, body(rows) if rows else b"", now=NOW, **more)
-        self.sequence[producer] = number
+    def post(self, rows: list[Row], writer: Writer = P, **more: object) -> Posted:
+        number = self.sequence.get(writer, 0) + 1
+        posted = self.source.post(writer, number, body(rows) if rows else b"", now=NOW, **more)
+        self.sequence[writer] = number
         return posted
 
     def post_until(self, error: type[Exception], message: str, rows: list[Row]) -> int:
@@ -176,14 +187,14 @@ def test_the_boundary_never_moves_back(tmp_path: Path) -> None:
         assert s.post([], boundary=400).boundary == 500
         assert s.post([(600, 1)], boundary=BEGINNING).boundary == 500
         with pytest.raises(InvalidInputError, match="not an int64"):
-            s.source.post("p", 4, boundary=2**63, now=NOW)
+            s.source.post(P, 4, boundary=2**63, now=NOW)
 
 
 def test_a_repeated_post_is_answered_and_not_stored_again(tmp_path: Path) -> None:
     with opened(tmp_path) as s:
         s.post([(10, 1)])
         for _ in range(2):
-            again = s.source.post("p", 1, body([(10, 1)]), now=NOW)
+            again = s.source.post(P, 1, body([(10, 1)]), now=NOW)
             assert again == Posted(1, 0, 0, 9, duplicate=True)
             s.crash()
         s.post([], end=True)
@@ -193,11 +204,33 @@ def test_a_repeated_post_is_answered_and_not_stored_again(tmp_path: Path) -> Non
 
 def test_a_gap_says_what_was_expected_and_stores_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as s:
-        s.source.post("p", 41, body([(10, 1)]), now=NOW)
-        with pytest.raises(SequenceGapError, match="sent post 43; expected 42"):
-            s.source.post("p", 43, body([(11, 2)]), now=NOW)
+        s.post([(10, 1)])
+        for number in (3, 2**62, END):
+            with pytest.raises(SequenceGapError, match=f"sent post {number}; expected 2"):
+                s.source.post(P, number, body([(11, 2)]), now=NOW)
         assert s.source.pending_rows == 1
-        assert s.source.post("p", 42, body([(11, 3)]), now=NOW).rows == 1
+        assert s.source.post(P, 2, body([(11, 3)]), now=NOW).rows == 1
+
+
+def test_a_new_producer_begins_at_one(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        for number in (2, 2**62, END):
+            with pytest.raises(SequenceGapError, match="a new producer begins at 1"):
+                s.source.post(P, number, body([(10, 1)]), now=NOW)
+        with pytest.raises(InvalidInputError, match="not a post's number"):
+            s.source.post(P, END + 1, now=NOW)
+        assert s.post([(10, 1)]) == Posted(1, 1, 0, 9)
+
+
+def test_no_number_of_one_participant_is_taken_for_anothers(tmp_path: Path) -> None:
+    with opened(tmp_path) as s:
+        s.post([(10, 1)], UTAH)
+        assert s.post([(20, 2)], P) == Posted(1, 1, 0, 19)
+        s.crash()
+        assert s.source.post(UTAH, 1, body([(10, 1)]), now=NOW).duplicate
+        s.post([(30, 3)], UTAH, end=True)
+        s.move()
+        assert s.rows() == [(10, 1), (20, 2), (30, 3)]
 
 
 def test_an_invalid_post_stores_nothing_and_its_number_is_free(tmp_path: Path) -> None:
@@ -205,26 +238,86 @@ def test_an_invalid_post_stores_nothing_and_its_number_is_free(tmp_path: Path) -
         long_name = payload([(1, 1)]).set_column(1, "name", pa.array(["x" * 9]))
         for bad in (b"garbage", encode(long_name), encode(payload([(1, 1)]).select(["t"]))):
             with pytest.raises(InvalidInputError):
-                s.source.post("p", 1, bad, now=NOW)
+                s.source.post(P, 1, bad, now=NOW)
         with pytest.raises(InvalidInputError, match="send at most"):
-            s.source.post("p", 1, bytes(MAX_BATCH_BYTES + 1), now=NOW)
-        with pytest.raises(InvalidInputError, match="1 to 256 characters"):
-            s.source.post("p" * 257, 1, now=NOW)
+            s.source.post(P, 1, bytes(MAX_BATCH_BYTES + 1), now=NOW)
+        with pytest.raises(InvalidInputError, match="1 to 512 bytes"):
+            s.source.post(Writer("ü" * 257), 1, now=NOW)
         with pytest.raises(InvalidInputError, match="not a post's number"):
-            s.source.post("p", -1, now=NOW)
+            s.source.post(P, 0, now=NOW)
         assert s.post([(1, 1)]) == Posted(1, 1, 0, 0)
+
+
+def entry(producer: str, sequence: int, missed: tuple[int, ...] = ()) -> Entry:
+    return Entry(producer, sequence, BEGINNING, 0, 0, BEGINNING, None, None, 0, missed=missed)
+
+
+def posted_by(state: Acceptance, writer: Writer, sequence: int = 1) -> None:
+    post = entry(writer.producer, sequence)
+    state.apply(msgspec.structs.replace(post, participant=writer.participant))
 
 
 def test_producers_are_forgotten_longest_quiet_first() -> None:
     state = Acceptance(slack_us=0, arrival=False)
     for number in range(MAX_PRODUCERS + 1):
         if number == 5:
-            state.apply(Entry("p0", 2, BEGINNING, 0, 0, BEGINNING, None, None, 0))
-        state.apply(Entry(f"p{number}", 1, BEGINNING, 0, 0, BEGINNING, None, None, 0))
-    assert len(state.snapshot().producers) == MAX_PRODUCERS
-    assert state.is_duplicate("p0", 2)
-    assert not state.is_duplicate("p1", 1)
-    assert state.is_duplicate("p2", 1)
+            posted_by(state, Writer("p0"), 2)
+        posted_by(state, Writer(f"p{number}"))
+    assert len(state.snapshot().producers_of[""]) == MAX_PRODUCERS
+    assert state.is_duplicate(Writer("p0"), 2)
+    assert not state.is_duplicate(Writer("p1"), 1)
+    assert state.is_duplicate(Writer("p2"), 1)
+
+
+def test_who_has_most_producers_forgets_its_own_first() -> None:
+    state = Acceptance(slack_us=0, arrival=False)
+    for number in range(3):
+        posted_by(state, Writer(f"sensor-{number}", "utah.edu"))
+    for number in range(2 * MAX_PRODUCERS):
+        posted_by(state, Writer(f"flood-{number}", "evil.org"))
+    assert all(state.is_duplicate(Writer(f"sensor-{n}", "utah.edu"), 1) for n in range(3))
+    kept = state.snapshot().producers_of
+    assert {who: len(last) for who, last in kept.items()} == {
+        "utah.edu": 3,
+        "evil.org": MAX_PRODUCERS - 3,
+    }
+    with pytest.raises(SequenceGapError, match="post the rest as another one"):
+        state.is_duplicate(Writer("flood-0", "evil.org"), 2)
+
+
+def test_a_replica_forgets_what_its_home_forgets() -> None:
+    home, replica = (Acceptance(slack_us=0, arrival=False) for _ in range(2))
+    for number in range(MAX_PRODUCERS):
+        posted_by(home, Writer(f"p{number}", ("", "utah.edu", "mit.edu")[number % 3]))
+    replica.restore(home.snapshot())
+    for number in range(100):
+        for state in (home, replica):
+            posted_by(state, Writer(f"q{number}", "abc"[number % 3]))
+    assert home.snapshot() == replica.snapshot()
+    assert list(home.snapshot().producers_of) == list(replica.snapshot().producers_of)
+
+
+def test_a_full_snapshot_fits_its_journal() -> None:
+    state = Acceptance(slack_us=0, arrival=False)
+    for number in range(MAX_PRODUCERS):
+        posted_by(state, Writer(f"{number:04}" + "\U0001f600" * 127, f"{number:064}"), END)
+    for number in range(64):
+        post = entry(f"{number}" + "\U0001f600" * 127, END, tuple(range(4096)))
+        state.apply(msgspec.structs.replace(post, participant=f"{number:064}"))
+    assert len(msgspec.msgpack.encode(state.snapshot())) < MAX_META_BYTES
+
+
+def test_producers_in_an_old_journal_are_the_owners() -> None:
+    old = msgspec.msgpack.encode(
+        [{"sensor": 7}, 0, BEGINNING, BEGINNING, 0, 0, 3, 0, [["r", 2, [1]]]]
+    )
+    state = Acceptance(slack_us=0, arrival=False)
+    state.restore(msgspec.msgpack.decode(old, type=Snapshot))
+    assert state.is_duplicate(Writer("sensor"), 7)
+    assert state.missed(Writer("r"), 2) == (1,)
+    assert not state.is_duplicate(Writer("sensor", "utah.edu"), 1)
+    state.apply(decode_entry(msgspec.msgpack.encode(["sensor", 8, 0, 0, 0, 0, None, None, 0])))
+    assert state.is_duplicate(Writer("sensor"), 8)
 
 
 def test_arrival_gives_the_time_where_no_field_does(tmp_path: Path) -> None:
@@ -304,7 +397,7 @@ def test_few_rows_left_behind_do_not_keep_a_large_body_alive(tmp_path: Path) -> 
 
 def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> None:
     with opened(tmp_path, SourceConfig(segment_bytes=3000)) as s:
-        s.post([], "quiet")
+        s.post([], Writer("quiet"))
         for n in range(60):
             s.post([(n * 10 + i, i) for i in range(10)])
             if n % 7 == 0:
@@ -312,7 +405,7 @@ def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> N
         s.move()
         assert len(list((tmp_path / "journal").iterdir())) <= 2
         s.crash()
-        again = s.source.post("quiet", 1, body([(1, 1)]), now=NOW)
+        again = s.source.post(Writer("quiet"), 1, body([(1, 1)]), now=NOW)
         assert again.duplicate, "the snapshot knows the producers of segments that went"
         s.post([], end=True)
         s.move()
@@ -384,7 +477,7 @@ class Model:
 
 POST = st.tuples(
     st.just("post"),
-    st.sampled_from("ab"),
+    st.sampled_from([P, UTAH, Writer("q")]),
     st.lists(st.integers(-30, 60), max_size=6),
     st.none() | st.integers(-30, 60),
     st.integers(0, 3),
@@ -415,15 +508,15 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
         patch.setattr(pending, "EPOCH_BYTES", epoch)
         for step in steps:
             match step:
-                case ("post", producer, stimes, promise, forward):
+                case ("post", writer, stimes, promise, forward):
                     base += forward * 10
                     rows = [(base + stime, value + i) for i, stime in enumerate(stimes)]
                     value += len(rows)
                     promise = None if promise is None else base + promise
                     model.post(rows, promise)
-                    posted = s.post(rows, producer, boundary=promise)
+                    posted = s.post(rows, writer, boundary=promise)
                     assert posted.boundary == model.boundary
-                    again = s.source.post(producer, s.sequence[producer], b"junk", now=NOW)
+                    again = s.source.post(writer, s.sequence[writer], b"junk", now=NOW)
                     assert again.duplicate
                 case ("move",):
                     s.move()
@@ -474,7 +567,7 @@ def test_a_large_cut_comes_in_several_epochs(
 
 def test_bytes_that_are_no_post_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as s, pytest.raises(DecodeError):
-        s.source.post("p", 1, b"\0" * 8, now=NOW)
+        s.source.post(Writer("p"), 1, b"\0" * 8, now=NOW)
 
 
 def test_tiny_posts_count_for_what_they_take_in_memory(tmp_path: Path) -> None:
@@ -505,7 +598,7 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(tmp_path: Path) -> None:
     with opened(tmp_path) as s:
         ends = []
         for n in range(50):
-            s.post([(n, n)], "ab"[n % 2])
+            s.post([(n, n)], Writer("ab"[n % 2]))
             ends.append(s.source.position[1])
         s.close()
         flip(tmp_path / "journal" / "000000000001.journal", ends[20] - 1)
@@ -515,7 +608,7 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(tmp_path: Path) -> None:
         assert post.startswith("posts 11 to 11 of a are missing from the damaged journal")
         s.crash()
         assert s.source.lost == ()
-        s.post([], "a", end=True)
+        s.post([], Writer("a"), end=True)
         while s.move():
             pass
         assert s.rows() == [(n, n) for n in range(50) if n != 20]
@@ -524,30 +617,55 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(tmp_path: Path) -> None:
 def test_a_producer_whose_last_posts_are_lost_goes_on(tmp_path: Path) -> None:
     with opened(tmp_path) as s:
         for n in range(4):
-            s.post([(n, n)], "a")
+            s.post([(n, n)], Writer("a"))
             end = s.source.position[1]
-        s.post([(5, 5)], "b")
+        s.post([(5, 5)], Writer("b"))
         s.close()
         flip(tmp_path / "journal" / "000000000001.journal", end - 1)
         s.open()
         assert len(s.source.lost) == 1, "nobody knows whose post that was"
         s.crash()
-        s.source.post("new", 1, body([(6, 6)]), now=NOW)
+        s.source.post(Writer("new"), 1, body([(6, 6)]), now=NOW)
         with pytest.raises(SequenceGapError):
-            s.source.post("new", 3, body([(6, 6)]), now=NOW)
-        assert s.source.post("a", 3, b"junk", now=NOW).duplicate
-        assert not s.post([(7, 7)], "a").duplicate
+            s.source.post(Writer("new"), 3, body([(6, 6)]), now=NOW)
+        assert s.source.post(Writer("a"), 3, b"junk", now=NOW).duplicate
+        assert not s.post([(7, 7)], Writer("a")).duplicate
         (lost,) = s.source.lost
         assert lost.startswith("posts 4 to 4 of a are missing")
         with pytest.raises(SequenceGapError):
-            s.source.post("a", 7, body([(8, 8)]), now=NOW)
-        s.post([(9, 9)], "b")
+            s.source.post(Writer("a"), 7, body([(8, 8)]), now=NOW)
+        s.post([(9, 9)], Writer("b"))
         with pytest.raises(SequenceGapError):
-            s.source.post("b", 4, body([(9, 9)]), now=NOW)
-        s.post([], "b", end=True)
+            s.source.post(Writer("b"), 4, body([(9, 9)]), now=NOW)
+        s.post([], Writer("b"), end=True)
         while s.move():
             pass
         assert s.rows() == [(0, 0), (1, 1), (2, 2), (5, 5), (6, 6), (7, 7), (9, 9)]
+
+
+def test_a_producer_all_of_whose_posts_are_lost_goes_on(tmp_path: Path) -> None:
+    """Its next one has a number that only a producer may have which has posted before."""
+    with opened(tmp_path) as s:
+        s.post([(0, 0)], Writer("a"))
+        _, start = s.source.position
+        for n in range(1, 4):
+            s.post([(n, n)], Writer("b", "utah.edu"))
+        _, end = s.source.position
+        s.post([(5, 5)], Writer("a"))
+        s.close()
+        path = tmp_path / "journal" / "000000000001.journal"
+        data = bytearray(path.read_bytes())
+        data[start:end] = bytes(end - start)
+        path.write_bytes(data)
+        s.open()
+        s.post([(7, 7)], Writer("b", "utah.edu"))
+        assert s.source.lost[-1].startswith("posts 1 to 3 of b of utah.edu are missing")
+        with pytest.raises(SequenceGapError):
+            s.source.post(Writer("b", "utah.edu"), 9, body([(8, 8)]), now=NOW)
+        s.post([], Writer("a"), end=True)
+        while s.move():
+            pass
+        assert s.rows() == [(0, 0), (5, 5), (7, 7)]
 
 
 def test_late_tuples_keep_coming_after_damage(tmp_path: Path) -> None:
@@ -591,7 +709,7 @@ def test_what_damage_does_not_touch_is_there_once(
                 s.move()
             rows = [(10 * number + stime, value + i) for i, stime in enumerate(stimes)]
             value += len(rows)
-            posted = s.post(rows, producer)
+            posted = s.post(rows, Writer(producer))
             placed.append((rows, posted.late, *s.source.position))
         there, late = s.rows(), s.late_values()
         s.close()
@@ -604,8 +722,8 @@ def test_what_damage_does_not_touch_is_there_once(
             hit.add((int(path.stem), at))
         s.open()
         for producer in "ab":
-            s.post([], producer)
-        s.post([], "a", end=True)
+            s.post([], Writer(producer))
+        s.post([], Writer("a"), end=True)
         while s.move():
             pass
         found, found_late = s.rows(), s.late_values()
@@ -686,7 +804,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
                 rows = [(10 * value + i, value + i) for i in range(count)]
                 value += max(1, count)
             refused[producer] = rows
-            s.post(rows, producer, boundary=None if rows else 10 * value)
+            s.post(rows, Writer(producer), boundary=None if rows else 10 * value)
             del refused[producer]
             posted.extend(value for _, value in rows)
 

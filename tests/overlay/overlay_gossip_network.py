@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
@@ -143,6 +144,7 @@ class Network:
     Attributes:
         loss, duplication: shares of datagrams. delay: seconds, drawn anew for each, so they
             overtake each other. cut: whether nothing passes between two peers.
+        sent: packets, by kind and to whom.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class Network:
         self.persisted: dict[bytes, int] = {}
         self.incarnations: dict[bytes, int] = {}
         self.stopped: set[bytes] = set()
+        self.sent = Counter[tuple[Kind, bytes]]()
         self.loss, self.duplication, self.delay = 0.0, 0.0, (0.001, 0.05)
         self.cut: Callable[[bytes, bytes], bool] = lambda one, other: False
         self._events: list[tuple[float, int, bytes, Event]] = []
@@ -254,6 +257,7 @@ class Network:
         self.incarnations[me] = max(used, self.incarnations.get(me, 0))
 
     def _transmit(self, me: bytes, to: bytes, packet: Packet) -> None:
+        self.sent[packet.kind, to] += 1
         data = encode_packet(packet)
         assert len(data) <= packet.size
         copies = (self.rng.random() >= self.loss) + (self.rng.random() < self.duplication)

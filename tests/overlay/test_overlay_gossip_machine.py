@@ -204,6 +204,31 @@ def test_one_hostile_participant_kills_nobody() -> None:
         assert set(network.health(number)) == {Health.ALIVE}
 
 
+def test_two_that_collude_kill_nobody() -> None:
+    """Five peers each of two participants say of one peer that it is dead, twenty times a second,
+    of every incarnation that they hear of, to everybody."""
+    honest = [f"h{n // 2}" for n in range(16)]
+    network = Network([*honest, "victim", *"yyyyyzzzzz"], seed=3)
+    victim, liars = 16, range(17, 27)
+    rng = random.Random(1)
+    network.run(5.0)
+    before = network.sent[Kind.PING, peer(victim)]
+    for _ in range(600):
+        network.run(0.05)
+        heard = max(network.detectors[peer(n)].members.incarnation(peer(victim)) for n in liars)
+        chosen = rng.choice(liars[:5]), rng.choice(liars[5:])
+        claims = tuple(word(liar, Word.DEAD, victim, heard) for liar in chosen)
+        for number in range(16):
+            network.tell(number, Received(peer(chosen[0]), Packet(Kind.GOSSIP, claims=claims)))
+    pinged = network.sent[Kind.PING, peer(victim)] - before
+    believed = {change[3] for change in network.changes if change[1] < peer(victim)}
+    assert believed <= {Health.ALIVE, Health.SUSPECT}
+    # its share of the round of each of 26, and one ping more of each that had to see for itself
+    assert pinged < 30 * (1 + 26 / 25) + 3 * 26
+    network.run(60.0)
+    assert set(network.health(victim)) == {Health.ALIVE}
+
+
 def test_two_who_believe_that_the_other_has_left_find_each_other() -> None:
     """Each hears of the other's leaving after it is back itself, and its word of that was lost."""
     network = Network("ab", seed=2)

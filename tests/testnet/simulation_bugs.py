@@ -22,7 +22,7 @@ from engine.moves.mover import Mover
 from engine.plan import Task
 from engine.producers import Producers
 from engine.query import Aggregate, AggregateFunction, Function, Union
-from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.entries import Bytes
 from engine.streams.journal import Journal
@@ -55,8 +55,6 @@ MERGED = "medusa://mit.edu/merged"
 
 ALONE = Availability()
 
-PEERS = ("mit.edu/0", "mit.edu/1", "utah.edu/0")
-
 
 def windows(availability: Availability) -> QueryTable:
     """Sums of windows that overlap, at mit.edu/1."""
@@ -74,17 +72,16 @@ def town(
     **more: Any,
 ) -> Manifest:
     """A stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and reads."""
-    rng = random.Random(f"bug {seed}")
     posters = tuple(
         PosterTable(
             f"p{number}",
             STREAM,
-            (place, *rng.sample(PEERS, 2)),
+            at,
             posts=40,
             every_s=round(0.7 * WORKLOAD_S / 40, 3),
             crashes=1,
         )
-        for number, place in enumerate(("mit.edu/0", "utah.edu/0"))
+        for number, at in enumerate((("mit.edu/0", "mit.edu/1"), ("utah.edu/0",)))
     )
     return Manifest(
         **{
@@ -221,11 +218,15 @@ def acknowledged_before_journaled(patch: pytest.MonkeyPatch) -> None:
 def repeated_posts_stored(patch: pytest.MonkeyPatch) -> None:
     real = Acceptance.is_duplicate
 
-    def is_duplicate(acceptance: Acceptance, producer: str, sequence: int) -> bool:
-        real(acceptance, producer, sequence)
+    def is_duplicate(acceptance: Acceptance, writer: Writer, sequence: int) -> bool:
+        real(acceptance, writer, sequence)
         return False
 
     patch.setattr(Acceptance, "is_duplicate", is_duplicate)
+
+
+def numbers_of_producers_by_name_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("engine.api.flow._writer", lambda _, request: Writer(request.producer))
 
 
 def late_rows_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -347,6 +348,7 @@ class Bug:
 BUGS = (
     Bug(acknowledged_before_journaled, homes_die, Check.STREAMS, quick=True),
     Bug(repeated_posts_stored, homes_die, Check.STREAMS),
+    Bug(numbers_of_producers_by_name_alone, homes_die, Check.STREAMS, quick=True),
     Bug(late_rows_dropped, slow_lines, Check.STREAMS),
     Bug(windows_begin_where_the_output_stands, slow_lines, Check.STREAMS, quick=True),
     Bug(workers_never_released, moved_and_back, Check.OWNERS),

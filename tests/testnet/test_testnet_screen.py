@@ -124,3 +124,18 @@ async def test_the_live_screen_leaves_the_stages(autojump_clock: trio.testing.Mo
     text = text_of(output)
     assert text.count("medusa-testnet intrusion") > 2, "it was drawn again and again"
     assert "read the traces" in text.split("medusa-testnet intrusion")[-1]
+
+
+def test_a_failures_words_are_printed_as_they_are() -> None:
+    board, output = Board(), console(200)
+    board.print_each(output)
+    words = "[Errno 28] No space left on device [/bold]"
+
+    def fail() -> None:
+        with board.stage("traces") as stage:
+            stage.detail = words
+            raise OSError(words)
+
+    with pytest.raises(OSError, match="No space"):
+        fail()
+    assert words in text_of(output)

@@ -157,7 +157,10 @@ BAD = {
         "row 4: src_port: 'x' is not a whole number",
     ),
     "zeek headless": ("#close\n1\t2\n", "without a #fields line"),
-    "zeek separator": ("#separator \\x\n", "is not one character"),
+    "zeek separator": ("#separator \\x\n", "is not one ASCII character"),
+    "zeek nul separator": ("#separator \\x00\n#fields\0ts\n", "is not one ASCII character"),
+    "zeek columns": ("#fields\t" + "x\t" * 5000 + "\n", "5001 columns; at most 4096"),
+    "zeek nested": ('{"ts": ' + "[" * 10**5 + "]" * 10**5 + "}\n", "row 1: nested too deeply"),
     "json": (zeek_json(ROWS) + "{\n", "row 4: not a JSON object"),
     "json value": (
         zeek_json(ROWS) + '{"ts":9,"id.orig_h":"a","id.resp_p":{}}\n',

@@ -16,6 +16,7 @@ from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from overlay.errors import (
     BusyError,
     ClosedError,
+    DecodeError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
@@ -23,7 +24,8 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.files import write_secret
-from tools.async_client import open_medusa
+from tools import corrected_subscription
+from tools.async_client import Corrections, open_medusa
 from tools.home import Home
 from tools.link import call
 from tools.subscription import Subscription
@@ -225,6 +227,32 @@ async def test_a_subscription_fails_for_good(tmp_path: Path) -> None:
             await anext(client.subscribe("medusa://mit.edu/none"))
         with pytest.raises(NotFoundError):
             await client.subscribe("medusa://mit.edu/none").schema()
+
+
+async def test_nonsense_of_a_producer_ends_a_subscription_after_what_made_sense(
+    tmp_path: Path,
+) -> None:
+    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+        peer.epochs = [(BEGINNING, 9, [derived(0, 10)]), (15, END, [derived(20, 1)])]
+        subscription = client.subscribe(DERIVED)
+        assert (await anext(subscription)).table.num_rows == 10
+        told = f"{DERIVED} after boundary 9: who produces it sends what makes no sense"
+        with pytest.raises(DecodeError, match=told):
+            await anext(subscription)
+        assert subscription.boundary == 9
+
+
+async def test_no_more_is_told_again_than_can_be_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+        peer.epochs = [(BEGINNING, 9, [derived(0, 10)]), (9, END, [derived(10, 10)])]
+        async with client.follow(DERIVED, Corrections.UNDO) as changes:
+            again = await changes._read(DERIVED, BEGINNING, 15)
+            assert again.table.num_rows == 16
+            monkeypatch.setattr(corrected_subscription, "AGAIN_BYTES", 300)
+            with pytest.raises(InvalidInputError, match="follow it by revisions instead of undo"):
+                await changes._read(DERIVED, BEGINNING, 15)
 
 
 async def test_nobody_home(tmp_path: Path) -> None:

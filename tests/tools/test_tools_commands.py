@@ -168,6 +168,11 @@ def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
         csv.write_text("ts,name\n1.5,a\nx,b\n")
         wrong = run("post", STREAM, str(csv))
         assert wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double\n"
+        csv.write_text("ts,name\n" + "1.5,a\n" * 70_000 + "x,b\n")
+        wrong = run("post", STREAM, str(csv), "--producer", "torn")
+        told = "row 70001, field 'ts': 'x' is no double; the 65,536 rows before are posted"
+        assert wrong.err == f"medusa: {csv}: {told}\n"
+        assert sum(count for _, count in peer.stored["torn"]) == 65_536
 
         peer.epochs = [(BEGINNING, 9, [derived(0, 2)]), (9, 19, [derived(10, 2)])]
         peer.epochs += [(19, END, [derived(20, 1)])]

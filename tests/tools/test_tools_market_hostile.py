@@ -305,9 +305,15 @@ async def _say_all(brown: Place, place: Place, request: Assignment, contract: st
     for message in (
         Offer(2**50, contract, PRICE, (item,)),
         Offer(2**50, "", PRICE, (item,)),
-        Offer(2**50, "x" * 1000, -1, (item,) * 100),
+        Offer(2**50, "x" * 64, -1, (item,) * 64),
     ):
         with pytest.raises(NotAuthorisedError, match="no such contract"):
+            await say(brown, place, TELL, Tell(message))
+    for message in (
+        Offer(2**50, "x" * 1000, -1, (item,)),
+        Offer(2**50, contract, PRICE, (item,) * 65),
+    ):
+        with pytest.raises(DecodeError):
             await say(brown, place, TELL, Tell(message))
     await say(brown, place, TELL, Tell(Offer(2**50, contract, PRICE, ())))
     await say(brown, place, TELL, Tell(Answer(trader(place).brain.number, (task,), PRICE)))

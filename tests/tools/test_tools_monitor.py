@@ -15,6 +15,7 @@ from tools_fake_peer import fake_peer_in_thread
 from engine.messages import PeerStatus, Snapshot
 from overlay.errors import UnavailableError
 from tools import monitor
+from tools.command_line import json_text
 from tools.messages import ContractStatus, MarketStatus
 
 
@@ -64,13 +65,13 @@ async def test_it_draws_the_market_of_a_peer_that_has_one(
 
 def test_json_has_the_market_where_there_is_one(tmp_path: Path) -> None:
     with fake_peer_in_thread(tmp_path):
-        assert "market" not in json.loads(monitor.snapshot_json(str(tmp_path)))
+        assert "market" not in json.loads(json_text(monitor.snapshot(str(tmp_path))))
 
 
 def test_json_of_a_market(tmp_path: Path) -> None:
     market = MarketStatus(capacity=80.0, marginal_cost=None)
     with fake_peer_in_thread(tmp_path, market):
-        text = monitor.snapshot_json(str(tmp_path))
+        text = json_text(monitor.snapshot(str(tmp_path)))
     assert json.loads(text)["federation"] == "fed"
     assert msgspec.convert(json.loads(text)["market"], MarketStatus) == market
     assert msgspec.json.decode(text, type=Snapshot).by == "ab" * 20, "still a snapshot"

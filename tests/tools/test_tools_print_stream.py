@@ -5,18 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tools_fake_peer import DERIVED, derived, open_fake_peer
 
 from engine.schema import BEGINNING, END
+from overlay.errors import InvalidInputError
 from tools.async_client import Corrections, open_medusa
 from tools.corrected_subscription import CorrectedSubscription
 from tools.print_stream import Options, copy_changes, marked_schema
+from tools.row_output import open_writer
+from tools.rows import Format
 
 EPOCHS = [
     (BEGINNING, 9, [derived(0, 2)]),
@@ -100,3 +106,43 @@ async def test_until_ends_it_at_a_boundary_that_is_final(tmp_path: Path) -> None
 def test_a_field_of_that_name_is_left_alone() -> None:
     schema = pa.schema([("stime", pa.int64()), ("change", pa.int32())])
     assert marked_schema(schema).names == ["change_", "stime", "change"]
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+HOSTILE = 'a\x1b]0;owned\x07\x9b2J\u202eb\r\n\u2028,"ä\U0001f600'
+HARMLESS = 'a?]0;owned??2J?b???,"ä\U0001f600'
+
+
+@pytest.mark.parametrize("kind", [Format.CSV, Format.JSON])
+def test_texts_steer_no_terminal_and_are_kept_in_files(kind: Format) -> None:
+    table = pa.table({"text": [HOSTILE, None, ""], "number": [1, 2, 3]})
+    written = []
+    for file in (Terminal(), io.BytesIO()):
+        writer = open_writer(file, kind, table.schema)
+        writer.write(table)
+        writer.finish()
+        text = file.getvalue().decode()
+        if kind is Format.JSON:
+            written.append(json.loads(text.split("\n")[0])["text"])
+            continue
+        written.append(list(csv.reader(io.StringIO(text, newline="")))[1][0])
+    assert written == [HARMLESS, HOSTILE]
+
+
+@given(st.text())
+def test_what_a_terminal_is_given_is_printable_but_for_line_ends(text: str) -> None:
+    file = Terminal()
+    open_writer(file, Format.CSV, pa.schema([("text", pa.string())])).write(
+        pa.table({"text": [text]})
+    )
+    categories = {unicodedata.category(c) for c in file.getvalue().decode().replace("\n", "")}
+    assert not categories & {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+
+
+def test_arrow_is_not_written_to_a_terminal() -> None:
+    with pytest.raises(InvalidInputError, match="not for a terminal"):
+        open_writer(Terminal(), Format.ARROW, pa.schema([]))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+from enum import Enum
+from types import UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +19,8 @@ from rich.console import Console, RenderableType
 from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
 from engine.schema import BEGINNING, END
 from overlay.errors import UnavailableError
+from tools.command_line import json_text
+from tools.messages import MarketStatus
 from tools.monitor import Seen, screen
 from tools.render import render
 from tools.tables import SECTION_LINES, share
@@ -171,3 +178,50 @@ def test_boundaries(boundary: int, shown: str) -> None:
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert show_duration(seconds) == shown
+
+
+ESCAPE = "\x1b[31m\x9b2J\u202e[/bold][red]\r\n\x00:smile:"
+TEXT = st.sampled_from([ESCAPE, "[/bold]", "medusa://mit.edu/s", "x" * 2000, ""]) | st.text()
+INTEGER = st.sampled_from([2**64 - 1, -(2**63), 2**63, 0]) | st.integers(-(2**63), 2**64 - 1)
+
+
+def _said_by_anybody(type_: Any) -> st.SearchStrategy[Any]:
+    """Any value of that type which can come by the wire."""
+    if get_origin(type_) is tuple:
+        return st.lists(_said_by_anybody(get_args(type_)[0]), max_size=3).map(tuple)
+    if isinstance(type_, UnionType):
+        return st.one_of(map(_said_by_anybody, get_args(type_)))
+    if issubclass(type_, Enum):
+        return st.sampled_from(list(type_))
+    if issubclass(type_, msgspec.Struct):
+        hints = get_type_hints(type_)
+        return st.builds(type_, **{name: _said_by_anybody(hint) for name, hint in hints.items()})
+    return {str: TEXT, int: INTEGER, float: st.floats(), type(None): st.none()}[type_]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(_said_by_anybody(PeerStatus), min_size=1, max_size=3),
+    st.floats(),
+    st.sampled_from([80, 120]),
+    st.none() | st.integers(5, 40),
+)
+def test_whatever_peers_say_of_themselves_is_drawn(
+    peers: list[PeerStatus], at: float, width: int, height: int | None
+) -> None:
+    snapshot = Snapshot(at, peers[0].peer, ESCAPE, tuple(peers))
+    console = Console(width=width, file=io.StringIO(), color_system=None, force_terminal=True)
+    console.print(render(snapshot, width, height))
+    drawn = cast("io.StringIO", console.file).getvalue()
+    assert all(line.isprintable() for line in drawn.split("\n"))
+    assert all(cell_len(line) <= width for line in drawn.split("\n"))
+    assert json.loads(json_text(snapshot), parse_constant=pytest.fail)["by"] == peers[0].peer
+
+
+@settings(max_examples=60, deadline=None)
+@given(_said_by_anybody(MarketStatus), st.sampled_from([80, 120]))
+def test_whatever_a_market_has_is_drawn(market: MarketStatus, width: int) -> None:
+    console = Console(width=width, file=io.StringIO(), color_system=None, force_terminal=True)
+    console.print(render(_snapshot(), width, None, market))
+    drawn = cast("io.StringIO", console.file).getvalue()
+    assert all(line.isprintable() for line in drawn.split("\n"))

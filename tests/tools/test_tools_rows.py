@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from engine.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.row_output import open_writer
-from tools.rows import Format, format_of, open_rows, read_rows
+from tools.row_process import open_rows
+from tools.rows import Format, format_of, read_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from contracts.contract import Contract, covers
 from contracts.delivery import Contracts
@@ -14,9 +13,6 @@ from engine.moves.placements import Placement
 from engine.plan import Task
 from overlay.errors import NotAuthorisedError
 from tools.market.items import item_of
-
-KEPT_OFFERS: Final = 16
-"""Of one partner: it has one out at a time, and may have repeated it."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +36,23 @@ class Admission:
         self._participant = participant
         self._contracts = contracts
         self._keep_s = keep_s
-        self._offers: dict[tuple[str, int], Offer] = {}
+        self._offers: dict[tuple[str, str], Offer] = {}
         self._accepted: dict[str, Accepted] = {}
         self._answered: dict[str, int] = {}
 
     def offered(self, peer: str, offer: Offer) -> None:
-        """That peer (hex) offers tasks. What was answered is not accepted a second time."""
-        if offer.number <= self._answered.get(peer, -1):
-            return
-        mine = [key for key in self._offers if key[0] == peer]
-        for key in mine[: len(mine) - KEPT_OFFERS + 1]:
-            del self._offers[key]
-        self._offers[peer, offer.number] = offer
+        """That peer (hex) offers tasks. Under each contract our Brain answers the latest, as it was
+        first made; what was answered is not accepted a second time."""
+        known = self._offers.get((peer, offer.contract))
+        heard = self._answered.get(peer, -1) if known is None else known.number
+        if offer.number > heard:
+            self._offers[peer, offer.contract] = offer
 
     def answered(self, peer: str, answer: Answer, now: float) -> None:
         """That is what our Brain says to it."""
-        offer = self._offers.pop((peer, answer.number), None)
+        offer = next((o for o in self._offers_of(peer) if o.number == answer.number), None)
+        if offer is not None:
+            del self._offers[peer, offer.contract]
         self._answered[peer] = max(answer.number, self._answered.get(peer, -1))
         for task in [task for task, each in self._accepted.items() if each.until <= now]:
             del self._accepted[task]
@@ -121,6 +118,9 @@ class Admission:
         terms = self._in_force(placement.owed.contract).proposal.terms
         if not isinstance(terms, LoadTerms) or not terms.sublet:
             raise NotAuthorisedError("the contract does not let it be passed on")
+
+    def _offers_of(self, peer: str) -> list[Offer]:
+        return [offer for (by, _), offer in self._offers.items() if by == peer]
 
     def _in_force(self, contract: str) -> Contract:
         for each in self._contracts.in_force():

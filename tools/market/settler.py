@@ -42,6 +42,7 @@ from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.rpc import Caller
+from tools.market.arrears import Arrears
 from tools.market.boundaries import clamped, stime_of
 from tools.market.open_deals import OpenDeals
 
@@ -118,6 +119,7 @@ class Settler:
         self._passing: dict[str, PassOn] = {}
         self._followed: dict[tuple[str, int], int | None] = {}
         self._open_deals = OpenDeals(engine, ledger, self._own)
+        self._arrears = Arrears(engine, settlement, ledger, nursery)
         self.content_meter: Callable[[Agreement], Meter] = _no_meter
 
     def register(self) -> None:
@@ -139,6 +141,7 @@ class Settler:
             for ended in list(self._open_deals.over()):
                 self.handle(ended)
             self._open_deals.hold_inputs(trio.current_time())
+            self._arrears.look(trio.current_time())
             await trio.sleep(LOOK_S)
 
     # -- placements ---------------------------------------------------------------------------
@@ -222,6 +225,10 @@ class Settler:
             agreed_at=int(now * MICROS),
         )
         self._settlement.agree(deal, now)
+
+    def owing(self, contract: str) -> bool:
+        """See `Arrears.owing`."""
+        return self._arrears.owing(contract)
 
     def passes_on(self, task: str) -> bool:
         """Whether we pay another peer for a task that we are paid for."""

@@ -173,6 +173,8 @@ class Trader:
             self._find_partners()
         if (peer, contract) not in self.brain.partners:
             raise NotAuthorisedError("there is no such contract in force between us")
+        if self._settler.owing(contract):
+            raise NotAuthorisedError(f"contract {contract[:8]}: what ran for you is not paid yet")
 
     # -- what the Brain is told ---------------------------------------------------------------
 

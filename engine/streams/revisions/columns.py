@@ -21,6 +21,7 @@ from engine.schema import (
     Schema,
 )
 from engine.streams.corrections import Kind
+from engine.streams.ordering import repeated
 
 SIGN: Final = "sign "
 """Of a tuple that goes (-1) or comes (1); no field's name has a blank."""
@@ -92,11 +93,7 @@ def net(tables: Sequence[pa.Table]) -> pa.Table:
 
 def multiplied(table: pa.Table, sign: int) -> pa.Table:
     """Of a `net` result the tuples of one sign, as often as there are of them, without it."""
-    times = pc.multiply(table.column(SIGN), sign)
-    table = table.drop_columns([SIGN])
-    most = pc.max(times).as_py() or 0
-    parts = [table.filter(pc.greater(times, number)) for number in range(most)]
-    return pa.concat_tables([table.slice(0, 0), *parts])
+    return repeated(table.drop_columns([SIGN]), pc.multiply(table.column(SIGN), sign))
 
 
 def folded(stable: pa.Table, revisions: Sequence[pa.Table]) -> pa.Table:

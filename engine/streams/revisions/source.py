@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END
-from engine.streams.acceptance import Entry, check_promise, decode_entry
+from engine.streams.acceptance import Entry, Writer, check_promise, decode_entry
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Position
@@ -62,7 +62,7 @@ class RevisingSource(Source):
 
     def revise(
         self,
-        producer: str,
+        writer: Writer,
         sequence: int,
         looked_up: LookedUp,
         *,
@@ -83,7 +83,7 @@ class RevisingSource(Source):
             UnavailableError: the stream has changed since it was looked up.
             Else as `Source.post`, and as there nothing was stored.
         """
-        if (posted := self.known(producer, sequence)) is not None:
+        if (posted := self.known(writer, sequence)) is not None:
             return posted
         here, promise = looked_up.here, END if end else boundary
         if here.source is not self or here.accepted != self.accepted:
@@ -97,7 +97,7 @@ class RevisingSource(Source):
             history_us=history_us,
         )
         entry = Entry(
-            producer,
+            writer.producer,
             sequence,
             boundary=self.boundary,
             count=resolved.rows.num_rows,
@@ -108,6 +108,7 @@ class RevisingSource(Source):
             late=0,
             position=resolved.position,
             missed=resolved.missed,
+            participant=writer.participant,
         )
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))

@@ -1,0 +1,91 @@
+"""What one peer tells another of itself, and what is made of it: nothing is believed that the
+connection or this peer's own tables say better, and nobody's answer crowds out the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from engine.kept import Role
+from engine.messages import PeerStatus
+from overlay.encoding import encode
+from overlay.names import SCHEME
+from overlay.plain import plain
+from overlay.rpc import MAX_STRUCT_BYTES
+
+SNAPSHOT_BYTES: Final = MAX_STRUCT_BYTES * 3 // 4
+"""Of all peers in one answer to a client, which is one message."""
+
+STATES: Final = frozenset({"running", "starting"})
+"""What a peer may say of itself."""
+
+COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLICA})
+"""What a peer may have of another participant's streams."""
+
+NONSENSE: Final = "nonsense"
+"""The state of a peer whose answer cannot be read, or says what none can be in."""
+
+_LISTS: Final = ("streams", "tasks", "events", "links", "replicas")
+
+
+def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStatus:
+    """What another participant is told: not what happened here, nor why a task fails, nor whom
+    this peer is connected to, nor anything of streams that it may not read.
+
+    Args:
+        may_read: whether it may read a stream.
+    """
+    return msgspec.structs.replace(
+        status,
+        events=(),
+        links=(),
+        streams=tuple(each for each in status.streams if may_read(each.name)),
+        tasks=tuple(
+            msgspec.structs.replace(task, reason="") for task in status.tasks if may_read(task.name)
+        ),
+    )
+
+
+def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
+    """What a peer says of itself, as far as it is to be believed.
+
+    Args:
+        known: who it is by its connection, and where, by this peer's table.
+        own: whether it is of our own participant: nobody else's events are ours to see.
+    """
+    clean, mine = plain(said), f"{SCHEME}{known.participant}/"
+    return msgspec.structs.replace(
+        clean,
+        participant=known.participant,
+        peer=known.peer,
+        address=known.address,
+        state=clean.state if clean.state in STATES else NONSENSE,
+        streams=tuple(s for s in clean.streams if s.role in COPIES or s.name.startswith(mine)),
+        tasks=tuple(task for task in clean.tasks if task.owner or task.name.startswith(mine)),
+        events=clean.events if own else (),
+        left_out=max(0, clean.left_out),
+    )
+
+
+def fitted(peers: Sequence[PeerStatus], limit: int = SNAPSHOT_BYTES) -> tuple[PeerStatus, ...]:
+    """The same, with the ends of lists left out where all together take more than `limit` bytes:
+    the short answers are whole, and the long ones share what is left."""
+    sizes = {index: len(encode(peer)) for index, peer in enumerate(peers)}
+    chosen, left = list(peers), limit
+    for position, index in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        room = left // (len(peers) - position)
+        chosen[index] = cut(peers[index], room)
+        left -= min(room, sizes[index])
+    return tuple(chosen)
+
+
+def cut(peer: PeerStatus, limit: int) -> PeerStatus:
+    """A status of `limit` bytes at most, or without any list at all."""
+    while (size := len(encode(peer))) > limit and any(getattr(peer, name) for name in _LISTS):
+        lists = {name: getattr(peer, name) for name in _LISTS}
+        rest = {name: items[: len(items) * limit // size] for name, items in lists.items()}
+        out = sum(len(lists[name]) - len(rest[name]) for name in _LISTS)
+        peer = msgspec.structs.replace(peer, **rest, left_out=peer.left_out + out)
+    return peer

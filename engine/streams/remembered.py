@@ -1,0 +1,62 @@
+"""What a stream remembers of those who post to it: bounded, and shared fairly between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Remembered(Generic[K, V]):
+    """Values by participant and key. Where they weigh more than `limit` together, the participant
+    whose values weigh most forgets the one it noted longest ago: nobody pushes out another's.
+
+    The same notes in the same order forget the same ones, and `by_participant` gives that order.
+
+    Args:
+        limit: of all weights together.
+        weigh: what a value weighs, at least 1.
+    """
+
+    def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:
+        self._limit = limit
+        self._weigh = weigh
+        self._values: dict[str, dict[K, V]] = {}
+        self._weights: dict[str, int] = {}
+        self._total = 0
+
+    @property
+    def by_participant(self) -> Mapping[str, Mapping[K, V]]:
+        """The longest ago noted first, of participants as of the keys of one."""
+        return self._values
+
+    def __iter__(self) -> Iterator[tuple[str, K, V]]:
+        for participant, values in self._values.items():
+            for key, value in values.items():
+                yield participant, key, value
+
+    def get(self, participant: str, key: K) -> V | None:
+        return self._values.get(participant, {}).get(key)
+
+    def note(self, participant: str, key: K, value: V) -> None:
+        """Remember a value, as the latest, in place of the one that the key had."""
+        if key in self._values.get(participant, {}):
+            self._forget(participant, key)
+        values = self._values.pop(participant, {})
+        self._values[participant] = values
+        values[key] = value
+        self._add(participant, self._weigh(value))
+        while self._total > self._limit:
+            most = max(self._values, key=self._weights.__getitem__)
+            self._forget(most, next(iter(self._values[most])))
+
+    def _forget(self, participant: str, key: K) -> None:
+        self._add(participant, -self._weigh(self._values[participant].pop(key)))
+        if not self._values[participant]:
+            del self._values[participant], self._weights[participant]
+
+    def _add(self, participant: str, weight: int) -> None:
+        self._weights[participant] = self._weights.get(participant, 0) + weight
+        self._total += weight

@@ -1,0 +1,77 @@
+"""A peer of the federation that breaks the rules, while all that it does not lie about works."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from contracts.desk import Effect, Event, Received, Send
+from contracts.receipts import Message, Proposal, Receipt, Refusal, read_receipt
+from overlay.rpc import Caller, Duplex
+from tools.daemon import Peer
+from tools.market.settler import Settler
+
+Lie = Callable[[Caller, Struct, bytes, Duplex], Awaitable[None]]
+
+
+def answer_with(peer: Peer, method: str, lie: Lie) -> None:
+    """From now on that peer answers a method so."""
+    methods = peer.engine.overlay.service._methods
+    methods[method] = dataclasses.replace(methods[method], handler=lie)
+
+
+def say(peer: Peer, method: str, *messages: Struct | bytes) -> None:
+    """From now on that peer answers a method with these messages, bytes as they are."""
+
+    async def lie(_: Caller, __: Struct, ___: bytes, duplex: Duplex) -> None:
+        for message in messages:
+            if isinstance(message, Struct):
+                await duplex.send(message)
+            else:
+                await duplex.send_raw(message)
+
+    answer_with(peer, method, lie)
+
+
+class Bookkeeper:
+    """The settlement of a peer that lies about money: what it is billed, it answers as told.
+
+    Attributes:
+        billed: the receipts that were proposed to it. heard: every letter that came, with its
+            sender.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._settler: Settler = peer.engine.mover.agree.__self__  # type: ignore[attr-defined]
+        self._payer = self._settler._settlement._payer
+        self.key = peer.engine.overlay.identity.private_key
+        self.billed: list[tuple[Proposal, Receipt]] = []
+        self.heard: list[tuple[bytes, Message]] = []
+        self._handle = self._settler.handle
+        vars(self._settler)["handle"] = self._listen
+
+    def answer(self, lie: Callable[[Proposal, Receipt], list[Message]]) -> None:
+        """From now on it answers each bill so."""
+
+        def proposed(payee: bytes, proposal: Proposal, _: float) -> list[Effect]:
+            receipt = read_receipt(proposal.payload)
+            self.billed.append((proposal, receipt))
+            return [Send(payee, message) for message in lie(proposal, receipt)]
+
+        vars(self._payer)["proposed"] = proposed
+
+    def be_honest(self) -> None:
+        vars(self._payer).pop("proposed", None)
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, Received):
+            self.heard.append((event.peer, event.message))
+        self._handle(event)
+
+
+def refusal(receipt: Receipt, **said: object) -> Refusal:
+    """Of that receipt. said: instead of that it is not to be paid now."""
+    fields = {"have": receipt.number - 1, "reason": "no money today"} | said
+    return Refusal(receipt.contract, receipt.task, receipt.fence, **fields)  # type: ignore[arg-type]

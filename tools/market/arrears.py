@@ -1,0 +1,111 @@
+"""Partners that do not pay for what runs for them: their tasks go back, and no others are taken.
+
+What somebody owes is billed again and again whatever happens (`contracts.payee`); here is only for
+how long one works for who does not sign. A partner that is away is no such one: in a partition its
+tasks go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+import trio
+
+from contracts.deals import Account, DealKey
+from contracts.ledger import Ledger
+from contracts.settlement import Settlement
+from engine.engine import Engine
+from engine.moves.assigned_task import AssignedTask
+from overlay.errors import MedusaError
+from overlay.events import wall_clock
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+
+ARREARS_S: Final = 300.0
+"""Seconds for which a partner that is there may leave a receipt unsigned: some of the payee's
+longest waits (`contracts.payee.MAX_RETRY_S`), so that an honest one has answered."""
+
+DISTRUST_S: Final = 86_400.0
+"""Seconds for which nothing is run for a partner that counted much less than we: time for a person
+to look."""
+
+AGAIN_S: Final = 10.0
+"""Between two tries to give a task back, seconds."""
+
+
+class Arrears:
+    """
+    Args:
+        nursery: gives tasks back.
+    """
+
+    def __init__(
+        self, engine: Engine, settlement: Settlement, ledger: Ledger, nursery: trio.Nursery
+    ) -> None:
+        self._engine = engine
+        self._settlement = settlement
+        self._ledger = ledger
+        self._nursery = nursery
+        self._own = engine.overlay.identity.peer_id
+        self._since: dict[Hashable, float] = {}
+        self._asked: dict[tuple[str, int], float] = {}
+        self._owing: frozenset[str] = frozenset()
+
+    def owing(self, contract: str) -> bool:
+        """Whether what ran under that contract stays unpaid: nothing more is taken under it."""
+        return contract in self._owing
+
+    def look(self, now: float) -> None:
+        """Give back what runs unpaid; now and then.
+
+        Args:
+            now: seconds, of a clock that never goes back.
+        """
+        running = [task for task in self._engine.assignments.all() if _is_paid_for(task)]
+        unpaid = {(key, upto): key.account.contract for key, upto in self._unpaid()}
+        unbilled = [task.stored.key for task in running if not self._is_billed(task)]
+        self._since = {what: self._since.get(what, now) for what in (*unpaid, *unbilled)}
+        late = {what for what, since in self._since.items() if now - since >= ARREARS_S}
+        self._note_owing(frozenset(unpaid[what] for what in unpaid if what in late))
+        self._asked = {key: at for key, at in self._asked.items() if at > now}
+        for task in running:
+            key = task.stored.key
+            owes = key in late or self.owing(task.stored.assignment.deal.contract)
+            if owes and key not in self._asked:
+                self._asked[key] = now + AGAIN_S
+                self._nursery.start_soon(self._give_back, task.task.name)
+
+    def _unpaid(self) -> Iterator[tuple[DealKey, int]]:
+        """What somebody who is there leaves unsigned, and up to which boundary."""
+        health = self._engine.overlay.gossip.health
+        for standing in self._ledger.deals():
+            key = standing.deal.key
+            upto = self._settlement.unpaid_upto(key)
+            if upto is not None and health(key.account.payer) is Health.ALIVE:
+                yield key, upto
+
+    def _is_billed(self, task: AssignedTask) -> bool:
+        """Whether its deal goes on: an owner may say that it is over, and let it run."""
+        deal, key = task.stored.assignment.deal, task.stored.key
+        account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
+        standing = self._ledger.deal(DealKey(account, *key))
+        return standing is not None and standing.end is None
+
+    def _note_owing(self, unpaid: frozenset[str]) -> None:
+        owing = unpaid | self._settlement.disputed_since(wall_clock() - DISTRUST_S)
+        for contract in owing - self._owing:
+            text = f"contract {contract[:8]}: what ran is not paid: its tasks are given back"
+            self._engine.overlay.events.note("warning", text)
+        self._owing = owing
+
+    async def _give_back(self, task: str) -> None:
+        try:
+            await self._engine.assignments.give_back(task)
+        except MedusaError as error:
+            text = f"{task} runs unpaid, and was not given back: {error}"
+            self._engine.overlay.events.note("warning", text)
+
+
+def _is_paid_for(task: AssignedTask) -> bool:
+    return task.stored.since is not None and bool(task.stored.assignment.deal.contract)
