@@ -111,16 +111,14 @@ class _PeerContacts:
         return any(self.known()) or bool(self.overlay.membership.chain_of(participant))
 
 
-def surroundings_of(
-    overlay: Overlay, clock: Callable[[], float] = wall_clock, rng: Random | None = None
-) -> Surroundings:
+def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings:
     """The pieces of a running overlay."""
 
     def publisher_of(peer_id: bytes) -> Publisher:
         record = overlay.peers.get(peer_id)
         if record is None:
             raise UntrustedError(f"peer {peer_id.hex()} is unknown or revoked")
-        if clock() >= record.expires:
+        if overlay.clock() >= record.expires:
             raise UntrustedError(f"peer {record.name}: its certificate has expired")
         return Publisher(record.participant, record.public_key)
 
@@ -162,7 +160,7 @@ def surroundings_of(
         fetch_body=fetch_body,
         fetch_names=fetch_names,
         events=overlay.events,
-        clock=clock,
+        clock=overlay.clock,
         rng=rng or SystemRandom(),
         returning=returning,
     )

@@ -26,8 +26,9 @@ from engine.streams.recent import SharedMemory
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
+from overlay.clock import Clock
 from overlay.errors import InternalError, MedusaError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 from overlay.files import write_atomically
 
 TEND_S: Final = 1.0
@@ -71,10 +72,13 @@ class StreamStore:
         folder: Path,
         subscriptions: Subscriptions,
         config: EngineConfig,
+        *,
+        clock: Clock,
         events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
+        self._clock = clock
         self._subscriptions = subscriptions
         self._config = config
         self._events = events
@@ -82,7 +86,7 @@ class StreamStore:
         self._streams: dict[str, KeptStream] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
-        self.intake = Intake(config, self._room, events, nursery)
+        self.intake = Intake(config, self._room, clock, events, nursery)
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -207,7 +211,7 @@ class StreamStore:
                 recent_bytes=self._config.recent_bytes,
                 shared=self._shared,
                 journal=journal,
-                now=wall_clock(),
+                now=self._clock(),
             )
         )
         self._tell_lost(entry, home.lost)
@@ -244,7 +248,7 @@ class StreamStore:
             committed=(home.log.boundary, home.late_log.boundary),
             revised=home.revised,
             journal=journal,
-            now=wall_clock(),
+            now=self._clock(),
         )
         home.replace(*await trio.to_thread.run_sync(opened))
 
@@ -287,7 +291,7 @@ class StreamStore:
     async def set_aside(self, kept: KeptStream) -> Path:
         """Close a source, and keep what is in it for a person: another peer has the stream. Gives
         the folder."""
-        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(wall_clock())}"))
+        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(kept.key)
             await trio.to_thread.run_sync(_put_aside, self.folder_of(kept.key), folder)
@@ -333,13 +337,13 @@ class StreamStore:
         compacted_at = trio.current_time()
         while True:
             await trio.sleep(TEND_S)
-            now = wall_clock()
+            now = trio.current_time()
             for kept in list(self._streams.values()):
-                kept.measure(trio.current_time())
+                kept.measure(now)
                 kept.log.retain(now)
                 kept.suffix.tidy()
             self._room.look()
-            await self._subscriptions.tend(now)
+            await self._subscriptions.tend()
             if trio.current_time() - compacted_at >= COMPACT_S:
                 await self._compact()
                 compacted_at = trio.current_time()

@@ -12,7 +12,7 @@ from engine.kept import KeptStream
 from engine.leases import Lease, Leases
 from engine.schema import END
 from overlay.errors import MedusaError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 
 GRACE_S: Final = 10.0
 """How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
@@ -37,11 +37,15 @@ class Subscriptions:
     """
     Args:
         lease_s: how long a named subscriber that went away is waited for, seconds.
+        clock: seconds since the epoch.
     """
 
-    def __init__(self, leases: Leases, lease_s: float, events: Events) -> None:
+    def __init__(
+        self, leases: Leases, lease_s: float, clock: Callable[[], float], events: Events
+    ) -> None:
         self._leases = leases
         self._lease_s = lease_s
+        self._clock = clock
         self._events = events
         self._saving = trio.Lock()
         self._calls = 0
@@ -62,9 +66,8 @@ class Subscriptions:
         def take(boundary: int) -> None:
             expires = None
             if subscriber:
-                now = wall_clock()
-                self._leases.renew(kept.name, consumer, holder, boundary, now)
-                expires = now + self._lease_s
+                self._leases.renew(kept.name, consumer, holder, boundary, self._clock())
+                expires = trio.current_time() + self._lease_s
             kept.log.hold(consumer, boundary, expires)
 
         take(after)
@@ -77,7 +80,7 @@ class Subscriptions:
         finally:
             kept.subscribers -= 1
             if not subscriber and reader.boundary < END:
-                kept.log.hold(consumer, reader.boundary, wall_clock() + GRACE_S)
+                kept.log.hold(consumer, reader.boundary, trio.current_time() + GRACE_S)
             elif not subscriber:
                 kept.log.release(consumer)
 
@@ -93,21 +96,25 @@ class Subscriptions:
         """
         self._leases.take(lease)
         if kept is not None:
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            self._hold(kept, lease)
 
     def restore(self, kept: KeptStream) -> None:
         """Hold a stream that was opened again for those that were promised it."""
         for lease in self._leases.of(kept.name):
-            kept.log.hold(lease.subscriber, lease.boundary, lease.expires)
+            self._hold(kept, lease)
+
+    def _hold(self, kept: KeptStream, lease: Lease) -> None:
+        left_s = min(lease.expires - self._clock(), self._lease_s)
+        kept.log.hold(lease.subscriber, lease.boundary, trio.current_time() + left_s)
 
     def forget(self, stream: str) -> None:
         """There is no such stream any more."""
         for lease in self._leases.of(stream):
             self._leases.drop(stream, lease.subscriber)
 
-    async def tend(self, now: float) -> None:
-        """Drop the leases that ran out, and save what has changed. now: seconds."""
-        self._leases.expire(now)
+    async def tend(self) -> None:
+        """Drop the leases that ran out, and save what has changed."""
+        self._leases.expire(self._clock())
         await self.save()
 
     async def save(self) -> None:

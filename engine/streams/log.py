@@ -267,7 +267,8 @@ class StreamLog:
             await self._moved.wait()
 
     def hold(self, consumer: str, boundary: int, expires: float | None = None) -> None:
-        """Keeps the rows with stime > boundary for a consumer; `expires` in seconds, or never."""
+        """Keeps the rows with stime > boundary for a consumer; `expires`: seconds of trio's clock,
+        or never."""
         self.retention.hold(consumer, boundary, expires)
 
     def release(self, consumer: str) -> None:
@@ -279,7 +280,8 @@ class StreamLog:
         return min(self.boundary, self.retention.held(without))
 
     def retain(self, now: float) -> int:
-        """Lets go of the files that nobody needs and history has passed; how many. now: seconds."""
+        """Lets go of the files that nobody needs and history has passed; how many. now: seconds of
+        trio's clock."""
         floor = self.retention.floor(self.boundary, self.last_stime, now)
         # The newest file stays, whatever is in it: its name is the boundary.
         count = 0

@@ -13,7 +13,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(slots=True)
 class _Hold:
-    """Rows with stime > boundary are needed. expires: seconds since the epoch, or never."""
+    """Rows with stime > boundary are needed. expires: seconds of trio's clock, or never."""
 
     boundary: int
     expires: float | None
@@ -47,7 +47,7 @@ class Retention:
 
         Args:
             boundary: the log's. newest: its greatest stime, None without rows.
-            now: seconds since the epoch.
+            now: seconds of trio's clock: whatever the machine's is set to, a hold lasts as long.
         """
         expired = [
             name for name, h in self._holds.items() if h.expires is not None and h.expires <= now

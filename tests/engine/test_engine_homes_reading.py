@@ -14,7 +14,6 @@ from engine.kept import KeptStream
 from engine.schema import BEGINNING
 from engine.streams.home import Home
 from overlay.errors import InternalError, MedusaError
-from overlay.events import wall_clock
 from tools.async_client import AsyncMedusaClient
 
 
@@ -131,9 +130,9 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(tmp_p
         async with home.client() as client:
             await post(client, stream, range(6, 11))
         await until(lambda: log.boundary == 10)
-        log.retain(wall_clock())
+        log.retain(trio.current_time())
         assert log.start < 5, "its reader is waited for"
-        log.retain(wall_clock() + 3601)
+        log.retain(trio.current_time() + 3601)
         assert log.start >= 5, "but not for ever"
 
 

@@ -47,7 +47,6 @@ from engine.moves.mover import KEPT_RECORDS
 from engine.plan import Task
 from engine.schema import END
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -115,7 +114,7 @@ class Trader:
             self.capacity,
             market,
             SystemRandom(),
-            number=int(wall_clock() * 1000),  # above those of every earlier run
+            number=int(engine.overlay.clock() * 1000),  # above those of every earlier run
         )
         self._told: dict[str, TaskHere | TaskOut] = {}
         self._partners: tuple[Partner, ...] = ()
