@@ -195,6 +195,7 @@ class Home:
     events: Events = field(default_factory=lambda: Events(lambda: 0.0))
     catalog: Catalog | None = None
     body_filter: Callable[[bytes], bytes] = lambda body: body
+    clock: Callable[[], float] = wall_clock
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Catalog]:
@@ -209,7 +210,7 @@ class Home:
             fetch_body=self.world.fetch_body,
             fetch_names=self.world.fetch_names,
             events=self.events,
-            clock=wall_clock,
+            clock=self.clock,
             rng=Random(self.world.network.rng.random()),
         )
         async with open_catalog_in(around, self.folder, self.config) as catalog:
