@@ -105,6 +105,10 @@ class _PeerContacts:
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None
 
+    def participant_of(self, peer_id: bytes) -> str:
+        record = self.overlay.peers.get(peer_id)
+        return "" if record is None else record.participant
+
     def are_expected(self) -> bool:
         # who was admitted by another knows that there is one, before it has met anybody
         participant = self.overlay.identity.participant

@@ -92,16 +92,21 @@ class FakeWire:
 
 @dataclass
 class FakeContacts:
-    """The peer table. Everybody's is the same dict, filled before or while the nodes run."""
+    """The peer table. Everybody's is the same dict, filled before or while the nodes run; whose
+    peer it is, `owners` says, or it is one of its own participant."""
 
     own: bytes
     table: dict[bytes, Address]
+    owners: dict[bytes, str] = field(default_factory=dict)
 
     def known(self) -> Iterable[bytes]:
         return [peer_id for peer_id in self.table if peer_id != self.own]
 
     def address_of(self, peer_id: bytes) -> Address | None:
         return self.table.get(peer_id)
+
+    def participant_of(self, peer_id: bytes) -> str:
+        return self.owners.get(peer_id, peer_id.hex())
 
     def are_expected(self) -> bool:
         return any(self.known())
@@ -160,11 +165,15 @@ async def open_members(
 
 @asynccontextmanager
 async def open_member(
-    network: Network, peer_id: bytes, table: dict[bytes, Address], config: DhtConfig | None = None
+    network: Network,
+    peer_id: bytes,
+    table: dict[bytes, Address],
+    config: DhtConfig | None = None,
+    owners: dict[bytes, str] | None = None,
 ) -> AsyncIterator[Member]:
     shelf, events, address = Shelf(), Events(lambda: 0.0), table[peer_id]
     wire = FakeWire(network, peer_id, address)
-    contacts = FakeContacts(peer_id, table)
+    contacts = FakeContacts(peer_id, table, {} if owners is None else owners)
     config = config or DhtConfig()
     rng = Random(network.rng.random())
     async with open_node(
