@@ -75,8 +75,7 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
         until = loop.time() + LOOKUP_S
         try:
             while not self._done() and (left_s := until - loop.time()) > 0:
-                for node in self.nearest.next()[: self.alpha - len(under_way)]:
-                    self.nearest.mark_contacted(node)
+                for node in self.nearest.ask(self.alpha - len(under_way)):
                     self.asked += 1
                     under_way[asyncio.ensure_future(self.ask(node))] = node
                 if not under_way:
@@ -89,14 +88,14 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
-        return [node for node in self.nearest if node.id in self.nearest.answered]
+        return self.nearest.found()
 
     @property
     def answered(self) -> int:
-        return len(self.nearest.answered)
+        return self.nearest.answered
 
     def _done(self) -> bool:
-        return self.enough is not None and bool(self.values) and self.nearest.speak(self.enough)
+        return self.enough is not None and bool(self.values) and self.nearest.speaks(self.enough)
 
     def _heard(self, node: Node, reply: wire.Reply | None) -> None:
         if not isinstance(reply, wire.Found):

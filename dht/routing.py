@@ -53,56 +53,72 @@ class Router(RoutingTable):  # type: ignore[misc]
 
 
 class Shortlist(NodeHeap):  # type: ignore[misc]
-    """The nodes of one lookup that count: the nearest known, within the shares of participants.
-
-    Attributes:
-        failed: nodes that did not answer, by participant: they count against its share, or one
-            silent node after another would hold up the lookup.
-        answered: those that did.
-    """
+    """The nodes of one lookup that count: the nearest known, within the shares of participants."""
 
     def __init__(self, target: Node, count: int, participant_of: ParticipantOf) -> None:
         super().__init__(target, count)
-        self.failed: Counter[str] = Counter()
-        self.answered: dict[bytes, str] = {}
         self._participant_of = participant_of
+        self._share = share_of(count)
+        self._answered: set[bytes] = set()
+        self._asked: Counter[str] = Counter()
+        self._spoke: Counter[str] = Counter()
+        self._silent: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Node]:
-        return iter(self._nodes())
-
-    def _nodes(self) -> list[Node]:
+        # who was silent counts as well, or one of them after the other would hold up the lookup
         nearest = [node for _, node in sorted(self.heap, key=lambda each: each[0])]
-        return chosen(nearest, self._participant_of, self.maxsize, self.failed)
+        nodes = chosen(
+            nearest, self._participant_of, self.maxsize, share=self._share, spent=self._silent
+        )
+        return iter(nodes)
+
+    @property
+    def answered(self) -> int:
+        """How many have."""
+        return len(self._answered)
+
+    def found(self) -> list[Node]:
+        """The nearest that answered."""
+        return [node for node in self if node.id in self._answered]
+
+    def ask(self, count: int) -> list[Node]:
+        """Whom to ask now, at most so many, the nearest first; they count as asked.
+
+        A participant of which more nodes are silent than speak, beyond its share, is asked no more;
+        nor is one that was asked very often. Those that wait for an answer leave room for others.
+        """
+        waiting = self._asked - self._spoke - self._silent
+        nodes = [node for node in self.get_uncontacted() if self._is_worth_it(node)]
+        now = chosen(nodes, self._participant_of, count, share=self._share, spent=waiting)
+        for node in now:
+            self.mark_contacted(node)
+            self._asked[self._participant_of(node)] += 1
+        return now
+
+    def _is_worth_it(self, node: Node) -> bool:
+        participant = self._participant_of(node)
+        silent, spoke = self._silent[participant], self._spoke[participant]
+        often = self._asked[participant] >= MOST_ASKED * self.maxsize
+        return not often and silent <= max(self._share, spoke)
 
     def heard(self, node: Node) -> None:
         """It has answered."""
-        self.answered[node.id] = self._participant_of(node)
+        self._answered.add(node.id)
+        self._spoke[self._participant_of(node)] += 1
 
     def lost(self, node: Node) -> None:
         """It has not."""
         self.remove([node.id])
-        self.failed[self._participant_of(node)] += 1
+        self._silent[self._participant_of(node)] += 1
 
-    def next(self) -> list[Node]:
-        """Whom to ask now, the nearest first. A participant of which more nodes are silent than
-        speak, beyond its share, is asked no more; nor is one that was asked very often."""
-        spoke = Counter(self.answered.values())
-        share, most = share_of(self.maxsize), MOST_ASKED * self.maxsize
+    def speaks(self, enough: int) -> bool:
+        """Whether so many have answered, and of so many participants as there are here: one whose
+        nodes are many and quick must not be all that is heard."""
+        here = Counter(self._participant_of(node) for node in self)
+        return self.answered >= enough and self._shares(self._spoke) >= min(
+            enough, self._shares(here)
+        )
 
-        def is_vain(node: Node) -> bool:
-            participant = self._participant_of(node)
-            silent, heard = self.failed[participant], spoke[participant]
-            return silent > max(share, heard) or silent + heard >= most
-
-        return [node for node in self.get_uncontacted() if not is_vain(node)]
-
-    def speak(self, enough: int) -> bool:
-        """Whether so many have answered, and of so many participants as there are here: whose nodes
-        are many and quick must not be all that is heard."""
-        if len(self.answered) < enough:
-            return False
-        share = share_of(self.maxsize)
-        counted = sum(min(share, n) for n in Counter(self.answered.values()).values())
-        here = Counter(self._participant_of(node) for node in self._nodes())
-        possible = sum(min(share, n) for n in here.values())
-        return counted >= min(enough, possible)
+    def _shares(self, of: Counter[str]) -> int:
+        """Nodes, no more of a participant than its share."""
+        return sum(min(self._share, number) for number in of.values())

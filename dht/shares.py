@@ -30,15 +30,18 @@ def chosen(
     nearest: Iterable[T],
     participant_of: Callable[[T], str],
     count: int,
+    *,
+    share: int | None = None,
     spent: Counter[str] | None = None,
 ) -> list[T]:
     """The first `count` of them within the shares; then, where those are fewer, of the others.
 
     Args:
         nearest: in order of distance; read no further than needed.
+        share: of a participant; `share_of(count)` unless said.
         spent: what participants have had of their shares already.
     """
-    share = share_of(count)
+    share = share_of(count) if share is None else share
     taken = Counter(spent)
     within: list[T] = []
     beyond: list[T] = []

@@ -43,6 +43,9 @@ AT_ONCE: Final = 4
 SPREAD: Final = 0.2
 """Part of the interval by which rounds are scattered, so that peers do not fall into step."""
 
+FAIR: Final = 0.5
+"""Part of the exchanges for which participants are chosen among, and not peers."""
+
 MIN_GAP_S: Final = 0.05
 """Seconds between the starts of two exchanges of ours: a peer that says something new all the time
 must not keep everybody busy."""
@@ -227,12 +230,21 @@ class Exchanger:
                     await self._wake.wait()
 
     def _choose(self, bootstrap: Sequence[Address]) -> bytes | Address | None:
-        """A random peer, or an address to join by of which we do not know who is there."""
+        """A random peer, or an address to join by of which we do not know who is there. Every other
+        time a peer of a random participant: one with many peers must not be all that we hear."""
         own = self._peers.identity.peer_id
-        known: list[bytes | Address] = [r.peer_id for r in self._peers.all() if r.peer_id != own]
+        of: dict[str, list[bytes | Address]] = {}
+        for record in self._peers.all():
+            if record.peer_id != own and record.peer_id not in self._busy:
+                of.setdefault(record.participant, []).append(record.peer_id)
         unknown = [address for address in bootstrap if self._peers.by_address(address) is None]
-        free = [partner for partner in (*known, *unknown) if partner not in self._busy]
-        return self._rng.choice(free) if free else None
+        of["an address"] = [address for address in unknown if address not in self._busy]
+        groups = [partners for partners in of.values() if partners]
+        if not groups:
+            return None
+        if self._rng.random() < FAIR:
+            return self._rng.choice(self._rng.choice(groups))
+        return self._rng.choice([partner for partners in groups for partner in partners])
 
     async def _round(
         self,

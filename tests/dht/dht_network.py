@@ -214,7 +214,7 @@ class Home:
             peer_id=self.peer_id,
             private_key=self.key,
             wire=FakeWire(self.world.network, self.peer_id, self.address),
-            contacts=FakeContacts(self.peer_id, self.world.table),
+            contacts=FakeContacts(self.peer_id, self.world.table, self.world.owners),
             publisher_of=self.world.publisher_of,
             fetch_body=self.world.fetch_body,
             fetch_names=self.world.fetch_names,
@@ -239,6 +239,7 @@ class World:
     homes: dict[bytes, Home] = field(default_factory=dict)
     table: dict[bytes, Address] = field(default_factory=dict)
     revoked: set[bytes] = field(default_factory=set)
+    owners: dict[bytes, str] = field(default_factory=dict)
 
     def home(self, participant: str, config: DhtConfig | None = None) -> Home:
         key = Ed25519PrivateKey.generate()
@@ -249,6 +250,7 @@ class World:
         home = Home(self, participant, key, peer_id, address, folder, config or DhtConfig())
         self.homes[peer_id] = home
         self.table[peer_id] = address
+        self.owners[peer_id] = participant
         return home
 
     def publisher_of(self, peer_id: bytes) -> Publisher:

@@ -50,7 +50,7 @@ class Gang:
     """All nodes of one hostile participant. slow_s: how long each answer takes.
 
     Attributes:
-        asked: questions that reached any of them.
+        asked: questions for nodes and values that reached any of them.
     """
 
     network: Network
@@ -83,7 +83,7 @@ class Gang:
         def handle(_sender: bytes, address: Address, payload: bytes) -> None:
             frame = wire.decode_frame(payload)
             if isinstance(frame.message, wire.Ping | wire.Store | wire.FindNode | wire.FindValue):
-                self.asked += 1
+                self.asked += isinstance(frame.message, wire.FindNode | wire.FindValue)
                 reply = self._reply(frame.message)
                 if reply is not None:
                     self._send(me, address, wire.encode_reply(frame.call, reply))
