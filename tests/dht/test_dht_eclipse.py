@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kademlia.node import Node
 from msgspec import Struct
 
-from dht.allowance import HAND_OVER_BURST
+from dht.allowance import HAND_OVER_BURST, HAND_OVERS_PER_S
 from dht.catalog import Kind
 from dht.kademlia_bridge import LOOKUP_S
 from dht.meeting import MAX_AT_ONCE, Meeting
@@ -189,23 +189,31 @@ async def test_newcomers_of_one_participant_are_not_given_everything_again_and_a
 ) -> None:
     async with open_network() as network:
         rng = Random(3)
-        ids, gang = ids_anywhere(2, rng), Gang(network, Lie.EACH_OTHER)
-        table = {peer_id: address_of(number) for number, peer_id in enumerate(ids)}
+        ids, gang = ids_anywhere(1, rng), Gang(network, Lie.EACH_OTHER)
+        table = {ids[0]: address_of(0)}
         owners: dict[bytes, str] = {}
-        async with (
-            open_member(network, ids[0], table, owners=owners) as member,
-            open_member(network, ids[1], table, owners=owners),
-        ):
-            for number in range(20):
-                await member.node.put(bytes([number]) * 20, b"v")
+        async with open_member(network, ids[0], table, owners=owners) as member:
+            protocol = member.node._bridge._protocol
+            handed: list[str] = []
+
+            async def hand_over(newcomer: Node, _others: list[Node]) -> None:
+                handed.append(protocol.participant_of(newcomer))
+
+            protocol._hand_over = hand_over
             wanted = ids_anywhere(100, rng)
             owners.update(dict.fromkeys(wanted, EVIL))
             table.update(gang.join(wanted, 0))
             for _ in range(3):
                 await settle(60)
                 for peer_id in wanted:  # as if they were gone, and back
-                    member.node._bridge._protocol.router.remove_contact(Node(peer_id))
-            assert 0 < member.node.counts["handed over"] <= (HAND_OVER_BURST + 20) * 20
+                    protocol.router.remove_contact(Node(peer_id))
+            most = HAND_OVER_BURST + 180 * HAND_OVERS_PER_S
+            assert HAND_OVER_BURST <= len(handed) <= most
+            honest = rng.randbytes(20)
+            table[honest] = address_of(1)
+            async with open_member(network, honest, table, owners=owners):
+                await settle(30)
+            assert honest.hex() in handed, "others are not made to wait for it"
 
 
 # -- the rules by themselves -----------------------------------------------------------------------
