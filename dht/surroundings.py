@@ -59,7 +59,7 @@ class Surroundings:
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         clock: seconds since the epoch.
         returning: while it is open, has somebody told whenever a peer is back that was taken for
-            dead.
+            dead, or our clock is set: those on the other side have not heard us meanwhile.
         rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
     """
 
@@ -147,10 +147,12 @@ def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings
                 heed()
 
         overlay.gossip.changed.append(changed)
+        overlay.clock.set.append(heed)
         try:
             yield
         finally:
             overlay.gossip.changed.remove(changed)
+            overlay.clock.set.remove(heed)
 
     own = overlay.identity
     return Surroundings(

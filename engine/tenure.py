@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.clock import MAX_AHEAD_S
+from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError
 
 
@@ -52,7 +52,7 @@ def latest_fence(now: float) -> int:
     """The greatest that the clock of any peer can have made by now, seconds since the epoch. A
     greater one is not believed: `next_fence` after it would be believed by nobody either, and so
     the query could never be another peer's again."""
-    return int((now + MAX_AHEAD_S) * 1000 + 1) * TAKERS
+    return (latest_number(now, MILLIS) + 1) * TAKERS
 
 
 def check_fence(what: str, fence: int, now: float) -> None:

@@ -24,8 +24,6 @@ MAX_AHEAD_S: Final = 600.0
 """Seconds by which a number that is made of another peer's clock (an incarnation, a fence) may lie
 ahead of ours. One that lay further ahead could not be outdone: no later one would be believed."""
 
-MAX_AHEAD_US: Final = int(MAX_AHEAD_S * 1e6)
-
 MAX_STEP_S: Final = 30.0
 """Seconds by which the clock may be set and is followed at once, in each `ANCHOR_S`: half of what
 the time in a datagram may be off, so that others still hear a peer that follows it."""
@@ -50,6 +48,16 @@ TELL_S: Final = 600.0
 """Seconds between two events about the same fault of the clock."""
 
 MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
+
+
+MILLIS: Final = 1_000
+MICROS: Final = 1_000_000
+
+
+def latest_number(now: float, per_s: int) -> int:
+    """The greatest number that any peer's clock can have made by now, where numbers are times in
+    `per_s` parts of a second. now: seconds since the epoch, by ours."""
+    return int((now + MAX_AHEAD_S) * per_s)
 
 
 def steady_clock() -> float:

@@ -20,7 +20,7 @@ from overlay.certificates import (
     load_certificate,
     public_key_of,
 )
-from overlay.clock import MAX_AHEAD_US
+from overlay.clock import MICROS, latest_number
 from overlay.encoding import decode, encode
 from overlay.errors import BusyError, DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Change
@@ -144,7 +144,7 @@ class PeerTable:
         """As `announce`, once our clock was set: a record that it made while it was far ahead is
         believed by nobody, and ours of now need not outdo it."""
         old = self._records.get(self.identity.peer_id)
-        if old is not None and old.incarnation > now * 1e6 + MAX_AHEAD_US:
+        if old is not None and old.incarnation > latest_number(now, MICROS):
             self._forget(old)
         return self.announce(addresses, now)
 
@@ -249,7 +249,7 @@ class PeerTable:
             raise DecodeError(f"{name}: must have 1 to {MAX_ADDRESSES} addresses")
         if not all(_can_be_announced(address) for address in body.addresses):
             raise DecodeError(f"{name}: an address is not an IP with a port")
-        if not 0 <= body.incarnation <= now * 1e6 + MAX_AHEAD_US:
+        if not 0 <= body.incarnation <= latest_number(now, MICROS):
             raise DecodeError(
                 f"{name}: its incarnation lies in the future; check its clock, or ours"
             )
@@ -283,7 +283,7 @@ class PeerTable:
         return "our own record from a faster clock is about; ours was renewed"
 
     def _forget_unbelievable(self, now: float) -> None:
-        own, latest = self.identity.peer_id, now * 1e6 + MAX_AHEAD_US
+        own, latest = self.identity.peer_id, latest_number(now, MICROS)
         for record in [*self._records.values()]:
             believable = now < record.expires and record.incarnation <= latest
             if record.peer_id != own and not (believable and self._stands(record)):

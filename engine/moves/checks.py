@@ -20,15 +20,9 @@ from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
-from overlay.clock import MAX_AHEAD_S
+from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
-
-
-def latest_placement(now: float) -> int:
-    """The greatest fence of a placement (`Mover`) that any peer's clock can have made by now,
-    seconds since the epoch: after a greater one no other worker would take the task."""
-    return int((now + MAX_AHEAD_S) * 1000)
 
 
 def check_form(request: Assignment, owner: str, now: float) -> None:
@@ -51,7 +45,7 @@ def check_form(request: Assignment, owner: str, now: float) -> None:
             raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
     numbers = (
         ("boundary", request.after, BEGINNING, END - 1),
-        ("fence", request.fence, 0, latest_placement(now)),
+        ("fence", request.fence, 0, latest_number(now, MILLIS)),
         ("load", request.load, 0.0, math.inf),
         ("rate", request.rate, 0.0, math.inf),
     )

@@ -30,7 +30,7 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.moves.checks import check_readers, latest_placement
+from engine.moves.checks import check_readers
 from engine.moves.messages import (
     Assignment,
     Confirm,
@@ -49,6 +49,7 @@ from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.schema import END
+from overlay.clock import MILLIS, latest_number
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -259,8 +260,8 @@ class Mover:
         that."""
         now = self._overlay.clock()
         before = (placed.current.fence, placed.tried)
-        last = max((fence for fence in before if fence <= latest_placement(now)), default=0)
-        placed.tried = max(last + 1, int(now * 1000))
+        last = max((fence for fence in before if fence <= latest_number(now, MILLIS)), default=0)
+        placed.tried = max(last + 1, int(now * MILLIS))
         return placed.tried
 
     def _check_movable(self, placed: PlacedTask, to: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from overlay.addresses import Address
-from overlay.clock import MAX_AHEAD_US
+from overlay.clock import MICROS, latest_number
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UnavailableError
 from overlay.events import Events, wall_clock
@@ -359,7 +359,7 @@ async def open_gossip(
         rng,
         incarnation=incarnation,
         reserved=incarnation + RESERVE,
-        latest=lambda: int(clock() * 1e6) + MAX_AHEAD_US,
+        latest=lambda: latest_number(clock(), MICROS),
         now=trio.current_time(),
     )
     async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from overlay.clock import MAX_AHEAD_US
+from overlay.clock import MICROS, latest_number
 from overlay.errors import DecodeError
 from overlay.files import read_public, write_atomically
 from overlay.gossip.claims import MAX_INCARNATION
@@ -33,7 +33,7 @@ def next_incarnation(folder: Path, clock: int) -> int:
         StorageFullError, InvalidInputError: it cannot be written.
     """
     used = load_incarnation(folder)
-    incarnation = clock if used > clock + MAX_AHEAD_US else max(clock, used + 1)
+    incarnation = clock if used > latest_number(clock / MICROS, MICROS) else max(clock, used + 1)
     store_incarnation(folder, incarnation + RESERVE)
     return incarnation
 
