@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
@@ -17,10 +18,18 @@ from engine_peers import (
     until,
 )
 
-from engine.definitions import Idle, StreamDefinition
+from engine.definitions import Idle, Producer, StreamDefinition
+from engine.digests import Digest, Version
+from engine.kinds import PRODUCER
+from engine.producers import key_of_stream
 from engine.query import Filter, Query
+from engine.replicas.messages import KeptUp, StandBy
 from engine.schema import Field, FieldType, Schema
+from engine.tenure import Tenure, latest_fence
 from overlay.clock import AGREE_S, shown
+from overlay.encoding import encode
+from overlay.errors import InvalidInputError
+from overlay.names import ObjectName
 from tools.async_client import AsyncMedusaClient
 
 DAY = 86_400.0
@@ -194,3 +203,65 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
         mit.clock_off_s = 0.0
         await town.start(mit)
         assert any(f"{mit.name('ticking')} has come to" in text for text in mit.errors())
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """Its fence was of the future, and so would every later one have been."""
+    monkeypatch.setattr("overlay.clock.HOLD_S", 0.1)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        await town.stop(mit)
+        mit.clock_off_s = 100 * DAY
+        await town.start(mit)
+        async with mit.client() as client:
+            await own_something(mit, client)
+
+        def fence() -> int:
+            return mit.up.engine.queries.get(mit.name("odd")).stored.tenure.fence
+
+        assert fence() > latest_fence(mit.wall() - DAY)
+        mit.clock_off_s = 0.0
+        if restarted:
+            await town.restart(mit)
+        await until(lambda: 0 < fence() <= latest_fence(mit.wall()))
+        assert any("fence" in text and "wrong clock" in text for text in mit.errors())
+        utah = await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with utah.client() as far:
+            assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
+
+
+async def test_a_fence_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> None:
+    """A thief of a peer's key says in the catalog, by gossip and by call that it has the query."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        thief = await town.settle("mit.edu", sibling=True)
+        utah = await town.settle("utah.edu")
+        await town.acquainted(mit, thief, utah)
+        async with mit.client() as client, utah.client() as far:
+            await own_something(mit, client)
+            stream = mit.name("odds")
+            assert await received(far.subscribe(stream), 1) == [(1, 1)]
+            for fence in (2**62, latest_fence(mit.wall() + 3600)):
+                claim = Producer(stream, fence=fence)
+                await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
+                thief.up.engine.overlay.gossip.publish(
+                    encode(Digest(0, 1, (Version(key_of_stream(stream), fence, 7),)))
+                )
+                stored = mit.up.engine.queries.get(mit.name("odd")).stored
+                tenure = Tenure(fence, thief.id, mit.id)
+                lie = StandBy(msgspec.structs.replace(stored, tenure=tenure))
+                connection = await thief.up.engine.overlay.connect(bytes.fromhex(mit.id))
+                with pytest.raises(InvalidInputError, match="of the future: check the clock"):
+                    await connection.call("replica.stand_by", lie, KeptUp)
+            for place in (mit, utah):
+                await place.up.engine.producers.learn(stream)
+                assert place.up.engine.producers.fence(stream) < latest_fence(mit.wall())
+                events = place.up.engine.overlay.events.recent()
+                assert any("a fence of the future is not believed" in e.text for e in events)
+            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
+            await client.flush()
+            assert await received(far.subscribe(stream, 10), 1) == [(11, 7)]
