@@ -88,7 +88,7 @@ class Leases:
         """Drop and return the leases that ran out. None lasts longer from now on than one that is
         renewed now: what says so was made by a clock that was ahead, or by another peer."""
         for lease in self._all():
-            if lease.expires > now + self._lease_s:
+            if not lease.expires <= now + self._lease_s:  # nor is it no number
                 self.take(msgspec.structs.replace(lease, expires=now + self._lease_s))
         gone = [lease for lease in self._all() if lease.expires <= now]
         for lease in gone:
