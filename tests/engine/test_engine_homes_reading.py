@@ -143,10 +143,10 @@ async def test_a_stream_whose_log_is_spoiled_stops_and_the_peer_lives(tmp_path: 
         good = await make_stream(client, first, "good")
         advance = Home.advance
 
-        async def fail(home: Home, now: float) -> bool:
+        async def fail(home: Home, now: float, *, may_leap: bool) -> bool:
             if home is first.kept(bad).home:
                 raise InternalError("rows of 1..2 in epoch (3, 4]")
-            return await advance(home, now)
+            return await advance(home, now, may_leap=may_leap)
 
         with mock.patch.object(Home, "advance", fail):
             await client.post_event(bad, rows([(1, 1)]), boundary=1)
