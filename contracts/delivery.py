@@ -21,7 +21,6 @@ from contracts.contract import SHORT_ID, Contract, State
 from contracts.documents import open_document
 from contracts.outbox import Outbox
 from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
-from overlay.events import wall_clock
 from overlay.node import Overlay
 from overlay.peers import PeerRecord
 from overlay.rpc import Caller
@@ -314,7 +313,6 @@ async def open_contracts(
     overlay: Overlay,
     home: Path,
     *,
-    clock: Callable[[], float] = wall_clock,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Contracts]:
     """The contracts of the peer in `home`, delivered and watched until the block ends.
@@ -323,7 +321,7 @@ async def open_contracts(
         InvalidInputError: the folder of the contracts cannot be made or read.
     """
     book = Book(home, overlay.membership, overlay.identity.participant)
-    contracts = Contracts(overlay, book, clock, rng or random.SystemRandom())
+    contracts = Contracts(overlay, book, overlay.clock, rng or random.SystemRandom())
     contracts.register()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(contracts.run)

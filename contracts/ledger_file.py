@@ -1,4 +1,8 @@
-"""The SQLite file of a ledger: its schema, how it is opened, its errors as this project's."""
+"""The SQLite file of a ledger: its schema, how it is opened, its errors as this project's.
+
+What is in it nobody can make again, so a file that is lost or damaged is never replaced in silence:
+another file beside it says that there is a ledger.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
+from overlay.files import write_atomically
 
 SCHEMA_VERSION: Final = 1
 
 BUSY_S: Final = 10.0
 """Seconds to wait for a reader (`medusa-peer contract balance`) to leave."""
+
+BEGUN: Final = ".begun"
+"""What the name of the file ends with that says that a ledger was begun."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -40,14 +48,19 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
     """Open or create it. A commit is on the disk when it returns.
 
     Raises:
-        InvalidInputError: the file is damaged, or of another version.
+        InvalidInputError: the file is lost, damaged, or of another version.
         StorageError: it cannot be opened, or the disk does not take it.
     """
+    _check_there(path)
     with translated(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level="IMMEDIATE")
     try:
         with translated(path):
+            _check_whole(connection, path)
             prepare(connection, path)
+        if not _begun(path).exists():
+            text = f"{path.name} was begun: without it this peer does not start\n"
+            write_atomically(_begun(path), text.encode())
         yield connection
     finally:
         connection.close()
@@ -59,8 +72,9 @@ def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: it is damaged, or of another version.
+        InvalidInputError: it is lost, damaged, or of another version.
     """
+    _check_there(path)
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     with translated(path):
@@ -72,6 +86,34 @@ def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def _begun(path: Path) -> Path:
+    return path.with_name(path.name + BEGUN)
+
+
+def _check_there(path: Path) -> None:
+    """
+    Raises:
+        InvalidInputError: a ledger was begun, and there is none.
+    """
+    if path.is_dir():
+        raise InvalidInputError(f"{path}: is a folder; move it away and {_mend(path)}")
+    if _begun(path).exists() and not (path.exists() and path.stat().st_size):
+        raise InvalidInputError(f"{path}: is lost; {_mend(path)}")
+
+
+def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise InvalidInputError(f"{path}: damaged ({found}); {_mend(path)}")
+
+
+def _mend(path: Path) -> str:
+    return (
+        "put a copy in its place: your partners heal its end; if there is none, remove it and "
+        f"{_begun(path).name}: another ledger is begun, without what was earned and spent"
+    )
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -113,6 +155,4 @@ def translated(path: Path) -> Iterator[None]:
             raise StorageError(
                 f"{path}: {error}: look at its disk, and who may write there"
             ) from None
-        raise InvalidInputError(
-            f"{path}: damaged ({error}); put a copy in its place: your partners heal its end"
-        ) from None
+        raise InvalidInputError(f"{path}: damaged ({error}); {_mend(path)}") from None

@@ -124,11 +124,13 @@ class Payer:
             raise _RefusedError("the placement ended", end, final=True)
         if receipt.after != standing.billed:
             raise _RefusedError(f"it starts at {receipt.after}, paid is up to {standing.billed}")
-        if not standing.deal.agreed_at - SKEW_S * MICROS <= receipt.at <= (now + SKEW_S) * MICROS:
+        # it may have been agreed while our clock was ahead
+        agreed_at = min(standing.deal.agreed_at / MICROS, now)
+        if not agreed_at - SKEW_S <= receipt.at / MICROS <= now + SKEW_S:
             raise _RefusedError("it is dated before the placement, or in the future")
         # a payee that was away when it ended dates it later than we know it was
         at = min(receipt.at, standing.ended_at or receipt.at)
-        self._check_contract(receipt.account, at / MICROS, standing.deal.agreed_at / MICROS)
+        self._check_contract(receipt.account, at / MICROS, agreed_at)
         return standing
 
     def _check_contract(self, account: Account, at: float, agreed_at: float) -> None:

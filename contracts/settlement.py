@@ -12,7 +12,8 @@ How to drive it. Once a peer: `Settlement(Desk(identity, ledger, agreements, key
   `Ended` asks a worker to count it counts before its mirrors go.
 * `handle(Tick(), now)` at `wake_at`, which changes with every call.
 
-`now` is seconds since the epoch. Restarted, it goes on from the ledger; nothing else is kept.
+`now` is seconds since the epoch; where it leaps, `restart()`. Restarted, it goes on from the
+ledger; nothing else is kept.
 
 What holds, whatever is lost, doubled, late or crashes: an interval of a placement is paid at most
 once, and only if both have signed; the payer pays by its own count; a peer that passed a task on
@@ -78,8 +79,12 @@ class Settlement:
     def __init__(self, desk: Desk, settle_s: float = SETTLE_S) -> None:
         self._desk = desk
         self._settle_s = settle_s
-        self._payee = Payee(desk, settle_s)
-        self._payer = Payer(desk, self._payee)
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on from the ledger alone, at once: what is planned was planned by another clock."""
+        self._payee = Payee(self._desk, self._settle_s)
+        self._payer = Payer(self._desk, self._payee)
         self._purge_at = 0.0
 
     @property

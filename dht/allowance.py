@@ -1,4 +1,5 @@
-"""How often one peer may ask for something that costs: a token bucket a peer. Sans-IO."""
+"""How often one peer, or participant, may ask for something that costs: a token bucket each.
+Sans-IO."""
 
 from __future__ import annotations
 
@@ -11,6 +12,13 @@ participant may have (20,000) renews 44 a second."""
 
 STORE_BURST: Final = 1000
 """Stores taken from one peer at once: a whole hand-over, or what a peer tells when it starts."""
+
+HAND_OVERS_PER_S: Final = 0.1
+"""Newcomers of one participant that are given the records they should hold, in the long run: up to
+1,000 records each, so 100 KB a second. Publishers reach the others within minutes."""
+
+HAND_OVER_BURST: Final = 20
+"""And at once: all peers of a large participant start again after a power cut."""
 
 
 class Allowances:
@@ -26,7 +34,7 @@ class Allowances:
         self._spent: dict[bytes, tuple[float, float]] = {}  # and when it was so much
 
     def take(self, peer_id: bytes, now: float) -> bool:
-        """Whether this peer may, once more."""
+        """Whether this peer (or participant) may, once more."""
         self._forget_full(now)
         spent = self._spent_by(peer_id, now) + 1
         if spent > self._burst:

@@ -52,9 +52,10 @@ class Bodies:
         self._database.change((sql, (self._clock(), digest)))
 
     def get(self, digest: bytes) -> bytes | None:
-        """The body with that hash, if it is here."""
+        """The body with that hash, if it is here; one that the disk has changed is not."""
         rows = self._database.rows("SELECT body FROM bodies WHERE digest = ?", digest)
-        return cast("bytes", rows[0][0]) if rows else None
+        body = cast("bytes", rows[0][0]) if rows else None
+        return body if body is not None and digest_of(body) == digest else None
 
     async def obtain(self, pointer: Pointer, sources: Iterable[bytes]) -> bytes:
         """The body, from here or from the first of these peers (ids) that has the right one.

@@ -38,8 +38,13 @@ from dht.surroundings import (
     surroundings_of,
 )
 from overlay.encoding import decode, encode
-from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
-from overlay.events import wall_clock
+from overlay.errors import (
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
 from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import DATA, Overlay
@@ -147,6 +152,16 @@ class Catalog:
             raise InvalidInputError(f"{name}: {len(body)} bytes, at most {MAX_BODY_BYTES} allowed")
         return await self._publishing.declare(kind.under(name), body)
 
+    def publish_soon(self, kind: Kind[T], name: ObjectName, value: T) -> None:
+        """Declare what this peer's own files say that it has: as `publish`, but told to others when
+        its turn comes. The same as before is no news.
+
+        Raises:
+            NotAuthorisedError: the name is another participant's.
+        """
+        self._check_ours(name)
+        self._publishing.declare_soon(kind.under(name), encode(value))
+
     async def withdraw(self, kind: Kind[T], name: ObjectName) -> None:
         """Declare that the object is no more. It may be any that our participant published.
 
@@ -168,17 +183,20 @@ class Catalog:
         self._publishing.leave(kind.under(name))
 
     def own(self, kind: Kind[T]) -> list[Published[T]]:
-        """What this peer publishes of that kind."""
-        return [
-            Published(
-                ObjectName.parse(p.subject.name),
-                _decoded(kind, p.subject, p.body),
-                self._around.peer_id,
-                p.version,
-            )
-            for p in self._store.publications()
-            if p.body is not None and (p.subject.kind, p.subject.many) == (kind.label, kind.many)
-        ]
+        """What this peer publishes of that kind, as far as it can be read."""
+        found: list[Published[T]] = []
+        for each in self._store.publications():
+            of = each.subject
+            if each.body is None or (of.kind, of.many) != (kind.label, kind.many):
+                continue
+            try:
+                value = _decoded(kind, of, each.body)
+            except DecodeError as error:
+                self._around.events.note("error", f"our own {error}; it is to be declared again")
+                continue
+            name = ObjectName.parse(of.name)
+            found.append(Published(name, value, self._around.peer_id, each.version))
+        return found
 
     async def joined(self, count: int = 1) -> None:
         """Returns once that many other peers' catalogs have answered this one."""
@@ -286,16 +304,18 @@ async def open_catalog(
     home: Path,
     config: DhtConfig,
     *,
-    clock: Callable[[], float] = wall_clock,
     rng: Random | None = None,
 ) -> AsyncIterator[Catalog]:
     """The catalog of a peer whose overlay is open; its file is `home/data/catalog.sqlite`.
 
+    It is an index of what this peer has, and of what it has heard: lost or damaged (then it is put
+    aside), it is made anew. What is this peer's own, its user declares again (`publish_soon`).
+
     Raises:
-        InvalidInputError: that file is damaged.
+        InvalidInputError: that file cannot be opened, or is of another version.
         StorageFullError: the disk is full.
     """
-    async with open_catalog_in(surroundings_of(overlay, clock, rng), home, config) as catalog:
+    async with open_catalog_in(surroundings_of(overlay, rng), home, config) as catalog:
         _serve(overlay.service, catalog)
         yield catalog
 
@@ -308,7 +328,11 @@ async def open_catalog_in(
     folder = home / DATA
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with open_database(folder / DATABASE) as database:
+
+    def damaged(text: str) -> None:
+        around.events.note("error", f"{text}; what others publish is learned again")
+
+    with open_database(folder / DATABASE, damaged) as database:
         store = RecordStore(database, around.federation, around.publisher_of, around.clock)
         bodies = Bodies(database, around.fetch_body, around.events, around.clock)
         async with (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,9 @@ SCHEMA_VERSION: Final = 2
 _FORGET: Final = {0: "", 1: "DROP TABLE records;", SCHEMA_VERSION: ""}
 """What files of older versions lose. Records of version 1 are signed for no federation, so nobody
 believes them; their publishers tell them anew."""
+
+BESIDE: Final = ("-wal", "-shm")
+"""What SQLite keeps beside a file, of which it is a part."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -59,13 +62,20 @@ class Database:
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[Database]:
+def open_database(path: Path, damaged: Callable[[str], None]) -> Iterator[Database]:
     """Open or create it. Write-ahead log: a commit survives `kill -9`.
 
+    A damaged file is put aside, and another made: what is in it, its users can find again.
+
+    Args:
+        damaged: told where that was so, for people.
+
     Raises:
-        InvalidInputError: the file is damaged, or of another version.
+        InvalidInputError: the file cannot be opened, or is of another version.
         StorageFullError: the disk is full.
     """
+    if damage := _damage(path):
+        damaged(f"{path}: damaged ({damage}); it is put aside as {_put_aside(path)}")
     with _translated(path):
         connection = sqlite3.connect(path, isolation_level="IMMEDIATE")
     try:
@@ -75,7 +85,8 @@ def open_database(path: Path) -> Iterator[Database]:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in _FORGET:
                 raise InvalidInputError(
-                    f"{path}: version {version}, this program reads {SCHEMA_VERSION}"
+                    f"{path}: version {version}, this program reads {SCHEMA_VERSION}; start the "
+                    "program that wrote it, or move the file away: another one is made"
                 )
             done = f"PRAGMA user_version = {SCHEMA_VERSION};"
             connection.executescript(f"BEGIN; {_FORGET[version]} {_SCHEMA} {done} COMMIT;")
@@ -96,5 +107,45 @@ def _translated(path: Path) -> Iterator[None]:
                 f"{path}: {error}: look at its disk, and who may write there"
             ) from None
         raise InvalidInputError(
-            f"{path}: damaged ({error}); move it away, and create your objects again"
+            f"{path}: damaged ({error}); start the peer again: it puts the file aside then, and "
+            "makes another"
         ) from None
+
+
+def _damage(path: Path) -> str:
+    """What is wrong with the file; "": nothing, or there is none. Reads all of it (some 0.3 s for
+    100 MB)."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.exists():
+        return ""  # SQLite itself removes a write-ahead log that has no file
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError:
+        return ""  # it cannot be opened: who opens it says why
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename it, and what is beside it, to names that are free; gives the file's.
+
+    Raises:
+        InvalidInputError: the folder does not take it.
+    """
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    try:
+        path.rename(aside)
+        for suffix in BESIDE:
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(aside.with_name(aside.name + suffix))
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path}: damaged, and cannot be put aside: {error.strerror}; move it away"
+        ) from None
+    return aside

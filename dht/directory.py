@@ -101,6 +101,10 @@ class Contacts(Protocol):
 
     def address_of(self, peer_id: bytes) -> Address | None: ...
 
+    def participant_of(self, peer_id: bytes) -> str:
+        """Whose peer it is, by its certificate; "" where it is not known."""
+        ...
+
     def are_expected(self) -> bool:
         """Whether there are other peers, as far as one can tell before they are known."""
         ...

@@ -23,7 +23,30 @@ class Finder:
         self._store = store
 
     async def records(self, subject: Subject) -> list[Record]:
-        """The newest first; one a publisher, of a single kind only the newest.
+        """The newest first; one a publisher, of a single kind only the newest. What this peer
+        itself publishes is among them whatever the others say, or the clock.
+
+        Raises:
+            UnavailableError: too few peers answer, nothing is remembered, and it is not ours.
+        """
+        own = self._own(subject)
+        try:
+            found = await self.published(subject)
+        except UnavailableError:
+            if not own:
+                raise
+            found = []
+        return _newest(own + found, many=subject.many)
+
+    def _own(self, subject: Subject) -> list[Record]:
+        publication = self._store.publication(subject)
+        if publication is None:
+            return []
+        now_us = int(self._around.clock() * 1e6)
+        return [publication.record(self._around.peer_id, now_us, now_us + 1)]
+
+    async def published(self, subject: Subject) -> list[Record]:
+        """As `records`, of those alone that the nodes which should hold them have.
 
         Raises:
             UnavailableError: too few peers answer, and nothing is remembered.
@@ -38,12 +61,7 @@ class Finder:
         else:
             self._remember(key, values)
             records = self._believed(subject, values, expired_ok=False)
-        best: dict[bytes, Record] = {}
-        for record in records:
-            slot = record.publisher if subject.many else b""
-            if slot not in best or newer(record, best[slot]):
-                best[slot] = record
-        return sorted(best.values(), key=lambda r: r.version, reverse=True)
+        return _newest(records, many=subject.many)
 
     async def _is_ours_to_deny(self, subject: Subject) -> bool:
         """Whether there can be nothing of that subject, whatever the nodes that should hold it
@@ -130,3 +148,13 @@ class Finder:
             if record.subject == subject:
                 records.append(record)
         return records
+
+
+def _newest(records: Iterable[Record], *, many: bool) -> list[Record]:
+    """One a publisher, or (not many) one alone; the newest first."""
+    best: dict[bytes, Record] = {}
+    for record in records:
+        slot = record.publisher if many else b""
+        if slot not in best or newer(record, best[slot]):
+            best[slot] = record
+    return sorted(best.values(), key=lambda r: r.version, reverse=True)

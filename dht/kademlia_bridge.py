@@ -13,7 +13,6 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,10 +23,17 @@ from kademlia.node import Node
 from kademlia.protocol import KademliaProtocol
 
 from dht import wire
-from dht.allowance import STORE_BURST, STORES_PER_S, Allowances
+from dht.allowance import (
+    HAND_OVER_BURST,
+    HAND_OVERS_PER_S,
+    STORE_BURST,
+    STORES_PER_S,
+    Allowances,
+)
 from dht.config import DhtConfig
 from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
-from dht.routing import Router
+from dht.routing import Router, Shortlist
+from dht.shares import chosen
 from overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
 from overlay.events import Events
 
@@ -37,6 +43,11 @@ MAX_HAND_OVER: Final = 1000
 """Records looked at for one new node; the rest reaches it with the next renewals."""
 
 Ask = Callable[[Node], Awaitable[wire.Reply | None]]
+
+
+LOOKUP_S: Final = 10.0
+"""Seconds for one lookup: three times that a node stays silent, one after the other. Who is slow on
+purpose, and knows ever nearer ones, ends it no later; what was heard by then counts."""
 
 
 class _Crawl(SpiderCrawl):  # type: ignore[misc]
@@ -49,40 +60,48 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
         self.ask = ask
         self.enough = enough
         self.values: set[bytes] = set()
-        self.asked = self.answered = 0
+        self.asked = 0
         target = Node(key)
         start = protocol.router.find_neighbors(target)
         config = protocol.config
         super().__init__(protocol, target, start, config.copies, config.parallel)
+        self.nearest = Shortlist(target, config.copies, protocol.participant_of)
+        self.nearest.push(start)
 
     async def find(self) -> list[Node]:
         """The nearest nodes that answered; `values` then holds what they hold."""
         under_way: dict[asyncio.Task[wire.Reply | None], Node] = {}
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LOOKUP_S
         try:
-            while not self._done():
-                for node in self.nearest.get_uncontacted()[: self.alpha - len(under_way)]:
-                    self.nearest.mark_contacted(node)
+            while not self._done() and (left_s := until - loop.time()) > 0:
+                for node in self.nearest.ask(self.alpha - len(under_way)):
                     self.asked += 1
                     under_way[asyncio.ensure_future(self.ask(node))] = node
                 if not under_way:
                     break
-                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                first = asyncio.FIRST_COMPLETED
+                await asyncio.wait(under_way, timeout=left_s, return_when=first)
                 for task in [task for task in under_way if task.done()]:
                     self._heard(under_way.pop(task), task.result())
         finally:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
-        return list(self.nearest)
+        return self.nearest.found()
+
+    @property
+    def answered(self) -> int:
+        return self.nearest.answered
 
     def _done(self) -> bool:
-        return self.enough is not None and bool(self.values) and self.answered >= self.enough
+        return self.enough is not None and bool(self.values) and self.nearest.speaks(self.enough)
 
     def _heard(self, node: Node, reply: wire.Reply | None) -> None:
         if not isinstance(reply, wire.Found):
-            self.nearest.remove([node.id])
+            self.nearest.lost(node)
             return
-        self.answered += 1
+        self.nearest.heard(node)
         self.values.update(reply.values)
         strangers = [n for n in reply.nodes if n != self.own and self.me.reachable(n)]
         self.nearest.push([Node(n) for n in strangers])
@@ -103,15 +122,16 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(Node(node_id), replicas, config.copies)
-        self.router = Router(self, config.copies, self.source_node)
+        self._contacts = contacts
+        self.router = Router(self, config.copies, self.source_node, self.participant_of)
         self.config, self.counts = config, Counter[str]()
         self.met = trio.Event()
         self._loop = loop
         self._wire = out
-        self._contacts = contacts
         self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply | None]]] = {}
         self._shunned: dict[bytes, float] = {}
         self._stores = Allowances(STORES_PER_S, STORE_BURST)
+        self._hand_overs = Allowances(HAND_OVERS_PER_S, HAND_OVER_BURST)
         self._tasks: set[asyncio.Task[None]] = set()
 
     if not TYPE_CHECKING:
@@ -175,6 +195,9 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return [node.id for node in nodes]
 
     # -- questions out ------------------------------------------------------------------------
+
+    def participant_of(self, node: Node) -> str:
+        return self._contacts.participant_of(node.id)
 
     def reachable(self, peer_id: bytes) -> bool:
         return self._contacts.address_of(peer_id) is not None
@@ -241,9 +264,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         self, key: bytes, value: bytes
     ) -> tuple[list[wire.Stored], list[wire.Reply | None]]:
         """What this node (if it is among the nearest to the key) and the others said to storing."""
-        target = Node(key)
         nodes = [self.source_node, *await self.crawl(key)]
-        nearest = nsmallest(self.config.copies, nodes, key=target.distance_to)
+        nearest = self._nearest_of(nodes, Node(key))
         own = [self._keep(key, value)] if self.source_node in nearest else []
         others = [node for node in nearest if node is not self.source_node]
         message = wire.Store(key, value)
@@ -264,9 +286,14 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     def _welcome(self, newcomer: Node) -> None:
         if self.router.is_new_node(newcomer):
-            self._start(self._hand_over(newcomer, self.router.nodes()))
+            others = self.router.nodes()
             self.router.add_contact(newcomer)
             self.met.set()
+            owner = self.participant_of(newcomer).encode()
+            # who only waits for room in the table may come back again and again
+            known = not self.router.is_new_node(newcomer)
+            if known and self._hand_overs.take(owner, self._loop.time()):
+                self._start(self._hand_over(newcomer, others))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         # asyncio keeps only weak references to tasks; the loop cancels what is left when it closes
@@ -293,9 +320,12 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
                 await asyncio.sleep(0)
 
     def _falls_to(self, newcomer: Node, target: Node, others: list[Node]) -> bool:
-        distance = target.distance_to
-        nearer = [n for n in (self.source_node, *others) if distance(n) < distance(newcomer)]
-        return len(nearer) < self.config.copies
+        return newcomer in self._nearest_of([self.source_node, *others, newcomer], target)
+
+    def _nearest_of(self, nodes: list[Node], target: Node) -> list[Node]:
+        """Those that should hold what is under a key."""
+        ordered = sorted(nodes, key=target.distance_to)
+        return chosen(ordered, self.participant_of, self.config.copies)
 
 
 class Bridge:

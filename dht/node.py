@@ -34,7 +34,7 @@ class Node:
         self._replicas = replicas
         self._config = config
         self._rng = rng
-        self._meeting = Meeting(rng)
+        self._meeting = Meeting(rng, contacts.participant_of)
         self._greeting = 0
 
     @property

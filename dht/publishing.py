@@ -11,14 +11,13 @@ from dht.bodies import Bodies
 from dht.config import DhtConfig
 from dht.directory import Directory
 from dht.finding import Finder
-from dht.records import MAX_SKEW_US, Pointer, Record, Subject, digest_of, seal
+from dht.records import MAX_INLINE_BYTES, MAX_SKEW_US, Record, Subject, digest_of, seal
 from dht.republish import Schedule
 from dht.store import Publication, RecordStore
 from dht.surroundings import Surroundings
+from overlay.clock import MEND, shown
 from overlay.errors import ConflictError, MedusaError, UnavailableError
-
-MAX_INLINE_BYTES: Final = 512
-"""Bytes of a body inside its record: with the longest name the record still is under 1 KiB."""
+from overlay.names import ObjectName
 
 TELL_AGAIN_S: Final = 5.0
 """Seconds within which everything is told again where peers come back, and at least between two
@@ -56,11 +55,36 @@ class Publishing:
         self._config = config
         self._schedule: Schedule[Subject] = Schedule(config.republish_s, around.rng)
         for publication in store.publications():
-            self._schedule.add(publication.subject, trio.current_time())
+            self._take_up(publication)
+        self._check_clock()
         self._sooner = trio.Event()
         self._told_again_at = float("-inf")
         store.superseded = self._renew_soon
         self.yielded: Callable[[Subject], None] = lambda _: None
+
+    def _take_up(self, publication: Publication) -> None:
+        """Go on telling what the last run published; what the disk has changed is forgotten."""
+        subject, body = publication.subject, publication.body
+        if not publication.is_sound or _owner(subject) != self._around.participant:
+            self._store.forget(publication)
+            self._around.events.note("error", f"{subject}: damaged on disk, and no more published")
+            return
+        large = body is not None and len(body) > MAX_INLINE_BYTES
+        if body is not None and large and self._bodies.get(digest_of(body)) is None:
+            self._bodies.keep(body, own=True)
+        self._schedule.add(subject, trio.current_time())
+
+    def _check_clock(self) -> None:
+        """Say so where what this peer has published is of the future: one of its clocks was wrong,
+        the one then or the one now."""
+        latest = max((each.version for each in self._store.publications()), default=0)
+        if latest > self._now_us() + MAX_SKEW_US:
+            self._around.events.note(
+                "error",
+                f"what this peer published last is dated {shown(latest / 1e6)}, and this machine's "
+                f"clock says {shown(self._around.clock())}: {MEND}; what is dated later is told "
+                "anew, as of now",
+            )
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:
         """The subject is this body from now on, or (None) is withdrawn; on disk on return.
@@ -79,10 +103,18 @@ class Publishing:
             if self._store.publication(subject) != publication:
                 return 1  # what we have declared since then is the newer one
             # our clock is behind that of another peer of ours: go beyond what that one said
-            newest = await self._newest_version(subject)
-            if newest <= publication.version:  # who says so has nothing to show
-                return 1
-            return await self._tell(self._next(subject, body, beyond=newest))
+            newest = await self._newest(subject)
+            if newest is None or newest.version <= publication.version:
+                return 1  # who says so has nothing to show
+            return await self._tell(self._next(subject, body, beyond=newest.version))
+
+    def declare_soon(self, subject: Subject, body: bytes) -> None:
+        """The subject is this body, as this peer's own files say; on disk on return, and told to
+        the nodes that should hold it when its turn comes."""
+        before = self._store.publication(subject)
+        if before is None or before.body != body or self._is_of_future(before):
+            self._next(subject, body, beyond=0)
+            self._renew_soon(subject)
 
     async def keep_told(self) -> None:
         """Renew what this peer publishes, and forget what expired, for ever."""
@@ -106,12 +138,13 @@ class Publishing:
         newest = max([beyond, *rivals])
         before = self._store.publication(subject)
         now_us = self._now_us()
-        if before is not None and before.body == body and before.version >= newest:
-            version = before.version
+        # One from the future was made while our clock was ahead: nobody believes it, nor would one
+        # beyond it be believed. Versions grow otherwise, whatever the clock does.
+        known = 0 if before is None or self._is_of_future(before) else before.version
+        if known and before is not None and before.body == body and known >= newest:
+            version = known
         else:
-            version = max(now_us, newest + 1, before.version + 1 if before else 0)
-        if version > now_us + MAX_SKEW_US:
-            raise ConflictError(f"{subject}: its newest version is in the future; check the clocks")
+            version = min(max(now_us, newest + 1, known + 1), now_us + MAX_SKEW_US)
         until = 0 if body is not None else now_us + self._lifetime_us()
         publication = Publication(subject, version, body, until)
         if body is not None and len(body) > MAX_INLINE_BYTES:
@@ -140,20 +173,8 @@ class Publishing:
         return told
 
     def _sealed(self, publication: Publication) -> bytes:
-        body: bytes | Pointer | None = publication.body
-        if publication.body is not None and len(publication.body) > MAX_INLINE_BYTES:
-            body = Pointer(digest_of(publication.body), len(publication.body))
-        subject, now_us = publication.subject, self._now_us()
-        record = Record(
-            subject.kind,
-            subject.many,
-            subject.name,
-            self._around.peer_id,
-            publication.version,
-            now_us,
-            now_us + self._lifetime_us(),
-            body,
-        )
+        now_us = self._now_us()
+        record = publication.record(self._around.peer_id, now_us, now_us + self._lifetime_us())
         return seal(record, self._around.federation, self._around.private_key)
 
     async def _renew(self, subject: Subject) -> None:
@@ -163,6 +184,8 @@ class Publishing:
             if publication is not None:
                 self._store.forget(publication)
             return
+        if self._is_of_future(publication):
+            publication = self._next(subject, publication.body, beyond=0)
         try:
             await self._tell(publication)
         except ConflictError:
@@ -187,10 +210,18 @@ class Publishing:
         self._sooner.set()
 
     async def _yield_to_newer(self, publication: Publication) -> None:
-        """Somebody says there is a newer version: if that is so, this one is told no more."""
+        """Somebody says there is a newer version: if another peer of ours has made it, this one is
+        told no more; if we have, before our clock was set back, this one goes beyond it."""
         subject = publication.subject
-        if await self._newest_version(subject) <= publication.version:
+        newest = await self._newest(subject)
+        if self._store.publication(subject) != publication:
+            return  # we have declared something else meanwhile, and tell that
+        if newest is None or newest.version <= publication.version:
             self._schedule.renewed(subject, trio.current_time())
+            return
+        if newest.publisher == self._around.peer_id:
+            self._next(subject, publication.body, beyond=newest.version)
+            self._renew_soon(subject)
             return
         self.leave(subject)
         self._around.events.note("info", f"{subject}: another peer of ours publishes it now")
@@ -206,19 +237,27 @@ class Publishing:
         if publication.body is not None:
             self._bodies.release(digest_of(publication.body))
 
-    async def _newest_version(self, subject: Subject) -> int:
+    async def _newest(self, subject: Subject) -> Record | None:
+        """Of those that others hold, the newest that ours must go beyond."""
         try:
-            records = await self._finder.records(subject)
+            records = await self._finder.published(subject)
         except UnavailableError:
-            return 0
-        return max((r.version for r in records if self._is_rival(r)), default=0)
+            return None
+        return next((record for record in records if self._is_rival(record)), None)
 
     def _is_rival(self, record: Record) -> bool:
         """Whether our record about the same subject must have a greater version than this one."""
         return not record.many or record.publisher == self._around.peer_id
+
+    def _is_of_future(self, publication: Publication) -> bool:
+        return publication.version > self._now_us() + MAX_SKEW_US
 
     def _lifetime_us(self) -> int:
         return int(self._config.lifetime_s * 1e6)
 
     def _now_us(self) -> int:
         return int(self._around.clock() * 1e6)
+
+
+def _owner(subject: Subject) -> str:
+    return ObjectName.parse(subject.name).participant

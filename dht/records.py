@@ -25,11 +25,15 @@ from overlay.signing import Signed, sign, verify
 MAX_RECORD_BYTES: Final = 1024
 """Bytes of an encoded, signed record: six of them and their envelope fit one 8-KiB datagram."""
 
+MAX_INLINE_BYTES: Final = 512
+"""Bytes of a body inside its record: with the longest name the record still is under 1 KiB."""
+
 MAX_BODY_BYTES: Final = 4 * 2**20
 """Bytes of an object: four times the largest document the peer accepts; bounds one fetch."""
 
 MAX_SKEW_US: Final = 60_000_000
-"""Microseconds a publisher's clock may be ahead: as much as the overlay's datagrams may be off."""
+"""Microseconds a publisher's clock may be ahead: as much as the overlay's datagrams may be off. A
+record further ahead is ignored and gives way to any of now: its owner could not outdo it."""
 
 MAX_KIND: Final = 32
 """Characters of a kind's label: it is part of every record."""
@@ -194,11 +198,16 @@ def verify_record(
             f"and only {owner} may do that"
         )
     now_us = int(now * 1e6)
-    if max(record.issued_at, record.version) > now_us + MAX_SKEW_US:
+    if is_of_future(record, now_us):
         raise UntrustedError(f"record of {record.name}: from the future; check the clocks")
     if record.expires_at <= now_us and not expired_ok:
         raise UntrustedError(f"record of {record.name}: expired")
     return record
+
+
+def is_of_future(record: Record, now_us: int) -> bool:
+    """Whether it cannot have been made by a clock that is right."""
+    return max(record.issued_at, record.version) > now_us + MAX_SKEW_US
 
 
 def newer(record: Record, than: Record) -> bool:

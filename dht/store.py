@@ -4,7 +4,8 @@ Merge rules. Under a key of a single kind the newest record stays, whoever of th
 it; of a `many` kind the newest of each publisher, of at most MAX_PER_KEY of them. An older version
 than the one held is refused, an older renewal of the same version is no news. An expired record
 still holds its place against older ones until it is purged, and may answer when nobody can be
-asked.
+asked. A record from the future, kept while our clock was ahead, holds no place and answers nobody;
+nor does one that the file has lost bytes of.
 """
 
 from __future__ import annotations
@@ -15,9 +16,22 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from dht.database import Database
-from dht.records import PublisherOf, Record, Subject, newer, read_record, verify_record
+from dht.records import (
+    MAX_INLINE_BYTES,
+    MAX_SKEW_US,
+    Pointer,
+    PublisherOf,
+    Record,
+    Subject,
+    check_kind,
+    digest_of,
+    is_of_future,
+    newer,
+    read_record,
+    verify_record,
+)
 from dht.wire import MAX_VALUES
-from overlay.errors import BusyError, ConflictError, UntrustedError
+from overlay.errors import BusyError, ConflictError, DecodeError, InvalidInputError, UntrustedError
 from overlay.names import ObjectName
 
 MAX_PER_KEY: Final = MAX_VALUES
@@ -49,6 +63,27 @@ class Publication:
     version: int
     body: bytes | None
     until: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can have been published: no bit of it was lost since."""
+        try:
+            check_kind(self.subject.kind)
+            ObjectName.parse(self.subject.name)
+        except InvalidInputError:
+            return False
+        numbers = isinstance(self.version, int) and isinstance(self.until, int)
+        return numbers and 0 < self.version < 2**63 and isinstance(self.body, bytes | None)
+
+    def record(self, publisher: bytes, issued_at: int, expires_at: int) -> Record:
+        """What is told of it, by that peer; the times: microseconds UTC."""
+        body: bytes | Pointer | None = self.body
+        if self.body is not None and len(self.body) > MAX_INLINE_BYTES:
+            body = Pointer(digest_of(self.body), len(self.body))
+        of = self.subject
+        return Record(
+            of.kind, of.many, of.name, publisher, self.version, issued_at, expires_at, body
+        )
 
 
 class RecordStore:
@@ -91,15 +126,34 @@ class RecordStore:
         record, _ = read_record(value)
         if record.subject.key != key:
             raise UntrustedError(f"record of {record.name}: stored under a key that is not its own")
-        rows = self._database.rows("SELECT data FROM records WHERE key = ?", key)
-        held = [read_record(cast("bytes", data))[0] for (data,) in rows]
+        held, void = self._under(key)
         rivals = [h for h in held if not record.many or h.publisher == record.publisher]
         if self._is_news(record, rivals):
             verify_record(value, self._federation, self._publisher_of, self._clock())
-            self._replace(rivals + self._surplus(record, held), record, value)
+            gone = [each.publisher for each in rivals + self._surplus(record, held)]
+            gone += [by for by in void if not record.many or by == record.publisher]
+            self._replace(gone, record, value)
             own = None if record.many else self.publication(record.subject)
             if own is not None and own.version < record.version:
                 self.superseded(record.subject)
+
+    def _under(self, key: bytes) -> tuple[list[Record], list[bytes]]:
+        """The records that hold a place under the key, and the publishers of those that hold none:
+        of the future, or damaged."""
+        held: list[Record] = []
+        void: list[bytes] = []
+        rows = self._database.rows("SELECT publisher, data FROM records WHERE key = ?", key)
+        for publisher, data in rows:
+            try:
+                record, _ = read_record(cast("bytes", data))
+            except DecodeError:
+                void.append(cast("bytes", publisher))
+                continue
+            if is_of_future(record, self._now_us()):
+                void.append(cast("bytes", publisher))
+            else:
+                held.append(record)
+        return held, void
 
     def _is_news(self, record: Record, rivals: list[Record]) -> bool:
         for rival in rivals:
@@ -109,7 +163,8 @@ class RecordStore:
                 )
         return all(newer(record, rival) for rival in rivals)
 
-    def _replace(self, losers: list[Record], record: Record, data: bytes) -> None:
+    def _replace(self, losers: list[bytes], record: Record, data: bytes) -> None:
+        """losers: the publishers of the records that go."""
         # what is under one key is under one name: all of it is this participant's
         participant = ObjectName.parse(record.name).participant
         if not losers:
@@ -117,7 +172,7 @@ class RecordStore:
         deletions = [
             (
                 "DELETE FROM records WHERE key = ? AND publisher = ?",
-                (record.subject.key, loser.publisher),
+                (record.subject.key, loser),
             )
             for loser in losers
         ]
@@ -137,21 +192,24 @@ class RecordStore:
             raise BusyError(f"already {MAX_RECORDS} records here")
 
     def held(self, key: bytes) -> list[bytes]:
-        """Records under the key that are not expired."""
+        """Records under the key that are not expired, and none from the future."""
         return self._data("key = ? AND expires_at > ?", key, self._now_us())
 
     def remembered(self, key: bytes) -> list[bytes]:
-        """Records under the key, expired ones too: for when nobody can be asked."""
+        """Records under the key, expired ones too, and none from the future: for when nobody can be
+        asked."""
         return self._data("key = ?", key)
 
     def everything(self) -> Iterator[tuple[bytes, bytes]]:
-        """(key, record) of all that is not expired, read a page at a time."""
+        """(key, record) of all that is not expired nor from the future, read a page at a time."""
         sql = (
             "SELECT key, publisher, data FROM records WHERE (key, publisher) > (?, ?) "
-            "AND expires_at > ? ORDER BY key, publisher LIMIT ?"
+            "AND expires_at > ? AND version <= ? AND issued_at <= ? ORDER BY key, publisher LIMIT ?"
         )
         last: tuple[object, object] = b"", b""
-        while rows := self._database.rows(sql, *last, self._now_us(), PAGE):
+        now = self._now_us()
+        times = now, now + MAX_SKEW_US, now + MAX_SKEW_US
+        while rows := self._database.rows(sql, *last, *times, PAGE):
             for key, publisher, data in rows:
                 yield cast("bytes", key), cast("bytes", data)
                 last = key, publisher
@@ -198,8 +256,13 @@ class RecordStore:
         ]
 
     def _data(self, where: str, *arguments: object) -> list[bytes]:
-        sql = f"SELECT data FROM records WHERE {where} ORDER BY publisher"  # noqa: S608
-        return [cast("bytes", data) for (data,) in self._database.rows(sql, *arguments)]
+        sql = (
+            f"SELECT data FROM records WHERE {where} "  # noqa: S608
+            "AND version <= ? AND issued_at <= ? ORDER BY publisher"
+        )
+        latest = self._now_us() + MAX_SKEW_US
+        rows = self._database.rows(sql, *arguments, latest, latest)
+        return [cast("bytes", data) for (data,) in rows]
 
     def _now_us(self) -> int:
         return int(self._clock() * 1e6)

@@ -59,7 +59,7 @@ class Surroundings:
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         clock: seconds since the epoch.
         returning: while it is open, has somebody told whenever a peer is back that was taken for
-            dead.
+            dead, or our clock is set: those on the other side have not heard us meanwhile.
         rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
     """
 
@@ -105,22 +105,24 @@ class _PeerContacts:
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None
 
+    def participant_of(self, peer_id: bytes) -> str:
+        record = self.overlay.peers.get(peer_id)
+        return "" if record is None else record.participant
+
     def are_expected(self) -> bool:
         # who was admitted by another knows that there is one, before it has met anybody
         participant = self.overlay.identity.participant
         return any(self.known()) or bool(self.overlay.membership.chain_of(participant))
 
 
-def surroundings_of(
-    overlay: Overlay, clock: Callable[[], float] = wall_clock, rng: Random | None = None
-) -> Surroundings:
+def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings:
     """The pieces of a running overlay."""
 
     def publisher_of(peer_id: bytes) -> Publisher:
         record = overlay.peers.get(peer_id)
         if record is None:
             raise UntrustedError(f"peer {peer_id.hex()} is unknown or revoked")
-        if clock() >= record.expires:
+        if overlay.clock() >= record.expires:
             raise UntrustedError(f"peer {record.name}: its certificate has expired")
         return Publisher(record.participant, record.public_key)
 
@@ -145,10 +147,12 @@ def surroundings_of(
                 heed()
 
         overlay.gossip.changed.append(changed)
+        overlay.clock.set.append(heed)
         try:
             yield
         finally:
             overlay.gossip.changed.remove(changed)
+            overlay.clock.set.remove(heed)
 
     own = overlay.identity
     return Surroundings(
@@ -162,7 +166,7 @@ def surroundings_of(
         fetch_body=fetch_body,
         fetch_names=fetch_names,
         events=overlay.events,
-        clock=clock,
+        clock=overlay.clock,
         rng=rng or SystemRandom(),
         returning=returning,
     )

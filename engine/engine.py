@@ -15,9 +15,10 @@ from engine.definitions import StreamEntry
 from engine.delivery import Delivery
 from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
+from engine.heeding import heeding
 from engine.homes.homes import Homes
 from engine.kept import KeptStream, Role, entries_of
-from engine.kinds import STREAM
+from engine.kinds import SCHEMA, STREAM
 from engine.leases import Leases
 from engine.mending import Mending
 from engine.mirrors import Mirrors
@@ -28,6 +29,7 @@ from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
+from engine.schema_files import SchemaFiles
 from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
 from engine.subscriptions import Subscriptions
@@ -55,6 +57,7 @@ class Engine:
         versions: has the best producer of what is read here read.
         mending: has what is lost of its logs fetched again.
         executor: its Spark, or what stands in for it.
+        schemas: those that were created here.
         started_at: on trio's clock, seconds.
     """
 
@@ -74,15 +77,17 @@ class Engine:
         self.executor = executor
         self.config = config
         self.started_at = trio.current_time()
+        self.schemas = SchemaFiles(home / "schemas")
         leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
-            overlay.identity.participant, leases, config.lease_s, overlay.events
+            overlay.identity.participant, leases, config.lease_s, overlay.clock, overlay.events
         )
         self.delivery = Delivery(overlay.memory.messages)
         self.store = StreamStore(
             home / "streams",
             subscriptions=self.subscriptions,
             config=config,
+            clock=overlay.clock,
             events=overlay.events,
             memory=overlay.memory,
             nursery=nursery,
@@ -167,6 +172,8 @@ class Engine:
         catalog.on_yielded(self._give_way)
 
     def _give_way(self, kind: str, name: ObjectName) -> None:
+        if kind == SCHEMA.label:
+            self.schemas.remove(str(name))
         kept = self.store.get(str(name))
         if kind == STREAM.label and kept is not None and kept.role is Role.SOURCE:
             self._nursery.start_soon(self._set_aside, kept)
@@ -188,11 +195,26 @@ class Engine:
         """Open what the last run kept and go on with it. Mirrors that nobody follows any more stay
         until they are dropped: what is paid for may still have to be counted."""
         await self.store.load()
+        self._declare_own()
         await self.homes.resume()
         await self.views.resume()  # before queries read them
         await self.queries.resume()
         await self.standbys.resume()
         await self.assignments.resume()
+
+    def _declare_own(self) -> None:
+        """What is here is this peer's, whether its catalog knows of it or not. Queries, views and
+        streams with replicas are declared by those that look after them."""
+        kept_schemas = {schema.name for schema in self.schemas.load()}
+        for published in self.catalog.own(SCHEMA):  # of a run before there were files of them
+            if published.value.name not in kept_schemas:
+                self.schemas.save(published.value)
+        for schema in self.schemas.load():
+            self.catalog.publish_soon(SCHEMA, ObjectName.parse(schema.name), schema)
+        for kept in self.store.all():
+            if kept.role is Role.SOURCE and not kept.entry.stream.k_safety:
+                for entry in entries_of(kept.entry):
+                    self.producers.announce_soon(entry)
 
     def tend(self) -> None:
         """Look after streams and tasks from now on. Once only, and after everybody has come who
@@ -268,7 +290,7 @@ async def open_engine(
         home: the folder of its data; made if it is not there.
         execution: what computes its tasks; its own Spark unless said.
     """
-    for folder in ("streams", "queries", "assignments", "logs"):
+    for folder in ("schemas", "streams", "queries", "assignments", "logs"):
         with storing(home / folder):
             (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
@@ -291,6 +313,7 @@ async def open_engine(
             nursery=nursery,
         )
         closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
+        closing.enter_context(heeding(overlay.clock.set, engine.queries.clock_was_set))
         await engine.resume()
         try:
             yield engine

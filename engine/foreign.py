@@ -27,7 +27,7 @@ class Held:
     Attributes:
         key: of the log. consumer: who is waited for. holder: its participant.
         bytes: that would go without it, and without any other foreign one.
-        since: when it last acknowledged anything, or began to lag; seconds since the epoch.
+        since: when it last acknowledged anything, or began to lag; seconds.
     """
 
     key: str

@@ -1,19 +1,17 @@
-"""Hearing what gossip says, for as long as there is somebody to act on it."""
+"""Hearing what gossip says, or the clock, for as long as there is somebody to act on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-News = TypeVar("News")
+Heed = TypeVar("Heed")
 
 
 @contextmanager
-def heeding(
-    heard: list[Callable[[bytes, News], None]], heed: Callable[[bytes, News], None]
-) -> Iterator[None]:
-    """`heed` is told of all news of peers within the block, and of none after it."""
+def heeding(heard: list[Heed], heed: Heed) -> Iterator[None]:
+    """`heed` is told of all news within the block, and of none after it."""
     heard.append(heed)
     try:
         yield

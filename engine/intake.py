@@ -13,10 +13,12 @@ from engine.kept import KeptStream
 from engine.messages import Post, Posted
 from engine.pacing import Pacer
 from engine.room import Room
+from engine.schema import END
 from engine.streams.acceptance import Writer
 from engine.streams.home import Home
+from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
 from overlay.errors import BusyError, InternalError, StorageError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 
 AGAIN_S: Final = 1.0
 """How often it is tried again what had to wait, seconds."""
@@ -32,10 +34,16 @@ class Intake:
     """
 
     def __init__(
-        self, config: EngineConfig, room: Room, events: Events, nursery: trio.Nursery
+        self,
+        config: EngineConfig,
+        room: Room,
+        clock: Clock,
+        events: Events,
+        nursery: trio.Nursery,
     ) -> None:
         self._config = config
         self._room = room
+        self._clock = clock
         self._events = events
         self._nursery = nursery
         self._broken: dict[str, str] = {}
@@ -43,7 +51,21 @@ class Intake:
 
     def start(self, kept: KeptStream, home: Home) -> None:
         """Move what is posted to a source into its log, until its scope is cancelled."""
+        self._check_clock(kept, home)
         self._nursery.start_soon(self._advance, kept, home)
+
+    def _check_clock(self, kept: KeptStream, home: Home) -> None:
+        """Say so where a boundary that came of the clock lies in its future: it was wrong then, or
+        is wrong now. A boundary is a promise, and is not taken back."""
+        by_clock = kept.entry.stream.idle is Idle.CLOCK or kept.entry.schema.time is None
+        boundary, now = home.boundary / 1e6, self._clock()
+        if by_clock and home.boundary < END and boundary > now + MAX_AHEAD_S:
+            self._events.note(
+                "error",
+                f"{kept.name} has come to {shown(boundary)}, and this machine's clock says "
+                f"{shown(now)}: {MEND}; if it was wrong before, what is posted here is late until "
+                "then: post to a stream of another name",
+            )
 
     def forget(self, key: str) -> None:
         """That source is closed."""
@@ -76,7 +98,7 @@ class Intake:
                     body,
                     boundary=post.boundary,
                     end=post.end,
-                    now=wall_clock(),
+                    now=self._clock(),
                 )
             except StorageError as error:
                 self._note_refusal(kept, str(error))
@@ -123,7 +145,7 @@ class Intake:
             kept.hurry = trio.Event()
             pacer.started(trio.current_time())
             try:
-                await home.advance(wall_clock())
+                await home.advance(self._clock(), may_leap=self._clock.is_confirmed)
                 full = False
                 for text in home.lost:
                     if text not in told:  # a producer's next post says what is missing before it

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from overlay.errors import BusyError, MedusaError, NotFoundError
@@ -84,7 +85,11 @@ class Leases:
         self._changed = True
 
     def expire(self, now: float) -> list[Lease]:
-        """Drop and return the leases that ran out."""
+        """Drop and return the leases that ran out. None lasts longer from now on than one that is
+        renewed now: what says so was made by a clock that was ahead, or by another peer."""
+        for lease in self._all():
+            if not lease.expires <= now + self._lease_s:  # nor is it no number
+                self.take(msgspec.structs.replace(lease, expires=now + self._lease_s))
         gone = [lease for lease in self._all() if lease.expires <= now]
         for lease in gone:
             self.drop(lease.stream, lease.subscriber)

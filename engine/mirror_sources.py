@@ -20,7 +20,6 @@ from engine.streams.feed import serve
 from engine.tentative.serving import cursor_for
 from overlay.concurrency import until_one_ends
 from overlay.errors import BrokenError, MedusaError
-from overlay.events import wall_clock
 from overlay.rpc import EndOfCall
 from overlay.streams import Buffer
 
@@ -99,7 +98,7 @@ class FeedHere:
 
     async def close(self) -> None:
         """What it has not acknowledged stays for a while: it may come back."""
-        self._hold(wall_clock() + LEASE_S)
+        self._hold(trio.current_time() + LEASE_S)
         await self._parts.aclose()
 
 

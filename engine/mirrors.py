@@ -16,7 +16,7 @@ from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from overlay.errors import ConflictError, MedusaError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 
 INPUT: Final = "in"
 """The variant of the mirrors that tasks read which this peer runs for others: one a stream and
@@ -129,7 +129,7 @@ class Mirrors:
                     variant = f"{PAST}-{short_digest(user)}"
                     kept = await self._store.keep(entry, Role.MIRROR, variant)
                 self._use(kept, user, self.reading, after)
-            kept.log.hold(past_of(user), max(after, kept.log.start), wall_clock() + HELD_S)
+            kept.log.hold(past_of(user), max(after, kept.log.start), trio.current_time() + HELD_S)
             return kept
 
     def need(self, stream: str, user: str, boundary: int) -> None:

@@ -12,6 +12,7 @@ import trio
 from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
 from engine.kinds import PRODUCER, STREAM, lookup
+from engine.tenure import latest_fence
 from overlay.connection import Connection
 from overlay.errors import (
     ConflictError,
@@ -30,10 +31,6 @@ T = TypeVar("T")
 LOOK_UP_S: Final = 0.25
 """How long the catalog is waited for where an earlier answer of it is known, seconds: it is slow
 when peers die, which is when consumers are in a hurry."""
-
-MAX_FENCE: Final = 2**62
-"""Every fence comes of the clock (`engine.tenure`), or is little more: beyond it, it would
-be no number that a message can hold for long."""
 
 MAX_REMEMBERED: Final = 10_000
 """Streams whose producers and fence are remembered: some hundred bytes each."""
@@ -71,8 +68,10 @@ class Producers:
         self._read_from: dict[str, bytes] = {}
 
     def fence(self, stream: str) -> int:
-        """The highest under which the stream was ever known to be produced."""
-        return self._fences.get(stream, 0)
+        """The highest under which the stream was ever known to be produced; none of a time when our
+        clock was ahead."""
+        known = self._fences.get(stream, 0)
+        return known if self._is_believable(known) else 0
 
     def known(self, key: bytes) -> str | None:
         """The stream of that key (`key_of_stream`), if its fence was ever asked for here."""
@@ -89,7 +88,10 @@ class Producers:
             whether that was not known.
         """
         before = self.fence(stream)
-        if not before <= fence <= MAX_FENCE or not fence:
+        if fence < before or not fence:
+            return False
+        if not self._is_believable(fence):
+            self._note_future(stream, peer)
             return False
         if fence > before:
             self._fences.pop(stream, None)
@@ -116,7 +118,7 @@ class Producers:
         Raises:
             UnavailableError: too few peers answer to say so.
         """
-        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        producers = await self._published(stream)
         for published in producers:
             self.believe(stream, published.value.fence)
         # who has stepped down has withdrawn what it said; who succeeds it may be known from that
@@ -133,8 +135,27 @@ class Producers:
         Raises:
             UnavailableError: too few peers answer to say so.
         """
-        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        producers = await self._published(stream)
         return max((each.value.edition for each in producers), default=0)
+
+    async def _published(self, stream: str) -> list[Published[Producer]]:
+        """Who says in the catalog that it produces the stream, under a fence that can be believed.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        found = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        for each in found:
+            if not self._is_believable(each.value.fence):
+                self._note_future(stream, each.publisher)
+        return [each for each in found if self._is_believable(each.value.fence)]
+
+    def _is_believable(self, fence: int) -> bool:
+        return fence <= latest_fence(self._overlay.clock())
+
+    def _note_future(self, stream: str, peer: bytes) -> None:
+        text = f"{stream}: a fence of the future is not believed; check the clock of its producer"
+        self._overlay.events.note("warning", f"{text} {peer.hex()[:8]}".rstrip())
 
     def versions(self, stream: str) -> list[bytes]:
         """The other peers that produce the stream, or stand by for that, as far as is known: who is
@@ -164,7 +185,7 @@ class Producers:
         Raises:
             MedusaError: the catalog cannot say so.
         """
-        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        producers = await self._published(stream)
         newest = max(producers, key=lambda each: each.value.fence, default=None)
         if newest is None or newest.publisher == primary:
             return None
@@ -215,6 +236,14 @@ class Producers:
         await self.publish_entry(entry)
         await self.name_producer(Producer(entry.stream.name, secondary=secondary, fence=fence))
 
+    def announce_soon(self, entry: StreamEntry) -> None:
+        """As `announce`, of a stream without a fence that this peer's files say it has: told to
+        others when its turn comes."""
+        stream = entry.stream.name
+        name = ObjectName.parse(stream)
+        self._catalog.publish_soon(STREAM, name, entry)
+        self._catalog.publish_soon(PRODUCER, name, Producer(stream))
+
     async def publish_entry(self, entry: StreamEntry) -> None:
         """Publish a stream alone."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
@@ -248,7 +277,7 @@ class Producers:
         Raises:
             UnavailableError: too few peers answer to say so.
         """
-        producers = await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream))
+        producers = await self._published(stream)
         return [published.publisher for published in producers]
 
     async def entry(self, stream: str) -> StreamEntry:

@@ -30,7 +30,7 @@ from engine.query_logs import QueryLogs
 from engine.running_query import RunningQuery
 from engine.schema import END
 from engine.stream_store import StreamStore
-from engine.tenure import Tenure, next_fence
+from engine.tenure import Tenure, latest_fence, next_fence
 from overlay.errors import (
     ConflictError,
     MedusaError,
@@ -38,7 +38,6 @@ from overlay.errors import (
     StorageError,
     UnavailableError,
 )
-from overlay.events import wall_clock
 from overlay.node import Overlay
 
 
@@ -78,6 +77,7 @@ class QueryHost:
         self.logs = QueryLogs(store, mirrors, overlay, config)
         self.catalog = QueryCatalog(catalog, producers, overlay.events, nursery)
         self._peer = overlay.identity.peer_id.hex()
+        self._clock = overlay.clock
         self._store = store
         self._creation = Creation(overlay.identity, catalog, store)
         self._producers = producers
@@ -121,7 +121,7 @@ class QueryHost:
             await self._mirrors.make_way(output)
         # consumers may remember the fence of a query of that name that was deleted long ago
         known = max(map(self._producers.fence, outputs), default=0)
-        fence = next_fence(known, wall_clock(), self._peer)
+        fence = next_fence(known, self._clock(), self._peer)
         stored = msgspec.structs.replace(creation, tenure=Tenure(fence, self._peer))
         try:
             for name in stored.kept:
@@ -170,7 +170,7 @@ class QueryHost:
     async def resume(self) -> None:
         """Take up the queries of the last run where they stood; what others may have taken over is
         `pending`."""
-        known = {stored.name: stored for stored in self.files.load()}
+        known = {stored.name: self._renumbered(stored) for stored in self.files.load()}
         await self.logs.tidy(known)  # before anybody reads what is left over
         for stored in known.values():
             if stored.tenure.primary not in {"", self._peer}:
@@ -181,6 +181,31 @@ class QueryHost:
             else:
                 await self.take_up(await self.prepare(stored))
         await self.catalog.withdraw_all_but(set(known))
+
+    def clock_was_set(self) -> None:
+        """Nobody believes the fences that our clock made while it was ahead: make others."""
+        for running in self.all():
+            tenure = self._renumbered(running.stored).tenure
+            if tenure == running.stored.tenure:
+                continue
+            try:
+                self.appoint(running, tenure)
+            except StorageError as error:
+                self._events.note("error", f"{running.name} keeps a fence of the future: {error}")
+
+    def _renumbered(self, stored: StoredQuery) -> StoredQuery:
+        """The query under a fence that can be believed. Where another peer has it, under none: its
+        next word counts."""
+        tenure, now = stored.tenure, self._clock()
+        if tenure.fence <= latest_fence(now):
+            return stored
+        fence = 0
+        if tenure.primary in {"", self._peer}:
+            known = max(map(self._producers.fence, stored.entry.outputs), default=0)
+            fence = next_fence(known, now, self._peer)
+        text = f"{stored.name}: its fence {tenure.fence} is of the future, made by a wrong clock"
+        self._events.note("error", f"{text}; it goes on under {fence}")
+        return msgspec.structs.replace(stored, tenure=msgspec.structs.replace(tenure, fence=fence))
 
     def take_over(self, running: RunningQuery) -> None:
         """Have a query that another peer had, or may have had: it runs first, and is published as

@@ -29,8 +29,9 @@ from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
+from overlay.clock import Clock
 from overlay.errors import MedusaError, NotFoundError, StorageError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 from overlay.files import load_json, save_json, storing
 from overlay.memory import Budgets
 
@@ -89,11 +90,13 @@ class StreamStore:
         *,
         subscriptions: Subscriptions,
         config: EngineConfig,
+        clock: Clock,
         events: Events,
         memory: Budgets,
         nursery: trio.Nursery,
     ) -> None:
         self._folder = folder
+        self._clock = clock
         self._subscriptions = subscriptions
         self._config = config
         self._events = events
@@ -103,7 +106,7 @@ class StreamStore:
         self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
-        self.intake = Intake(config, self._room, events, nursery)
+        self.intake = Intake(config, self._room, clock, events, nursery)
         self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
 
     def get(self, key: str) -> KeptStream | None:
@@ -245,7 +248,7 @@ class StreamStore:
                 recent_bytes=self._config.recent_bytes,
                 shared=self._shared,
                 journal=journal,
-                now=wall_clock(),
+                now=self._clock(),
             )
         )
         self._tell_lost(entry, home.lost)
@@ -284,7 +287,7 @@ class StreamStore:
             committed=(home.log.boundary, home.late_log.boundary),
             revised=home.revised,
             journal=journal,
-            now=wall_clock(),
+            now=self._clock(),
         )
         home.replace(*await trio.to_thread.run_sync(opened))
 
@@ -331,7 +334,7 @@ class StreamStore:
     async def set_aside(self, kept: KeptStream) -> Path:
         """Close a source, and keep what is in it for a person: another peer has the stream. Gives
         the folder."""
-        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(wall_clock())}"))
+        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(kept.key)
             await trio.to_thread.run_sync(_put_aside, self.folder_of(kept.key), folder)
@@ -377,14 +380,14 @@ class StreamStore:
         compacted_at = gave_back_at = trio.current_time()
         while True:
             await trio.sleep(TEND_S)
-            now = wall_clock()
+            now = trio.current_time()
             self._let_others_go(now)
             for kept in list(self._streams.values()):
-                kept.measure(trio.current_time())
+                kept.measure(now)
                 self._retain(kept, now)
                 kept.suffix.tidy()
             self._room.look()
-            await self._subscriptions.tend(now)
+            await self._subscriptions.tend()
             if trio.current_time() - gave_back_at >= GIVE_BACK_S:
                 await trio.to_thread.run_sync(give_back)
                 gave_back_at = trio.current_time()

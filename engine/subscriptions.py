@@ -12,7 +12,7 @@ from engine.kept import KeptStream
 from engine.leases import MAX_LEASES, Lease, Leases
 from engine.schema import END
 from overlay.errors import MedusaError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 
 GRACE_S: Final = 10.0
 """How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
@@ -58,12 +58,21 @@ class Subscriptions:
     Args:
         participant: ours.
         lease_s: how long a named subscriber that went away is waited for, seconds.
+        clock: seconds since the epoch.
     """
 
-    def __init__(self, participant: str, leases: Leases, lease_s: float, events: Events) -> None:
+    def __init__(
+        self,
+        participant: str,
+        leases: Leases,
+        lease_s: float,
+        clock: Callable[[], float],
+        events: Events,
+    ) -> None:
         self._participant = participant
         self._leases = leases
         self._lease_s = lease_s
+        self._clock = clock
         self._events = events
         self._saving = trio.Lock()
         self._calls = 0
@@ -91,9 +100,8 @@ class Subscriptions:
         def take(boundary: int) -> None:
             expires = None
             if subscriber:
-                now = wall_clock()
-                self._leases.renew(kept.name, named, holder, boundary, now)
-                expires = now + self._lease_s
+                self._leases.renew(kept.name, named, holder, boundary, self._clock())
+                expires = trio.current_time() + self._lease_s
             kept.log.hold(consumer, boundary, expires, foreign)
 
         take(after)
@@ -115,7 +123,7 @@ class Subscriptions:
                 kept.log.release(consumer)
                 if reader.boundary < END and not reader.let_go.is_set():
                     left = f"left {holder} {self._calls % LEFT}"
-                    kept.log.hold(left, reader.boundary, wall_clock() + GRACE_S, foreign)
+                    kept.log.hold(left, reader.boundary, trio.current_time() + GRACE_S, foreign)
 
     def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""
@@ -147,21 +155,27 @@ class Subscriptions:
         """
         self._leases.take(lease)
         if kept is not None:
-            kept.log.hold(*_held(lease), self._foreign(lease.holder))
+            self._hold(kept, lease)
 
     def restore(self, kept: KeptStream) -> None:
         """Hold a stream that was opened again for those that were promised it."""
         for lease in self._leases.of(kept.name):
-            kept.log.hold(*_held(lease), self._foreign(lease.holder))
+            self._hold(kept, lease)
+
+    def _hold(self, kept: KeptStream, lease: Lease) -> None:
+        consumer = consumer_of(lease.subscriber)
+        left_s = min(lease.expires - self._clock(), self._lease_s)
+        expires = trio.current_time() + left_s
+        kept.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
         """There is no such stream any more."""
         for lease in self._leases.of(stream):
             self._leases.drop(stream, lease.subscriber)
 
-    async def tend(self, now: float) -> None:
-        """Drop the leases that ran out, and save what has changed. now: seconds."""
-        self._leases.expire(now)
+    async def tend(self) -> None:
+        """Drop the leases that ran out, and save what has changed."""
+        self._leases.expire(self._clock())
         await self.save()
 
     async def save(self) -> None:
@@ -171,7 +185,3 @@ class Subscriptions:
                 await trio.to_thread.run_sync(self._leases.save)
             except MedusaError as error:
                 self._events.note("error", f"leases of subscribers are not saved: {error}")
-
-
-def _held(lease: Lease) -> tuple[str, int, float]:
-    return consumer_of(lease.subscriber), lease.boundary, lease.expires

@@ -6,6 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from overlay.clock import MILLIS, latest_number
+from overlay.errors import InvalidInputError
+
 
 class Tenure(Struct, frozen=True):
     """
@@ -36,7 +39,28 @@ def next_fence(fence: int, now: float, taker: str) -> int:
     of another peer which takes the query in the same moment.
 
     Args:
+        fence: the highest known; one that is not believed (`latest_fence`) need not be outdone.
         now: seconds since the epoch. taker: the peer's id (hex).
     """
+    if fence > latest_fence(now):
+        fence = 0
     moment = max(fence // TAKERS + 1, int(now * 1000))
     return moment * TAKERS + int(taker, 16) % TAKERS
+
+
+def latest_fence(now: float) -> int:
+    """The greatest that the clock of any peer can have made by now, seconds since the epoch. A
+    greater one is not believed: `next_fence` after it would be believed by nobody either, and so
+    the query could never be another peer's again."""
+    return (latest_number(now, MILLIS) + 1) * TAKERS
+
+
+def check_fence(what: str, fence: int, now: float) -> None:
+    """
+    Raises:
+        InvalidInputError: it is of the future.
+    """
+    if fence > latest_fence(now):
+        raise InvalidInputError(
+            f"{what[:256]}: fence {fence} is of the future: check the clock of who says so"
+        )

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from overlay.clock import shown
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
 from overlay.names import SCHEME, check_participant
 
@@ -216,9 +217,15 @@ def check_dates(certificate: x509.Certificate, now: float, what: str) -> None:
     begin = certificate.not_valid_before_utc
     end = certificate.not_valid_after_utc
     if now >= end.timestamp():
-        raise UntrustedError(f"{what}: expired on {end:%Y-%m-%d %H:%M} UTC")
+        raise UntrustedError(f"{what}: expired on {end:%Y-%m-%d %H:%M} UTC; {_by_clock(now)}")
     if now < begin.timestamp():
-        raise UntrustedError(f"{what}: not valid before {begin:%Y-%m-%d %H:%M} UTC")
+        raise UntrustedError(
+            f"{what}: not valid before {begin:%Y-%m-%d %H:%M} UTC; {_by_clock(now)}"
+        )
+
+
+def _by_clock(now: float) -> str:
+    return f"this machine's clock says {shown(now)}: if that is wrong, set it"
 
 
 def _builder(

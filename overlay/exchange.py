@@ -43,6 +43,9 @@ AT_ONCE: Final = 4
 SPREAD: Final = 0.2
 """Part of the interval by which rounds are scattered, so that peers do not fall into step."""
 
+FAIR: Final = 0.5
+"""Part of the exchanges for which participants are chosen among, and not peers."""
+
 MIN_GAP_S: Final = 0.05
 """Seconds between the starts of two exchanges of ours: a peer that says something new all the time
 must not keep everybody busy."""
@@ -62,19 +65,25 @@ class Preset(StrEnum):
 
 
 class Offer(Struct, frozen=True):
-    """What the caller has: digests of statements, stamps of peer records."""
+    """What the caller has: digests of statements, stamps of peer records.
+
+    Attributes:
+        now: what its machine's clock shows, seconds since the epoch; None: it does not say.
+    """
 
     statements: tuple[bytes, ...]
     records: tuple[Stamp, ...]
+    now: float | None = None
 
 
 class Answer(Struct, frozen=True):
-    """What the caller misses, and which of its things the callee wants."""
+    """What the caller misses, and which of its things the callee wants. now: as in `Offer`."""
 
     statements: tuple[bytes, ...]
     records: tuple[bytes, ...]
     wanted_statements: tuple[bytes, ...]
     wanted_records: tuple[bytes, ...]
+    now: float | None = None
 
 
 class Push(Struct, frozen=True):
@@ -97,10 +106,10 @@ class Exchange:
         self._membership = membership
         self._peers = peers
 
-    def offer(self) -> Offer:
-        return Offer(self._membership.have(), self._peers.have())
+    def offer(self, now: float | None = None) -> Offer:
+        return Offer(self._membership.have(), self._peers.have(), now)
 
-    def answer(self, offer: Offer) -> Answer:
+    def answer(self, offer: Offer, now: float | None = None) -> Answer:
         ours = frozenset(self._membership.have())
         stamps = {stamp.peer_id: stamp for stamp in self._peers.have()}
         return Answer(
@@ -114,6 +123,7 @@ class Exchange:
                     if stamp.peer_id not in stamps or stamps[stamp.peer_id] < stamp
                 )
             ),
+            now,
         )
 
     def push(self, answer: Answer) -> Push | None:
@@ -131,8 +141,14 @@ class Exchange:
 
 
 class Exchanger:
-    """The driver: serves others' exchanges and starts our own. `learned` is called after anything
-    new."""
+    """The driver: serves others' exchanges and starts our own.
+
+    Args:
+        learned: called after anything new.
+        heard: told what another machine's clock shows: (participant, seconds since the epoch).
+        shows: what our machine's does, whatever this peer goes by (`clock`): or of peers whose
+            clocks were all set at once none would ever believe the others.
+    """
 
     def __init__(
         self,
@@ -141,6 +157,8 @@ class Exchanger:
         *,
         events: Events,
         learned: Callable[[], None],
+        heard: Callable[[str, float], None] = lambda _participant, _now: None,
+        shows: Callable[[], float] = wall_clock,
         clock: Callable[[], float] = wall_clock,
         rng: random.Random | None = None,
     ) -> None:
@@ -148,6 +166,8 @@ class Exchanger:
         self._peers = peers
         self._events = events
         self._learned = learned
+        self._heard = heard
+        self._shows = shows
         self._clock = clock
         self._rng = rng or random.SystemRandom()
         self._wake = trio.Event()
@@ -181,8 +201,9 @@ class Exchanger:
         Raises:
             MedusaError: it did not work; what was learned stays.
         """
-        offer = self._core.offer()
+        offer = self._core.offer(self._shows())
         answer = await connection.call(EXCHANGE, offer, Answer, timeout_s=EXCHANGE_S)
+        self._compare(connection.remote.participant, answer.now)
         self.take(_within(answer.statements), _within(answer.records))
         push = self._core.push(answer)
         if push is not None:
@@ -209,12 +230,21 @@ class Exchanger:
                     await self._wake.wait()
 
     def _choose(self, bootstrap: Sequence[Address]) -> bytes | Address | None:
-        """A random peer, or an address to join by of which we do not know who is there."""
+        """A random peer, or an address to join by of which we do not know who is there. Every other
+        time a peer of a random participant: one with many peers must not be all that we hear."""
         own = self._peers.identity.peer_id
-        known: list[bytes | Address] = [r.peer_id for r in self._peers.all() if r.peer_id != own]
+        of: dict[str, list[bytes | Address]] = {}
+        for record in self._peers.all():
+            if record.peer_id != own and record.peer_id not in self._busy:
+                of.setdefault(record.participant, []).append(record.peer_id)
         unknown = [address for address in bootstrap if self._peers.by_address(address) is None]
-        free = [partner for partner in (*known, *unknown) if partner not in self._busy]
-        return self._rng.choice(free) if free else None
+        of["an address"] = [address for address in unknown if address not in self._busy]
+        groups = [partners for partners in of.values() if partners]
+        if not groups:
+            return None
+        if self._rng.random() < FAIR:
+            return self._rng.choice(self._rng.choice(groups))
+        return self._rng.choice([partner for partners in groups for partner in partners])
 
     async def _round(
         self,
@@ -241,12 +271,17 @@ class Exchanger:
         if not isinstance(partner, bytes):
             self._events.note("warning", f"cannot join by {shown(partner)}: {reason}")
 
-    async def _on_offer(self, _caller: Caller, offer: Offer, _body: Buffer) -> Answer:
-        return self._core.answer(offer)
+    async def _on_offer(self, caller: Caller, offer: Offer, _body: Buffer) -> Answer:
+        self._compare(caller.participant, offer.now)
+        return self._core.answer(offer, self._shows())
 
     async def _on_push(self, _caller: Caller, push: Push, _body: Buffer) -> Pushed:
         changes = self.take(_within(push.statements), _within(push.records))
         return Pushed(sum(1 for change in changes if change.error is None))
+
+    def _compare(self, participant: str, now: float | None) -> None:
+        if now is not None:
+            self._heard(participant, now)
 
 
 def _within(items: Sequence[bytes]) -> tuple[bytes, ...]:

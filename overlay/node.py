@@ -20,6 +20,7 @@ from overlay.addresses import (
     shown,
 )
 from overlay.certificates import der
+from overlay.clock import Clock, steady_clock
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
 from overlay.errors import ConflictError, InvalidInputError, MedusaError
@@ -75,6 +76,7 @@ class Overlay:
 
     Attributes:
         gossip: what this peer believes of the health of the others.
+        clock: what time it is, seconds since the epoch.
         address: where others reach this peer.
         memory: what this peer may hold.
     """
@@ -87,6 +89,7 @@ class Overlay:
     gossip: Gossip
     service: Service
     events: Events
+    clock: Clock
     address: Address
     memory: Budgets
     _exchanger: Exchanger
@@ -124,17 +127,22 @@ async def open_overlay(
     service: Service,
     *,
     events: Events | None = None,
-    clock: Callable[[], float] = wall_clock,
+    wall: Callable[[], float] = wall_clock,
+    steady: Callable[[], float] = steady_clock,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Overlay]:
     """Listen, announce ourselves, and exchange news with the others while open.
+
+    Args:
+        wall, steady: see `Clock`.
 
     Raises:
         UntrustedError: our own certificate does not count (expired, revoked, not admitted).
         ConflictError: the port is in use. InvalidInputError: an address in the config is wrong.
         DecodeError: a file of the home is damaged.
     """
-    events = events or Events(clock)
+    events = events or Events(wall)
+    clock = Clock(events, wall, steady)
     membership.authenticate(der(identity.certificate), clock())
     peers = PeerTable(identity, membership)
     memory = Budgets.of_process(config.memory_bytes)
@@ -151,7 +159,14 @@ async def open_overlay(
             follow()
 
     exchanger = Exchanger(
-        Exchange(membership, peers), peers, events=events, learned=learned, clock=clock, rng=rng
+        Exchange(membership, peers),
+        peers,
+        events=events,
+        learned=learned,
+        heard=clock.hear,
+        shows=wall,
+        clock=clock,
+        rng=rng,
     )
     exchanger.register(service)
 
@@ -188,10 +203,19 @@ async def open_overlay(
                 GossipConfig.of(config.preset),
                 folder=data,
                 events=events,
+                clock=clock,
                 rng=rng or random.SystemRandom(),
             )
         )
         followers.append(gossip.roster_changed)
+
+        def begin_anew() -> None:
+            """Our incarnation is of another time: others believe, or outdo, none of such."""
+            gossip.begin_anew(peers.announce_anew([address], clock()).incarnation)
+            learned()
+            exchanger.hurry()
+
+        clock.set.append(begin_anew)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
                 exchanger.run,
@@ -201,6 +225,7 @@ async def open_overlay(
                 config.preset.interval_s,
             )
             nursery.start_soon(keeper.run, exchanger, events)
+            nursery.start_soon(clock.run)
             try:
                 yield Overlay(
                     identity,
@@ -211,6 +236,7 @@ async def open_overlay(
                     gossip,
                     service,
                     events,
+                    clock,
                     address,
                     memory,
                     exchanger,

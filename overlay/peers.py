@@ -20,6 +20,7 @@ from overlay.certificates import (
     load_certificate,
     public_key_of,
 )
+from overlay.clock import MICROS, latest_number
 from overlay.encoding import decode, encode
 from overlay.errors import (
     BusyError,
@@ -47,12 +48,8 @@ MAX_PEERS: Final = 10_000
 MAX_PEERS_PER_PARTICIPANT: Final = 1_000
 """Peers of one participant: a hostile member cannot fill the table alone."""
 
-MAX_AHEAD_US: Final = 600 * 1_000_000
-"""Microseconds that an incarnation may lie ahead of our clock: clocks differ; the last incarnation
-there is (2**63) would let no later record of that peer pass."""
-
 MAX_VERSION: Final = 2**62
-"""Of a record: we must be able to outdo one of our own that another has made with our key."""
+"""Of a record: what messages can hold."""
 
 DOMAIN: Final = "medusa peer record"
 
@@ -68,8 +65,8 @@ class _Body(Struct, frozen=True, array_like=True):
         federation: its id: a record of one federation says nothing in another.
         certificate: the peer's, DER: it says who the peer is.
         incarnation: microseconds since the epoch when the peer started; survives restarts without
-            a file, because clocks go on.
-        version: counts the records of one incarnation.
+            a file, because clocks go on. Of two records of one peer the later one counts.
+        version: tells records of one incarnation apart; each of ours has its own, and 0 here.
     """
 
     federation: str
@@ -145,19 +142,28 @@ class PeerTable:
         if not where or not all(_can_be_announced(a) for a in where):
             raise InvalidInputError(f"cannot announce {where}: must be IP addresses with ports")
         old = self._records.get(self.identity.peer_id)
-        incarnation, version = int(now * 1e6), 0
-        if old is not None and old.incarnation >= incarnation:
-            incarnation, version = old.incarnation, old.version + 1  # our clock went back
-        return self._sign(where, incarnation, version)
+        incarnation = int(now * 1e6)
+        if old is not None:
+            incarnation = max(incarnation, old.incarnation + 1)  # our clock may have gone back
+        return self._sign(where, incarnation)
+
+    def announce_anew(self, addresses: Iterable[Address], now: float) -> PeerRecord:
+        """As `announce`, once our clock was set: a record that it made while it was far ahead is
+        believed by nobody, and ours of now need not outdo it."""
+        old = self._records.get(self.identity.peer_id)
+        if old is not None and old.incarnation > latest_number(now, MICROS):
+            self._forget(old)
+        return self.announce(addresses, now)
 
     def merge(self, records: Iterable[bytes], now: float) -> list[Change]:
         """Take in others' records; what was new, and what was refused and why. Never raises.
 
         An older record than the one held is passed over in silence: that is how gossip works.
         Records of peers that are revoked or whose certificate has expired go: nobody would take
-        them, and they would fill the table.
+        them, and they would fill the table. So do those from the future, taken while our clock was
+        ahead: the peer's own would never be later.
         """
-        self._forget_expired(now)
+        self._forget_unbelievable(now)
         changes: list[Change] = []
         for data in records:
             try:
@@ -227,11 +233,11 @@ class PeerTable:
             return []
         return self.merge(records, now)
 
-    def _sign(self, addresses: tuple[Address, ...], incarnation: int, version: int) -> PeerRecord:
+    def _sign(self, addresses: tuple[Address, ...], incarnation: int) -> PeerRecord:
         own = self.identity
-        body = _Body(self.federation, der(own.certificate), addresses, incarnation, version)
+        body = _Body(self.federation, der(own.certificate), addresses, incarnation, 0)
         data = encode(signed(own.private_key, DOMAIN, encode(body)))
-        record = PeerRecord(own.name, own.certificate, addresses, incarnation, version, data)
+        record = PeerRecord(own.name, own.certificate, addresses, incarnation, 0, data)
         self._store(record)
         return record
 
@@ -247,8 +253,10 @@ class PeerTable:
             raise DecodeError(f"{name}: must have 1 to {MAX_ADDRESSES} addresses")
         if not all(_can_be_announced(address) for address in body.addresses):
             raise DecodeError(f"{name}: an address is not an IP with a port")
-        if not 0 <= body.incarnation <= now * 1e6 + MAX_AHEAD_US:
-            raise DecodeError(f"{name}: its incarnation lies in the future; check its clock")
+        if not 0 <= body.incarnation <= latest_number(now, MICROS):
+            raise DecodeError(
+                f"{name}: its incarnation lies in the future; check its clock, or ours"
+            )
         if not 0 <= body.version <= MAX_VERSION:
             raise DecodeError(f"{name}: version {body.version} is not within 0 to {MAX_VERSION}")
         return PeerRecord(name, certificate, body.addresses, body.incarnation, body.version, data)
@@ -269,20 +277,25 @@ class PeerTable:
         return f"peer {record.name} is at {place}"
 
     def _outdo(self, record: PeerRecord) -> str:
-        """A record of ours from a time when our clock was ahead: ours of now must be the newer."""
+        """A record of ours from a time when our clock was ahead, or made by another with our key:
+        ours of now must be the newer."""
         own = self._records.get(self.identity.peer_id)
         if own is None:
             self._store(record)  # before the first announcement, which will be newer
             return ""
-        self._sign(own.addresses, record.incarnation, record.version + 1)
+        self._sign(own.addresses, record.incarnation + 1)
         return "our own record from a faster clock is about; ours was renewed"
 
-    def _forget_expired(self, now: float) -> None:
-        own = self.identity.peer_id
+    def _forget_unbelievable(self, now: float) -> None:
+        own, latest = self.identity.peer_id, latest_number(now, MICROS)
         for record in [*self._records.values()]:
-            if record.peer_id != own and (now >= record.expires or not self._stands(record)):
-                self._forget_addresses(record)
-                del self._records[record.peer_id]
+            believable = now < record.expires and record.incarnation <= latest
+            if record.peer_id != own and not (believable and self._stands(record)):
+                self._forget(record)
+
+    def _forget(self, record: PeerRecord) -> None:
+        self._forget_addresses(record)
+        del self._records[record.peer_id]
 
     def _check_room(self, record: PeerRecord) -> None:
         if len(self._records) >= MAX_PEERS:

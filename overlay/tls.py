@@ -1,7 +1,8 @@
 """TLS 1.3 for peers and clients: contexts, the handshake, and what its failures mean.
 
-OpenSSL checks the chain and that the other side holds its key; who that is, and whether it still
-belongs to the federation, membership says afterwards.
+OpenSSL checks the chain and that the other side holds its key; who that is, and whether it belongs
+to the federation now, membership says afterwards: by this peer's time (`overlay.clock`), and not by
+whatever the machine's clock shows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from overlay.tls_stream import TlsStream, Traffic
 PEER_PROTOCOL: Final = "medusa-peer/1"
 CLIENT_PROTOCOL: Final = "medusa-client/1"
 """ALPN names: a connection to the wrong port, or of another version, ends in the handshake."""
+
+NO_CHECK_TIME: Final = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name: dates are checked afterwards."""
 
 
 class PeerContexts:
@@ -122,6 +126,7 @@ def _context(
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # identity is a URI in the certificate, not a host
     context.set_alpn_protocols([protocol])
+    context.verify_flags |= NO_CHECK_TIME
     if server_side:
         context.num_tickets = 0  # connections live long: nothing is resumed
     if identity is not None:

@@ -24,6 +24,7 @@ from engine.execution import OpenExecutor
 from overlay.clients import open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.events import wall_clock
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
@@ -63,12 +64,16 @@ class Peer:
 
 @asynccontextmanager
 async def open_peer(
-    home: Home, config: Config, execution: OpenExecutor | None = None
+    home: Home,
+    config: Config,
+    execution: OpenExecutor | None = None,
+    wall: Callable[[], float] = wall_clock,
 ) -> AsyncIterator[Peer]:
     """The peer of `home`, until the block ends.
 
     Args:
         execution: what computes its tasks; its own Spark unless said.
+        wall: its machine's clock, seconds since the epoch.
 
     Raises:
         MedusaError: it cannot start, or the block raised one; alone, never in a group.
@@ -76,7 +81,7 @@ async def open_peer(
     home.require()
     with home.lock(), one_error():
         try:
-            async with _open(home, config, execution) as peer:
+            async with _open(home, config, execution, wall) as peer:
                 home.write_run(peer.running)
                 yield peer
         finally:
@@ -84,13 +89,17 @@ async def open_peer(
 
 
 @asynccontextmanager
-async def _open(home: Home, config: Config, execution: OpenExecutor | None) -> AsyncIterator[Peer]:
+async def _open(
+    home: Home, config: Config, execution: OpenExecutor | None, wall: Callable[[], float]
+) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
     membership = _membership(home)
     token = home.client_token()
     service = PeerService()
     async with (
-        open_overlay(identity, membership, home.folder, config.overlay, service) as overlay,
+        open_overlay(
+            identity, membership, home.folder, config.overlay, service, wall=wall
+        ) as overlay,
         open_catalog(overlay, home.folder, config.dht) as catalog,
         open_engine(
             overlay, catalog, home.data, config.engine, config.spark, execution=execution

@@ -82,6 +82,7 @@ class DefinitionCalls:
             existing = await find(self._engine.catalog, SCHEMA, name)
             if existing is None:
                 await self._engine.catalog.publish(SCHEMA, name, schema)
+                self._engine.schemas.save(schema)
             elif existing.value != schema:
                 raise ConflictError(f"{name} exists with other fields; use another name")
         return Created((schema.name,))

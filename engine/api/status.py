@@ -30,7 +30,6 @@ from engine.messages import (
     StreamStatus,
 )
 from overlay.errors import DecodeError, MedusaError, NotFoundError
-from overlay.events import wall_clock
 from overlay.names import ObjectName
 from overlay.rpc import Caller
 
@@ -132,7 +131,7 @@ class StatusCalls:
         else:
             await ask(self._overlay.identity.peer_id)
         return Snapshot(
-            wall_clock(),
+            self._overlay.clock(),
             self._overlay.identity.peer_id.hex(),
             self._overlay.membership.federation,
             fitted(

@@ -11,13 +11,9 @@ anybody hears of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 from msgspec import Struct
-
-MAX_FENCE: Final = 2**62
-"""A candidate must be able to outdo any that there is."""
 
 
 class Tenure(Struct, frozen=True):
@@ -70,11 +66,22 @@ class Ballot(Struct, frozen=True):
 
 def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
     """The ballot after a vote for that candidate; None: another has that fence, or a higher."""
-    if candidate not in ballot.electors or not 0 < fence <= MAX_FENCE:
+    if candidate not in ballot.electors or fence <= 0:
         return None
     if fence < ballot.promised or (fence == ballot.promised and candidate != ballot.voted):
         return None
     return msgspec.structs.replace(ballot, promised=fence, voted=candidate)
+
+
+def without_future(ballot: Ballot, latest: int) -> Ballot:
+    """The ballot without a promise that was asked for under a fence beyond `latest`: no other could
+    ever be installed after it. Nothing was; else the ballot stays as it is, as something may have
+    been acknowledged."""
+    if ballot.promised <= latest or max(ballot.fence, ballot.joined) > latest:
+        return ballot
+    promised = max(ballot.fence, ballot.joined)
+    voted = ballot.tenure.home if ballot.tenure and ballot.fence == promised else ""
+    return msgspec.structs.replace(ballot, promised=promised, voted=voted)
 
 
 def concede(ballot: Ballot, fence: int, winner: str) -> Ballot | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from engine.homes.ballot import Ballot, Tenure
-from engine.homes.messages import Message
+from engine.homes.messages import AskVote, Inquire, Install, Installed, Message, View, Vote
 from engine.streams.journal import Position
 
 
@@ -133,3 +133,24 @@ class Suspended:
 
 
 Effect: TypeAlias = Keep | Send | Won | Ship | StopShipping | Activated | Committed | Suspended
+
+
+def highest_fence(said: Received | Called) -> int:
+    """The highest that another elector speaks of."""
+    if isinstance(said, Called):
+        return said.fence
+    match said.message:
+        case Inquire():
+            return 0
+        case AskVote(fence):
+            return fence
+        case Install(tenure):
+            return tenure.fence
+        case View(promised, tenure):
+            return max(promised, _fence(tenure))
+        case Vote(fence, _, promised, tenure) | Installed(fence, _, promised, tenure):
+            return max(fence, promised, _fence(tenure))
+
+
+def _fence(tenure: Tenure | None) -> int:
+    return 0 if tenure is None else tenure.fence

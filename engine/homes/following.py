@@ -28,7 +28,6 @@ from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
 from overlay.encoding import decode
 from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
-from overlay.events import wall_clock
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
 ROOM_AGAIN_S: Final = 0.5
@@ -124,7 +123,7 @@ class _Following:
                     elif rest:
                         home.replica.follow(at, rest)
                     if part.committed > home.replica.settled:
-                        home.replica.settle(part.committed, wall_clock())
+                        home.replica.settle(part.committed, self._keeper.around.overlay.clock())
                 break
             except StorageError as error:
                 # Entries before the one that found no room are stored.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from engine.definitions import StreamEntry, base_of
 from engine.heeding import heeding
+from engine.homes.ballot import without_future
 from engine.homes.ballot_files import BallotFiles, StoredBallot
 from engine.homes.events import HealthChanged
 from engine.homes.following import follow
@@ -18,6 +20,7 @@ from engine.homes.shipping import ship
 from engine.messages import Done
 from engine.producers import Producers
 from engine.stream_store import StreamStore
+from engine.tenure import latest_fence
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -76,8 +79,10 @@ class Homes:
 
     async def resume(self) -> None:
         """Open what the last run kept, as a replica or witness of whoever is home now."""
+        latest = latest_fence(self._overlay.clock())
         for stored in self._files.load():
-            await self._start(stored)
+            ballot = without_future(stored.ballot, latest)
+            await self._start(msgspec.structs.replace(stored, ballot=ballot))
         await self._nursery.start(self._heed)
 
     async def _heed(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -16,6 +16,7 @@ from engine.homes.ballot import Ballot, Tenure
 from engine.homes.ballot_files import BallotFiles, StoredBallot
 from engine.homes.events import (
     Activated,
+    Called,
     Committed,
     Effect,
     Event,
@@ -28,6 +29,7 @@ from engine.homes.events import (
     Suspended,
     Tick,
     Won,
+    highest_fence,
 )
 from engine.homes.messages import TELL, AskVote, Inquire, Install, Message, Tell, Told
 from engine.homes.tenure import BEATS, HomeTenure
@@ -37,8 +39,9 @@ from engine.producers import Producers
 from engine.stream_store import HOME, StreamStore
 from engine.streams.home import Home
 from engine.streams.journal import Position
+from engine.tenure import check_fence
 from overlay.errors import DamagedError, MedusaError, StorageFullError, UnavailableError
-from overlay.events import Events, wall_clock
+from overlay.events import Events
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -154,7 +157,7 @@ class Keeper:
 
     def _hold_for_a_while(self) -> None:
         """As the next home: whom the last one waited for is not known, but how long at most."""
-        expires = wall_clock() + self.around.store.lease_s
+        expires = trio.current_time() + self.around.store.lease_s
         for log in self.home.logs:
             if HOLDER in log.retention.consumers:
                 log.hold(HOLDER, log.start, expires)
@@ -169,7 +172,7 @@ class Keeper:
         """What another elector says or asks; our answer.
 
         Raises:
-            MedusaError: it could not be written down: we have said nothing.
+            MedusaError: it could not be written down, or is of the future: we have said nothing.
         """
         answer = await self.feed(Received(sender, message))
         if answer is None:
@@ -187,8 +190,12 @@ class Keeper:
         """Something has happened. Gives the answer, where it was a request.
 
         Raises:
-            MedusaError: the disk does not take what was to be kept; nothing follows from the event.
+            MedusaError: the disk does not take what was to be kept, or another elector speaks of a
+                fence of the future; nothing follows from the event.
         """
+        if isinstance(event, Received | Called):
+            # They count up by one, far below what clocks make: who claims one beyond leaves none.
+            check_fence(self.name, highest_fence(event), self.around.overlay.clock())
         async with self._lock:
             home = self.tenure.home
             effects = self.tenure.handle(event, trio.current_time())
@@ -277,7 +284,7 @@ class Keeper:
                 await self._activate(tenure)
             case Committed(upto):
                 self.trouble = ""
-                await self.home.settle(upto, wall_clock())
+                await self.home.settle(upto, self.around.overlay.clock())
                 self._notify()
             case Suspended(succeeded):
                 await self._suspend(succeeded=succeeded)

@@ -27,13 +27,12 @@ from overlay.node import Overlay
 class StoredAssignment(Struct, frozen=True):
     """
     Attributes:
-        owner: peer id (hex). taken_at: seconds since the epoch.
+        owner: peer id (hex).
         since: the boundary from which on it is ours; None: we only prepare.
     """
 
     assignment: Assignment
     owner: str
-    taken_at: float
     since: int | None = None
 
     @property
@@ -47,7 +46,8 @@ class AssignedTask:
     Attributes:
         opened: set once it is running, or cannot be.
         ready: it goes on with the output. reason: why it never will.
-        asked_at: when its owner was first asked in vain to take it back, on trio's clock, seconds.
+        known_at: when this peer took it, or was started again with it; asked_at: when its owner
+            was first asked in vain to take it back: on trio's clock, seconds.
         scope, at_rest: stop it, and say that it has stopped.
     """
 
@@ -60,6 +60,7 @@ class AssignedTask:
         self.inputs: tuple[KeptStream, ...] = ()
         self.ready = False
         self.reason = ""
+        self.known_at = trio.current_time()
         self.asked_at: float | None = None
         self.opened = trio.Event()
         self.scope = trio.CancelScope()

@@ -49,7 +49,6 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -142,7 +141,7 @@ class Assignments:
             return known.progress
 
     async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
-        check_form(request, participant)
+        check_form(request, participant, self._overlay.clock())
         earlier = [each for each in self.all() if each.task.name == request.task]
         if any(each.stored.assignment.fence > request.fence for each in earlier):
             raise ConflictError(f"{request.task}: fence {request.fence} is over")
@@ -155,7 +154,7 @@ class Assignments:
         self.admit(owner, participant, request, task)
         for each in earlier:
             await self._settle(each)
-        assigned = AssignedTask(StoredAssignment(request, owner, wall_clock()), task)
+        assigned = AssignedTask(StoredAssignment(request, owner), task)
         self._files.save(assigned.stored)
         self._tasks[assigned.stored.key] = assigned
         # not here: who calls may leave while the disk is slow, and come again
@@ -355,15 +354,16 @@ class Assignments:
             await trio.sleep(CONFIRM_S)
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
-                    nursery.start_soon(self._confirm, assigned.stored)
+                    nursery.start_soon(self._confirm, assigned)
 
-    async def _confirm(self, stored: StoredAssignment) -> None:
+    async def _confirm(self, assigned: AssignedTask) -> None:
+        stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
         try:
             try:
                 answer = await self._ask(stored)
             except MedusaError:
                 # in a partition a task goes on; what was never ours waits for its owner for a while
-                if stored.since is None and wall_clock() - stored.taken_at > ORPHAN_S:
+                if stored.since is None and known_s > ORPHAN_S:
                     await self.release(stored.owner, Release(*stored.key))
             else:
                 await self._heed(stored, answer)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
 
 import trio
 
@@ -21,18 +20,17 @@ from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
+from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
 
-MAX_FENCE: Final = 2**62
-"""Of a placement: what a receipt can name."""
 
-
-def check_form(request: Assignment, owner: str) -> None:
+def check_form(request: Assignment, owner: str, now: float) -> None:
     """What needs no look at the definition.
 
     Args:
         owner: the participant that wants it run.
+        now: seconds since the epoch.
 
     Raises:
         NotAuthorisedError: it is not theirs.
@@ -47,7 +45,7 @@ def check_form(request: Assignment, owner: str) -> None:
             raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
     numbers = (
         ("boundary", request.after, BEGINNING, END - 1),
-        ("fence", request.fence, 0, MAX_FENCE),
+        ("fence", request.fence, 0, latest_number(now, MILLIS)),
         ("load", request.load, 0.0, math.inf),
         ("rate", request.rate, 0.0, math.inf),
     )

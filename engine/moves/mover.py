@@ -49,6 +49,7 @@ from engine.network import StoredQuery
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.schema import END
+from overlay.clock import MILLIS, latest_number
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -59,7 +60,6 @@ from overlay.errors import (
     StoppedError,
     UnavailableError,
 )
-from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -230,7 +230,7 @@ class Mover:
                     self.agree(task, placement)
                     self._queries.place(placed, placement)
         record = MoveRecord(
-            at=wall_clock(),
+            at=self._overlay.clock(),
             task=task,
             fence=fence,
             since=placement.since,
@@ -256,9 +256,12 @@ class Mover:
 
     def _next_fence(self, placed: PlacedTask) -> int:
         """Greater than any before, of a task of that name deleted long ago as well: receipts name
-        a placement by it."""
-        last = max(placed.current.fence, placed.tried)
-        placed.tried = max(last + 1, int(wall_clock() * 1000))
+        a placement by it. Not than one that a clock which was ahead has made: no worker would take
+        that."""
+        now = self._overlay.clock()
+        before = (placed.current.fence, placed.tried)
+        last = max((fence for fence in before if fence <= latest_number(now, MILLIS)), default=0)
+        placed.tried = max(last + 1, int(now * MILLIS))
         return placed.tried
 
     def _check_movable(self, placed: PlacedTask, to: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from engine.replicas.messages import Dismiss, Dismissed, KeptUp
+from engine.tenure import check_fence
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -23,10 +24,12 @@ async def ask(
     """What a peer that stands by, or has taken over, says of itself.
 
     Raises:
-        MedusaError: it cannot be reached, or says that it does neither.
+        MedusaError: it cannot be reached, or says that it does neither, or makes no sense.
     """
     connection = await overlay.connect(parse_peer_id(peer))
-    return await connection.call(method, message, KeptUp, timeout_s=timeout_s)
+    answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
+    check_fence(method, answer.tenure.fence, overlay.clock())
+    return answer
 
 
 async def dismiss(overlay: Overlay, peer: str, query: str, fence: int) -> Dismissed:

@@ -19,7 +19,6 @@ from engine.running_query import RunningQuery
 from engine.schema import BEGINNING, END
 from engine.streams.log import StreamLog
 from overlay.errors import NotFoundError
-from overlay.events import wall_clock
 
 JOIN_S: Final = 60.0
 """How long what is open now is kept for an active secondary that begins there, seconds."""
@@ -137,7 +136,7 @@ def hold_for(running: RunningQuery, care: Care, known: dict[str, int]) -> None:
             log_of(running, stream).hold(holder, care.stored.get(stream, position))
     elif mode is Mode.ACTIVE_STANDBY:
         for stream in running.stored.inputs:
-            log_of(running, stream).hold(holder, known[stream], wall_clock() + JOIN_S)
+            log_of(running, stream).hold(holder, known[stream], trio.current_time() + JOIN_S)
 
 
 def hold_all(running: RunningQuery) -> None:

@@ -34,7 +34,6 @@ from engine.stream_store import REPLICA, StreamStore
 from engine.tenure import Tenure
 from engine.windows import needed_after
 from overlay.errors import ConflictError, MedusaError
-from overlay.events import wall_clock
 from overlay.node import Overlay
 
 SAVE_S: Final = 5.0
@@ -181,7 +180,7 @@ class Standby:
             kept = await self._queries.logs.keep_output(self.stored, task, Role.STANDBY)
             self._kept[task.output] = kept
             position = self.stored.positions.get(task.output, kept.log.start)
-            kept.log.hold(PRIMARY, position, wall_clock() + GRACE_S)
+            kept.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
 
     async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
         """Follow what these read from elsewhere, from where their outputs are."""
@@ -246,7 +245,7 @@ class Standby:
         self._told = message.boundaries
         for output, kept in self._kept.items():
             if kept.role is Role.STANDBY and output in positions:
-                kept.log.hold(PRIMARY, positions[output], wall_clock() + GRACE_S)
+                kept.log.hold(PRIMARY, positions[output], trio.current_time() + GRACE_S)
         if self.running is None:
             return Heard()
         self._go_on()

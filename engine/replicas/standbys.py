@@ -29,7 +29,7 @@ from engine.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.schema import BEGINNING
 from engine.stream_store import StreamStore
-from engine.tenure import Tenure, next_fence
+from engine.tenure import Tenure, check_fence, latest_fence, next_fence
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -40,7 +40,6 @@ from overlay.errors import (
     UnavailableError,
     WithdrawnError,
 )
-from overlay.events import wall_clock
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
@@ -171,9 +170,11 @@ class Standbys:
 
         Raises:
             NotAuthorisedError: the query is not of our participant, or not of the caller's.
+            InvalidInputError: its fence is of the future.
             ConflictError: this peer has, or may come to have, the query all the same.
         """
         self._check_owner(participant, request.query)
+        check_fence(request.query, request.fence, self._overlay.clock())
         async with self._changing:
             standby = self._standbys.get(request.query)
             if standby is not None and standby.yields_to(Tenure(request.fence, primary)):
@@ -199,6 +200,7 @@ class Standbys:
 
     def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
         self._check_owner(participant, stored.name)
+        check_fence(stored.name, stored.tenure.fence, self._overlay.clock())
         if (stored.tenure.primary, stored.tenure.secondary) != (primary, self._here):
             raise InvalidInputError(f"{stored.name}: a tenure of other peers")
 
@@ -208,7 +210,11 @@ class Standbys:
             raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
 
     def _known(self, query: str) -> Tenure:
-        """The highest tenure of the query that this peer knows of."""
+        """The highest tenure of the query that this peer knows of, and that can be believed."""
+        known = self._here_known(query)
+        return known if known.fence <= latest_fence(self._overlay.clock()) else Tenure()
+
+    def _here_known(self, query: str) -> Tenure:
         with suppress(NotFoundError):
             return self._queries.get(query).stored.tenure
         pending = self._queries.pending.get(query)
@@ -387,7 +393,7 @@ class Standbys:
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""
         before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
-        tenure = Tenure(next_fence(before, wall_clock(), self._here), self._here)
+        tenure = Tenure(next_fence(before, self._overlay.clock(), self._here), self._here)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
         before_us = standby.stored.parted_from(standby.tenure.primary)
         parted = tuple(peer for peer in before_us if peer != self._here)
@@ -407,7 +413,7 @@ class Standbys:
             for task in running.tasks:
                 await self._store.change_role(task.kept, Role.DERIVED)
                 needed = stored.positions.get(task.name, task.kept.log.start)
-                task.kept.log.hold(PRIMARY, needed, wall_clock() + GRACE_S)
+                task.kept.log.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
             del self._standbys[standby.name]
             self._queries.take_over(running)
             standby.let_go()

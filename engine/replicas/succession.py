@@ -23,7 +23,6 @@ from engine.replicas.parting import Parting
 from engine.running_query import RunningQuery
 from engine.tenure import Tenure, next_fence
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
-from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
@@ -126,7 +125,7 @@ class Succession:
         """Have it again, under a fence of our own that is higher than that of who is gone."""
         self._parting.part_from(running, gone)
         known = max(self._known_fence(running.stored), running.stored.tenure.fence)
-        tenure = Tenure(next_fence(known, wall_clock(), self._here), self._here)
+        tenure = Tenure(next_fence(known, self._overlay.clock(), self._here), self._here)
         self._queries.appoint(running, tenure)
         self._overlay.events.note("warning", f"{running.name}: its successor is gone; it is ours")
 

@@ -49,6 +49,10 @@ UNKNOWN: Final = Writer("")
 """Among the doubted producers: those of whom nothing is known any more."""
 
 
+LEAP_US: Final = 86_400 * 1_000_000
+"""A day: a stream that was idle, or a peer that was off, for less goes on at once."""
+
+
 class Entry(Struct, frozen=True, array_like=True):
     """One accepted post.
 
@@ -316,6 +320,11 @@ class Acceptance:
     def tick(self, now_us: int) -> None:
         """The clock of an idle stream whose stime is the present."""
         self.advance(self.clock(now_us))
+
+    def leaps(self, now_us: int) -> bool:
+        """Whether `tick` takes the boundary so far that a wrong clock would make all tuples late
+        for long. A new stream has none that could be."""
+        return self.boundary > BEGINNING and self.clock(now_us) - self.boundary > LEAP_US
 
     def clock(self, now_us: int) -> int:
         """What `tick` makes of the boundary."""

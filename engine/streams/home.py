@@ -254,16 +254,20 @@ class Home:
         while self._source.ready <= self.log.boundary:
             await self._ready.wait()
 
-    async def advance(self, now: float) -> bool:
+    async def advance(self, now: float, *, may_leap: bool = True) -> bool:
         """Moves what is ready now into the logs, in several epochs if it is much; whether any was.
+        Args: see `Source.tick`.
 
         Raises:
             StorageFullError: nothing is lost; call again when there is room.
         """
         async with self._advancing:
-            await self._advance_revisions(now)
-            moved = await self._advance(self._source, self.log, now)
-            return await self._advance(self._late, self.late_log, now) or moved
+            async with self._lock:
+                self._source.tick(now, may_leap=may_leap)
+            self._tell()
+            await self._advance_revisions()
+            moved = await self._advance(self._source, self.log)
+            return await self._advance(self._late, self.late_log) or moved
 
     def close(self) -> None:
         """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
@@ -272,14 +276,13 @@ class Home:
         for log in self.logs:
             log.close()
 
-    async def _advance_revisions(self, now: float) -> None:
+    async def _advance_revisions(self) -> None:
         """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
         log = self.revisions_log
         if log is None:
             return
         source = self._revising
         async with self._lock:
-            source.tick(now)
             cut = source.cut_revisions()
         if cut is not None:
             upto, table = cut
@@ -288,11 +291,8 @@ class Home:
             async with self._lock:
                 source.revisions_committed(upto)
 
-    async def _advance(self, source: Source, log: StreamLog, now: float) -> bool:
-        async with self._lock:
-            source.tick(now)
-            ready = source.ready
-        self._tell()
+    async def _advance(self, source: Source, log: StreamLog) -> bool:
+        ready = source.ready
         moved = False
         while log.boundary < ready or source.has_cut:
             async with self._lock:

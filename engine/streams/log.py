@@ -347,8 +347,8 @@ class StreamLog:
     def hold(
         self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
-        """Keeps the rows with stime > boundary for a consumer; `expires` in seconds, or never.
-        holder: its participant, if it is another one."""
+        """Keeps the rows with stime > boundary for a consumer; `expires`: seconds of trio's clock,
+        or never. holder: its participant, if it is another one."""
         self.retention.hold(consumer, boundary, expires, holder)
 
     def release(self, consumer: str) -> None:
@@ -361,7 +361,7 @@ class StreamLog:
 
     def held_by_others(self, now: float) -> Iterator[tuple[str, str, int, float]]:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
-        nobody else needs. since: when that began; now: seconds since the epoch."""
+        nobody else needs. since: when that began; now: seconds of trio's clock."""
         retention = self.retention
         floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
         for consumer, holder, boundary, since in retention.lagging(floor, now):
@@ -371,7 +371,7 @@ class StreamLog:
 
     def retain(self, now: float) -> int:
         """Lets go of the files that nobody needs and history has passed, from the oldest on, up to
-        one that a reader pins; how many. now: seconds.
+        one that a reader pins; how many. now: seconds of trio's clock.
 
         Raises:
             StorageError: the disk does not let them go.

@@ -14,12 +14,13 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(slots=True)
 class _Hold:
-    """Rows with stime > boundary are needed.
+    """Rows with stime > boundary are needed. Times are of trio's clock, seconds: whatever the
+    machine's is set to, a hold lasts as long.
 
     Attributes:
-        expires: seconds since the epoch, or never.
+        expires: None: never.
         holder: the participant that needs them, if it is another one.
-        since: when it was first seen to keep anything from that boundary on, seconds.
+        since: when it was first seen to keep anything from that boundary on.
     """
 
     boundary: int
@@ -61,7 +62,7 @@ class Retention:
 
         Args:
             boundary: the log's. newest: its greatest stime, None without rows.
-            now: seconds since the epoch.
+            now: seconds of trio's clock.
             foreign: whether what other participants need counts.
         """
         expired = [
@@ -78,7 +79,7 @@ class Retention:
 
     def lagging(self, floor: int, now: float) -> Iterator[tuple[str, str, int, float]]:
         """(consumer, holder, boundary, since) of other participants' that need rows with stime <=
-        floor. since: when it was first so, seconds. now: seconds since the epoch."""
+        floor. since: when it was first so, now: seconds of trio's clock."""
         for consumer, hold in self._holds.items():
             if not hold.holder or hold.boundary >= floor:
                 hold.since = None

@@ -224,11 +224,17 @@ class Source:
         if number > self._acceptance.last_of(writer):
             self._accept(writer, number, encode(payload), None, now)
 
-    def tick(self, now: float) -> None:
-        """Lets the clock move the boundary, where the stream says so. now: seconds."""
+    def tick(self, now: float, *, may_leap: bool = True) -> None:
+        """Lets the clock move the boundary, where the stream says so.
+
+        Args:
+            now: seconds since the epoch.
+            may_leap: whether by more than `LEAP_US`: not on the word of a clock that may be wrong.
+        """
         self._owed.hand_on(now, self._may_hand_on)
-        if self._config.idle is Idle.CLOCK:
-            self._move_by_clock(int(now * 1e6))
+        now_us = int(now * 1e6)
+        if self._config.idle is Idle.CLOCK and (may_leap or not self._acceptance.leaps(now_us)):
+            self._move_by_clock(now_us)
 
     def cut(self) -> tuple[int, pa.Table] | None:
         """What is ready for the log: (boundary, rows with stime <= it in canonical order).

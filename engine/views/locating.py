@@ -17,7 +17,6 @@ from engine.streams.retention import too_old
 from engine.view import Last, Range, Recent, Shows, check_shows
 from engine.views.messages import Locate, Located
 from overlay.errors import InvalidInputError
-from overlay.events import wall_clock
 
 HOLDERS: Final = 64
 """Holds of one participant on one stream by such questions: more take the place of the oldest."""
@@ -65,7 +64,8 @@ class Locator:
         self._asked += 1
         consumer = f"located {holder} {self._asked % HOLDERS}"
         foreign = "" if holder == self._participant else holder
-        kept.log.hold(consumer, max(found.after, kept.log.start), wall_clock() + HELD_S, foreign)
+        expires = trio.current_time() + HELD_S
+        kept.log.hold(consumer, max(found.after, kept.log.start), expires, foreign)
         if not isinstance(shows, Range) and fixed:
             await kept.released(found.until)
         return found

@@ -24,7 +24,7 @@ SIGNATURE_BYTES: Final = 64
 """Of Ed25519; a simulation's cheaper signatures have the same length."""
 
 MAX_INCARNATION: Final = 2**62
-"""We must be able to outdo one of our own that another has made with our key."""
+"""That a claim can carry. What is believed is far less: see `Members.latest`."""
 
 _OWN: Final = Layout("!B20sQ")
 _OTHERS: Final = Layout("!B20sQ20s")

@@ -16,7 +16,8 @@ class Counters:
         late: ticks that came so late that we were the slow ones.
         claims: claims believed. old: not news. ahead: of an incarnation that its subject has not
             signed, as far as we know. unknown: by or about no member. excessive: by a peer that
-            accuses more than an honest one can. forged: not signed by their author. malformed: no
+            accuses more than an honest one can. future: of an incarnation that no clock can have
+            made yet. forged: not signed by their author. malformed: no
             claims, or no digests. digests: digests taken in.
     """
 
@@ -34,6 +35,7 @@ class Counters:
     ahead: int = 0
     unknown: int = 0
     excessive: int = 0
+    future: int = 0
     forged: int = 0
     malformed: int = 0
     digests: int = 0

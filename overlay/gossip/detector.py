@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from overlay.gossip.awareness import Awareness
-from overlay.gossip.claims import Keys
+from overlay.gossip.claims import MAX_INCARNATION, Keys
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.counters import Counters
 from overlay.gossip.digests import Digests
@@ -72,6 +72,7 @@ class Detector:
         now: float,
         reserved: int = 0,
         announce: bool = True,
+        latest: Callable[[], int] = lambda: MAX_INCARNATION,
     ) -> None:
         """
         Args:
@@ -82,13 +83,14 @@ class Detector:
             now: monotonic seconds, the same clock as in `handle`.
             reserved: incarnations up to this one are written down as well, for refutations.
             announce: gossip that we are alive. False: everybody starts together (simulations).
+            latest: see `Members`.
         """
         self._me = me
         self._roster = roster
         self._config = config
         self._rng = rng
         self.counters = Counters()
-        self.members = Members(me, roster)
+        self.members = Members(me, roster, latest)
         self.awareness = Awareness()
         self._standing = Standing(me, keys, incarnation, max(incarnation, reserved))
         self._verdicts = Verdicts(
@@ -107,6 +109,7 @@ class Detector:
             self.counters,
             lambda: config.retransmits(self.members.living),
             gap_s=config.probe_interval_s,
+            latest=latest,
         )
         self._packing = Packing(self._verdicts, self._digests)
         self._cycle = ProbeCycle(
@@ -340,7 +343,9 @@ class Detector:
 
     def _on_joined(self, event: Joined, now: float) -> list[Effect]:
         self._removed.pop(event.peer, None)
-        return self._verdicts.joined(event.peer, now) if event.peer != self._me else []
+        if event.peer == self._me:
+            return self._verdicts.begin(self._roster.incarnation(self._me), now)
+        return self._verdicts.joined(event.peer, now)
 
     def _on_removed(self, event: Removed, _now: float) -> list[Effect]:
         self._digests.forget(event.peer)

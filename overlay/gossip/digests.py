@@ -51,9 +51,14 @@ class Digests:
         retransmits: Callable[[], int],
         *,
         gap_s: float,
+        latest: Callable[[], int] = lambda: MAX_INCARNATION,
     ) -> None:
-        """gap_s: seconds after which an author's next digest is passed on as well: who publishes
-        more often must not crowd the others out."""
+        """
+        Args:
+            gap_s: seconds after which an author's next digest is passed on as well: who publishes
+                more often must not crowd the others out.
+            latest: the greatest incarnation that can be believed now; see `Members`.
+        """
         self._me = me
         self._roster = roster
         self._keys = keys
@@ -61,8 +66,9 @@ class Digests:
         self._versions: dict[bytes, tuple[int, int]] = {}
         self._signed: dict[bytes, bytes] = {}
         self._gap_s = gap_s
+        self._latest = latest
         self._passed_at: dict[bytes, float] = {}
-        self._version = 0
+        self._incarnation = self._version = 0
         self._passing: Broadcasts[bytes] = Broadcasts(retransmits)
         self.contents: dict[bytes, bytes] = {}
 
@@ -74,10 +80,13 @@ class Digests:
         """
         if len(content) > MAX_DIGEST:
             raise InvalidInputError(f"digest: {len(content)} bytes, at most {MAX_DIGEST} fit")
+        if self._incarnation <= self._latest():  # else it is of a clock that was ahead
+            incarnation = max(incarnation, self._incarnation)
+        self._incarnation = incarnation
         self._version += 1
-        payload = _HEAD.pack(self._me, incarnation, self._version) + content
+        payload = _HEAD.pack(self._me, self._incarnation, self._version) + content
         data = payload + self._keys.sign(DIGEST_DOMAIN, payload)
-        self._keep(self._me, (incarnation, self._version), data)
+        self._keep(self._me, (self._incarnation, self._version), data)
 
     def receive(self, data: bytes, now: float) -> bytes | None:
         """Take in a digest if it is news: whose it is, then. Nothing in it makes this raise."""
@@ -91,12 +100,20 @@ class Digests:
         if author not in self._roster:
             self._counters.unknown += 1
             return None
+        if version[0] > self._latest():
+            self._counters.future += 1
+            return None
         held = self._versions.get(author)
-        if author == self._me or (held is not None and tuple(version) <= held):
+        if held is not None and tuple(version) <= held and held[0] <= self._latest():
             return None
         payload, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
         if not self._keys.verify(author, DIGEST_DOMAIN, payload, signature):
             self._counters.forged += 1
+            return None
+        if author == self._me:  # made with our key: our next one is beyond it
+            self._incarnation = version[0] + 1
+            if self._me in self.contents:
+                self.publish(self.contents[self._me], self._incarnation)
             return None
         self._counters.digests += 1
         self._keep(author, (version[0], version[1]), data)

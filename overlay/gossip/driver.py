@@ -11,9 +11,10 @@ from typing import Final
 import trio
 
 from overlay.addresses import Address
+from overlay.clock import MICROS, latest_number
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UnavailableError
-from overlay.events import Events
+from overlay.events import Events, wall_clock
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.counters import Counters
 from overlay.gossip.detector import Detector
@@ -156,6 +157,14 @@ class Gossip:
     def roster_changed(self) -> None:
         """The peer table, or the membership, has changed."""
         self._news.set()
+
+    def begin_anew(self, incarnation: int) -> None:
+        """Our record is of that incarnation from now on, whatever it was before."""
+        me = self._peers.identity.peer_id
+        participant = self._roster.participant(me)
+        self._roster.discard(me)
+        self._roster.add(me, participant, incarnation)
+        self._handle(Joined(me))
 
     def register(self, service: Service) -> None:
         """Serve pings and push-pulls to peers, and to nobody else."""
@@ -325,6 +334,7 @@ async def open_gossip(
     *,
     folder: Path,
     events: Events,
+    clock: Callable[[], float] = wall_clock,
     rng: random.Random,
 ) -> AsyncIterator[Gossip]:
     """The detector at work while open. Our own record must be announced. Left in good order, the
@@ -349,6 +359,7 @@ async def open_gossip(
         rng,
         incarnation=incarnation,
         reserved=incarnation + RESERVE,
+        latest=lambda: latest_number(clock(), MICROS),
         now=trio.current_time(),
     )
     async with trio.open_nursery() as nursery:

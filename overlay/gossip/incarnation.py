@@ -1,7 +1,8 @@
 """The incarnations that this peer may have used, on disk: a restart must come after all of them.
 
 The clock alone would do until it is set back, the file alone until it is lost (memberlist's #311:
-a node that restarts with a lower incarnation is not believed to be alive).
+a node that restarts with a lower incarnation is not believed to be alive). A file from a time when
+the clock was far ahead says nothing: nobody believed those incarnations.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from overlay.clock import MICROS, latest_number
 from overlay.errors import DecodeError, NotFoundError
 from overlay.files import mended_by, read_public, write_atomically
 from overlay.gossip.claims import MAX_INCARNATION
@@ -23,11 +25,15 @@ MAX_FILE: Final = 64
 def next_incarnation(folder: Path, clock: int) -> int:
     """An incarnation above all used before, and not below `clock`, with `RESERVE` more; written.
 
+    Args:
+        clock: microseconds since the epoch.
+
     Raises:
         DamagedError: the file is damaged.
         StorageError: it cannot be written.
     """
-    incarnation = max(clock, load_incarnation(folder) + 1)
+    used = load_incarnation(folder)
+    incarnation = clock if used > latest_number(clock / MICROS, MICROS) else max(clock, used + 1)
     store_incarnation(folder, incarnation + RESERVE)
     return incarnation
 

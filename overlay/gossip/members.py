@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from overlay.gossip.claims import Word
+from overlay.gossip.claims import MAX_INCARNATION, Word
 from overlay.gossip.events import Health
 from overlay.gossip.roster import Roster
 
@@ -43,10 +43,18 @@ class Member:
 
 class Members:
     """All peers of the roster: state is kept only of those that differ from what it says, which is
-    alive, at the incarnation of its record."""
+    alive, at the incarnation of its record.
 
-    def __init__(self, me: bytes, roster: Roster) -> None:
+    Attributes:
+        latest: the greatest incarnation that can be believed now. They come of clocks; one that
+            lies further in the future could not be outdone by the peer that it is said to be of.
+    """
+
+    def __init__(
+        self, me: bytes, roster: Roster, latest: Callable[[], int] = lambda: MAX_INCARNATION
+    ) -> None:
         self.roster = roster
+        self.latest = latest
         self._me = me
         self._members: dict[bytes, Member] = {}
         self._gone: dict[bytes, None] = {}
@@ -64,9 +72,12 @@ class Members:
         return member.health if member is not None else Health.ALIVE
 
     def incarnation(self, peer: bytes) -> int:
-        """The latest known that the peer itself has signed."""
+        """The latest known that the peer itself has signed; none of a time when our clock was
+        ahead."""
         member, base = self._members.get(peer), self.roster.incarnation(peer)
-        return base if member is None else max(base, member.incarnation)
+        if member is None or member.incarnation > self.latest():
+            return base
+        return max(base, member.incarnation)
 
     def is_gone(self, peer: bytes) -> bool:
         return peer in self._gone

@@ -36,11 +36,20 @@ class Standing:
     def outdo(self, incarnation: int) -> list[Persist]:
         """Say that we are alive, in an incarnation above that one; write it down first."""
         ours = min(max(incarnation, self.incarnation) + 1, MAX_INCARNATION)
-        self.claim = make_claim(self._keys, self._me, Word.ALIVE, self._me, ours)
-        if ours <= self._reserved:
-            return []
-        self._reserved = min(ours + RESERVE, MAX_INCARNATION)
-        return [Persist(self._reserved)]
+        if ours > self._reserved:
+            return [self.begin(ours)]
+        self._say_alive(ours)
+        return []
+
+    def begin(self, incarnation: int) -> Persist:
+        """Say that we are alive, in that incarnation whatever was said before; write it down
+        first."""
+        self._say_alive(incarnation)
+        self._reserved = min(incarnation + RESERVE, MAX_INCARNATION)
+        return Persist(self._reserved)
+
+    def _say_alive(self, incarnation: int) -> None:
+        self.claim = make_claim(self._keys, self._me, Word.ALIVE, self._me, incarnation)
 
     def leave(self) -> None:
         """Say that we stop."""

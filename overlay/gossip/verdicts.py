@@ -85,6 +85,9 @@ class Verdicts:
         if claim.author not in self._roster or claim.subject not in self._roster:
             self._counters.unknown += 1
             return []
+        if claim.incarnation > self._members.latest():
+            self._counters.future += 1
+            return []
         if claim.subject == self._me:
             return self._on_me(claim, now)
         known = self._members.incarnation(claim.subject)
@@ -120,6 +123,16 @@ class Verdicts:
         persist = self._standing.outdo(claim.incarnation)
         self.announce(now)
         return [*persist]
+
+    def begin(self, incarnation: int, now: float) -> list[Effect]:
+        """Our record is of that incarnation now: go by a later one; or by an earlier one than
+        before, if that was of a clock that was ahead."""
+        ours = self._standing.incarnation
+        if self._standing.left or incarnation <= ours <= self._members.latest():
+            return []
+        persist = self._standing.begin(incarnation + 1)
+        self.announce(now)
+        return [persist]
 
     def announce(self, now: float) -> None:
         """Have our latest word on ourselves passed on."""

@@ -115,6 +115,9 @@ class _Table:
     def address_of(self, peer_id: bytes) -> Address | None:
         return self.addresses.get(peer_id)
 
+    def participant_of(self, peer_id: bytes) -> str:
+        return peer_id.hex()
+
     def are_expected(self) -> bool:
         return True
 

@@ -15,13 +15,11 @@ import gc
 import itertools
 import os
 import random
-import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, Final, TypeVar
 from unittest import mock
 
@@ -29,16 +27,12 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio._core import _run
 
-from overlay import tls
 from testnet.simulation.clock import VirtualTime
 from testnet.simulation.disk import Disk, folder_patches
 from testnet.simulation.hosts import EPOCH_S, running_process
 from testnet.simulation.signatures import Signatures
 
 T = TypeVar("T")
-
-NO_CHECK_TIME: Final = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: it knows the real date alone. Membership checks dates."""
 
 KEY_BYTES: Final = 32
 """Of an Ed25519 private key."""
@@ -67,7 +61,6 @@ def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]
             *disk.patches(),
             *Signatures().patches(),
             *_scheduler(random.Random(f"{seed} scheduler")),
-            mock.patch.object(tls, "_context", partial(_context, tls._context)),
         ):
             stack.enter_context(patch)
         stack.enter_context(_collected_at_the_end())
@@ -220,14 +213,6 @@ def _cancellation() -> list[Any]:
 
 def _age(task: _run.Task) -> int:
     return task._counter
-
-
-def _context(
-    real: Callable[..., ssl.SSLContext], *arguments: object, **options: object
-) -> ssl.SSLContext:
-    context = real(*arguments, **options)
-    context.verify_flags |= NO_CHECK_TIME
-    return context
 
 
 @contextmanager

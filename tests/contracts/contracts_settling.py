@@ -133,6 +133,7 @@ class Placed:
     Attributes:
         chain: the owner first, the worker last.
         lag: microseconds of stime by which what the owner has is behind what the worker did.
+        agreed_at: when it was agreed by their clocks, seconds.
     """
 
     task: str
@@ -143,6 +144,7 @@ class Placed:
     end: int | None = None
     told: set[bytes] = field(default_factory=set)
     lag: int = 0
+    agreed_at: float = NOW
 
     @property
     def delivered(self) -> int:
@@ -160,7 +162,7 @@ class Placed:
                 self.fence,
                 self.start,
                 RATE,
-                int(NOW * S),
+                int(self.agreed_at * S),
             )
             for payer, payee in zip(self.chain, self.chain[1:], strict=False)
         ]
@@ -297,7 +299,9 @@ class World:
                 assert before.end is not None
                 boundary = max(boundary, before.end)
         self.fence += 1
-        placed = Placed(task, self.fence, chain, boundary, boundary, lag=int(lag * S))
+        placed = Placed(
+            task, self.fence, chain, boundary, boundary, lag=int(lag * S), agreed_at=self.now
+        )
         self.placed.append(placed)
         for peer in chain:
             self.node(peer).agree(placed)

@@ -117,7 +117,6 @@ class Peer:
     folder: Path
     root: Root
     membership: Membership = field(default_factory=admitted)
-    clock: Callable[[], float] = wall_clock
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -133,16 +132,14 @@ class Peer:
             open_overlay(
                 self.identity, self.membership, self.folder, config, service, events=events
             ) as overlay,
-            open_contracts(
-                overlay, self.folder, clock=self.clock, rng=random.Random(1)
-            ) as contracts,
+            open_contracts(overlay, self.folder, rng=random.Random(1)) as contracts,
             open_client_listener(self.identity, TOKEN, service, ("127.0.0.1", 0)) as address,
             open_client(address, self.root.participant, self.root.certificate, TOKEN) as client,
         ):
             running = Running(overlay, contracts, events, client)
 
             def changed() -> None:
-                running.changes.append(len(running.book.in_force(self.clock())))
+                running.changes.append(len(running.book.in_force(overlay.clock())))
                 events.tell()
 
             contracts.on_change(changed)
@@ -290,10 +287,11 @@ async def test_time_and_membership_change_what_is_in_force(
         peers=SimpleNamespace(all=tuple),
         service=Service(),
         events=events,
+        clock=clock,
     )
     Book(tmp_path, members, "mit.edu").merge(accept(UTAH, from_mit(valid_from=NOW + 60)), NOW)
     changes: list[int] = []
-    async with open_contracts(cast("Overlay", alone), tmp_path, clock=clock) as contracts:
+    async with open_contracts(cast("Overlay", alone), tmp_path) as contracts:
         contracts.on_change(lambda: changes.append(len(contracts.in_force())))
         await trio.testing.wait_all_tasks_blocked()
         assert contracts.in_force() == ()

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -260,6 +260,48 @@ def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(InvalidInputError, match="version 99"), opened(tmp_path / "newer"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "is lost"),
+        (lambda path: os.truncate(path, 0), "is lost"),
+        (lambda path: os.truncate(path, path.stat().st_size // 2), "damaged"),
+        (lambda path: path.write_bytes(b"no database" * 1_000), "damaged"),
+        (lambda path: flip(path, 4096), "damaged"),
+        (lambda path: (path.unlink(), path.mkdir()), "is a folder"),
+    ],
+)
+def test_a_ledger_that_is_lost_or_damaged_is_never_replaced_in_silence(
+    tmp_path: Path, damage: Callable[[Path], object], reason: str
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    filled(path)
+    copy = path.read_bytes()
+    damage(path)
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match=reason) as caught, opened(path):
+            pass
+        assert str(path) in str(caught.value)
+        assert "put a copy in its place" in str(caught.value)
+        with pytest.raises(InvalidInputError, match=reason):
+            read_balances(path, A, FEDERATION)
+    if path.is_dir():
+        path.rmdir()
+    path.write_bytes(copy)
+    with opened(path) as ledger:
+        assert ledger.verify() == 5
+    path.unlink()
+    (tmp_path / "ledger.sqlite.begun").unlink()  # as the error says
+    with opened(path) as ledger:
+        assert ledger.verify() == 0
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
 
 
 def test_balances_are_read_beside_a_peer_that_runs(tmp_path: Path) -> None:

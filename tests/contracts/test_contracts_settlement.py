@@ -402,3 +402,22 @@ def test_no_message_makes_a_peer_fail_or_pay(heard: list[tuple[bytes, Message]])
         world.node(C).handle(Received(sender, message))
     world.run(31)
     assert world.node(C).ledger.balances().entries == 0
+
+
+@pytest.mark.parametrize("leap_s", [100 * 86_400.0, -3_000.0])
+def test_what_was_agreed_and_planned_by_a_wrong_clock_is_paid_once_it_is_right(
+    leap_s: float,
+) -> None:
+    world = World()
+    world.now = NOW + leap_s
+    placed = world.place(TASK, A, C)
+    world.settle(100)
+    world.now = NOW
+    for peer in (A, C):
+        world.node(peer).settlement.restart()
+    world.settle(100)
+    world.end(placed, C)
+    world.settle(60)
+    world.both_ledgers_agree()
+    for deal in placed.deals():
+        assert world.paid_tuples(deal) == owed(placed)

@@ -92,16 +92,21 @@ class FakeWire:
 
 @dataclass
 class FakeContacts:
-    """The peer table. Everybody's is the same dict, filled before or while the nodes run."""
+    """The peer table. Everybody's is the same dict, filled before or while the nodes run; whose
+    peer it is, `owners` says, or it is one of its own participant."""
 
     own: bytes
     table: dict[bytes, Address]
+    owners: dict[bytes, str] = field(default_factory=dict)
 
     def known(self) -> Iterable[bytes]:
         return [peer_id for peer_id in self.table if peer_id != self.own]
 
     def address_of(self, peer_id: bytes) -> Address | None:
         return self.table.get(peer_id)
+
+    def participant_of(self, peer_id: bytes) -> str:
+        return self.owners.get(peer_id, peer_id.hex())
 
     def are_expected(self) -> bool:
         return any(self.known())
@@ -160,11 +165,15 @@ async def open_members(
 
 @asynccontextmanager
 async def open_member(
-    network: Network, peer_id: bytes, table: dict[bytes, Address], config: DhtConfig | None = None
+    network: Network,
+    peer_id: bytes,
+    table: dict[bytes, Address],
+    config: DhtConfig | None = None,
+    owners: dict[bytes, str] | None = None,
 ) -> AsyncIterator[Member]:
     shelf, events, address = Shelf(), Events(lambda: 0.0), table[peer_id]
     wire = FakeWire(network, peer_id, address)
-    contacts = FakeContacts(peer_id, table)
+    contacts = FakeContacts(peer_id, table, {} if owners is None else owners)
     config = config or DhtConfig()
     rng = Random(network.rng.random())
     async with open_node(
@@ -195,6 +204,7 @@ class Home:
     events: Events = field(default_factory=lambda: Events(lambda: 0.0))
     catalog: Catalog | None = None
     body_filter: Callable[[bytes], bytes] = lambda body: body
+    clock: Callable[[], float] = wall_clock
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Catalog]:
@@ -204,12 +214,12 @@ class Home:
             peer_id=self.peer_id,
             private_key=self.key,
             wire=FakeWire(self.world.network, self.peer_id, self.address),
-            contacts=FakeContacts(self.peer_id, self.world.table),
+            contacts=FakeContacts(self.peer_id, self.world.table, self.world.owners),
             publisher_of=self.world.publisher_of,
             fetch_body=self.world.fetch_body,
             fetch_names=self.world.fetch_names,
             events=self.events,
-            clock=wall_clock,
+            clock=self.clock,
             rng=Random(self.world.network.rng.random()),
         )
         async with open_catalog_in(around, self.folder, self.config) as catalog:
@@ -229,6 +239,7 @@ class World:
     homes: dict[bytes, Home] = field(default_factory=dict)
     table: dict[bytes, Address] = field(default_factory=dict)
     revoked: set[bytes] = field(default_factory=set)
+    owners: dict[bytes, str] = field(default_factory=dict)
 
     def home(self, participant: str, config: DhtConfig | None = None) -> Home:
         key = Ed25519PrivateKey.generate()
@@ -239,6 +250,7 @@ class World:
         home = Home(self, participant, key, peer_id, address, folder, config or DhtConfig())
         self.homes[peer_id] = home
         self.table[peer_id] = address
+        self.owners[peer_id] = participant
         return home
 
     def publisher_of(self, peer_id: bytes) -> Publisher:

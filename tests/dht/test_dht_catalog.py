@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -460,6 +461,114 @@ async def test_a_peer_lists_names_of_its_own_participant_alone_and_not_too_many(
         listing = await utah.catalog.names()
         assert len(listing.names["thing"]) == 1 + 3
         assert str(NAME) in listing.names["thing"]
+
+
+async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_has(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Whatever bit it is: the peer starts, and all that is declared again is found again."""
+    rng = Random(7)
+    mit, utah = world.home("mit.edu"), world.home("utah.edu")
+    objects = {NAME.child(f"o{number}"): Thing(f"v{number}") for number in range(30)}
+    objects[NAME] = LARGE
+    path = mit.folder / "data" / "catalog.sqlite"
+    async with utah.running() as reader:
+        for number in range(40):
+            async with mit.running() as catalog:
+                for name, value in objects.items():
+                    catalog.publish_soon(THING, name, value)
+                await settle(60)
+                assert {p.name: p.value for p in catalog.own(THING)} == objects
+                for name in rng.sample(sorted(objects, key=str), 3):
+                    for each in (catalog, reader):
+                        assert (await each.lookup(THING, name)).value == objects[name]
+            data = bytearray(path.read_bytes())
+            match number % 4:
+                case 0:
+                    path.unlink()
+                case 1:
+                    path.write_bytes(data[: rng.randrange(len(data))])
+                case _:
+                    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                    path.write_bytes(data)
+
+
+async def test_what_a_peer_declares_from_its_files_is_no_news_where_it_is_known(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with three(world) as (mit, utah, _):
+        await mit.catalog.publish(THING, NAME, Thing("a"))
+        before = await utah.catalog.lookup(THING, NAME)
+        mit.catalog.publish_soon(THING, NAME, Thing("a"))
+        await settle(5)
+        assert await utah.catalog.lookup(THING, NAME) == before
+        mit.catalog.publish_soon(THING, NAME, Thing("b"))
+        await settle(5)
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("b")
+        with pytest.raises(NotAuthorisedError):
+            utah.catalog.publish_soon(THING, NAME, Thing("c"))
+
+
+@pytest.mark.parametrize("wrong_s", [-3000.0, 100 * 86_400.0, -100 * 86_400.0])
+async def test_a_peer_finds_its_own_whatever_its_clock_and_is_found_once_it_is_right(
+    world: World, autojump_clock: MockClock, wrong_s: float
+) -> None:
+    """Started with a wrong clock, it is cut off: what it declares then counts once it is set."""
+    mit, utah = world.home("mit.edu"), world.home("utah.edu")
+    off_s = 0.0
+    mit.clock = lambda: EPOCH + trio.current_time() + off_s
+    async with utah.running() as reader:
+        async with mit.running() as catalog:
+            await catalog.publish(THING, NAME, Thing("a"))
+            await catalog.publish(MAKER, NAME, Maker("a"))
+            await catalog.publish(THING, NAME.child("gone"), Thing("a"))
+            await catalog.withdraw(THING, NAME.child("gone"))
+            await settle(5)
+        off_s = wrong_s
+        async with mit.running() as catalog:
+            await settle(5)
+            assert (await catalog.lookup(THING, NAME)).value == Thing("a")
+            await catalog.publish(THING, NAME, Thing("b"))
+            assert (await catalog.lookup(THING, NAME)).value == Thing("b")
+            assert [p.value for p in await catalog.lookup_all(MAKER, NAME)] == [Maker("a")]
+            with pytest.raises(NotFoundError):
+                await catalog.lookup(THING, NAME.child("gone"))
+            if wrong_s < 0:
+                dated = [e.text for e in mit.events.recent() if "clock says" in e.text]
+                assert dated
+                assert "set it" in dated[0]
+            # the others' lookups see what they saw before: nothing of another time
+            assert (await reader.lookup(THING, NAME)).value == Thing("a")
+        for _ in range(2):
+            off_s = 0.0
+            async with mit.running() as catalog:
+                await settle(60)
+                for each in (catalog, reader):
+                    assert (await each.lookup(THING, NAME)).value == Thing("b")
+                    assert [p.value for p in await each.lookup_all(MAKER, NAME)] == [Maker("a")]
+                await catalog.publish(THING, NAME, Thing("c"))
+                assert (await reader.lookup(THING, NAME)).value == Thing("c")
+                await catalog.publish(THING, NAME, Thing("b"))
+
+
+async def test_a_version_of_the_future_by_a_sibling_can_be_outdone(
+    world: World, autojump_clock: MockClock
+) -> None:
+    first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
+    async with first.running() as one, second.running() as two, reader.running() as other:
+        await settle()
+        await one.publish(THING, NAME, Thing("one"))
+        # the furthest that is believed: the clock is a minute ahead
+        key, data = hostile(second, 59_000_000, encode(Thing("wild")))
+        await two._directory.put(key, data)
+        assert (await other.lookup(THING, NAME)).value == Thing("wild")
+        assert await one.publish(THING, NAME, Thing("two")) >= 2
+        assert (await other.lookup(THING, NAME)).value == Thing("two")
+        for ahead in (61_000_000, 2**62 - int(EPOCH * 1e6) - 10**12):
+            key, data = hostile(second, ahead, encode(Thing("wild")))
+            with pytest.raises(UntrustedError, match="future"):
+                await two._directory.put(key, data)
+        assert (await other.lookup(THING, NAME)).value == Thing("two")
 
 
 async def test_lookups_survive_loss(world: World, autojump_clock: MockClock) -> None:

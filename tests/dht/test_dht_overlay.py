@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -256,10 +257,11 @@ async def test_a_body_of_the_wrong_hash_is_not_kept(tmp_path: Path) -> None:
         assert utah.catalog._bodies.get(digest_of(body)) is None
 
 
-async def test_a_damaged_file_is_named_and_the_overlay_closes(tmp_path: Path) -> None:
+async def test_a_file_of_a_later_version_is_named_and_the_overlay_closes(tmp_path: Path) -> None:
     peer = Peer(tmp_path / "mit", ROOTS[0], Membership.found(ROOTS[0], NOW, "demo"))
     (peer.folder / "data").mkdir()
-    (peer.folder / "data" / "catalog.sqlite").write_bytes(b"not a database" * 100)
+    with closing(sqlite3.connect(peer.folder / "data" / "catalog.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 99")
     with trio.fail_after(20), pytest.raises(ExceptionGroup) as caught:
         await peer.run()
-    assert caught.group_contains(InvalidInputError, match=r"catalog\.sqlite: damaged")
+    assert caught.group_contains(InvalidInputError, match=r"catalog\.sqlite: version 99")

@@ -17,7 +17,7 @@ PEERS = [bytes([n]) * 20 for n in range(20)]
 
 
 def test_all_are_greeted_in_rounds() -> None:
-    meeting = Meeting(Random(1))
+    meeting = Meeting(Random(1), bytes.hex)
     first = meeting.due(PEERS, [], 0.0)
     second = meeting.due(PEERS, [], 0.0)
     assert len(first) == len(second) == MAX_AT_ONCE
@@ -25,7 +25,7 @@ def test_all_are_greeted_in_rounds() -> None:
 
 
 def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
-    meeting = Meeting(Random(1))
+    meeting = Meeting(Random(1), bytes.hex)
     now, times = 0.0, []
     while now < 1000:
         if meeting.due(PEERS[:1], [], now):
@@ -37,7 +37,7 @@ def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
 
 
 def test_who_is_met_is_not_greeted_and_starts_anew_when_lost() -> None:
-    meeting = Meeting(Random(1))
+    meeting = Meeting(Random(1), bytes.hex)
     assert meeting.due(PEERS[:1], [], 0.0) == PEERS[:1]
     assert meeting.due(PEERS[:1], PEERS[:1], 100.0) == []
     assert meeting.due(PEERS[:1], [], 100.0) == PEERS[:1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ def publisher_of(peer_id: bytes) -> Publisher:
     return Publisher(participant, KEYS[peer_id].public_key())
 
 
+def undamaged(text: str) -> None:
+    raise AssertionError(text)
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -57,7 +62,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    with open_database(tmp_path / "catalog.sqlite") as database:
+    with open_database(tmp_path / "catalog.sqlite", undamaged) as database:
         yield database
 
 
@@ -121,7 +126,7 @@ def test_equal_versions_end_the_same_in_any_order(tmp_path: Path, clock: Clock) 
     pair = [sealed(ONE, 1), sealed(ONE, 1, body=b"other")]
     ends = []
     for order in (pair, pair[::-1]):
-        with open_database(tmp_path / f"{len(ends)}.sqlite") as database:
+        with open_database(tmp_path / f"{len(ends)}.sqlite", undamaged) as database:
             store = RecordStore(database, HERE, publisher_of, clock)
             for data in order:
                 store.accept(ONE.key, data)
@@ -203,11 +208,11 @@ def test_the_limit_of_a_participant_survives_a_restart(
 ) -> None:
     monkeypatch.setattr(store_module, "MAX_PER_PARTICIPANT", 2)
     path = tmp_path / "catalog.sqlite"
-    with open_database(path) as database:
+    with open_database(path, undamaged) as database:
         store = RecordStore(database, HERE, publisher_of, clock)
         for peer in PEERS[:2]:
             store.accept(MANY.key, sealed(MANY, 1, by=peer))
-    with open_database(path) as database:
+    with open_database(path, undamaged) as database:
         store = RecordStore(database, HERE, publisher_of, clock)
         with pytest.raises(BusyError):
             store.accept(ONE.key, sealed(ONE, 1, by=PEERS[2]))
@@ -239,12 +244,12 @@ def test_what_expired_long_ago_is_purged_and_counted_off(
 def test_everything_survives_a_restart(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "catalog.sqlite"
     publications = [Publication(ONE, 5, b"body"), Publication(MANY, 6, None, 7)]
-    with open_database(path) as database:
+    with open_database(path, undamaged) as database:
         store = RecordStore(database, HERE, publisher_of, clock)
         store.accept(ONE.key, sealed(ONE, 1))
         for publication in publications:
             store.publish(publication)
-    with open_database(path) as database:
+    with open_database(path, undamaged) as database:
         store = RecordStore(database, HERE, publisher_of, clock)
         assert store.held(ONE.key) == [sealed(ONE, 1)]
         assert store.publications() == sorted(publications, key=lambda p: p.subject.kind)
@@ -269,7 +274,7 @@ def test_records_signed_for_no_federation_are_dropped_and_publications_kept(
     tmp_path: Path, clock: Clock
 ) -> None:
     path = tmp_path / "catalog.sqlite"
-    with open_database(path) as database:
+    with open_database(path, undamaged) as database:
         RecordStore(database, HERE, publisher_of, clock).publish(Publication(ONE, 5, b"body"))
         database.rows("DROP TABLE records")
         database.rows(
@@ -281,7 +286,7 @@ def test_records_signed_for_no_federation_are_dropped_and_publications_kept(
         database.change(("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old))
         database.rows("PRAGMA user_version = 1")
     for _ in range(2):
-        with open_database(path) as database:
+        with open_database(path, undamaged) as database:
             store = RecordStore(database, HERE, publisher_of, clock)
             assert list(store.everything()) == []
             assert store.publications() == [Publication(ONE, 5, b"body")]
@@ -290,11 +295,86 @@ def test_records_signed_for_no_federation_are_dropped_and_publications_kept(
             database.change(("DELETE FROM records", ()))
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def flipped(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+
+
+def foldered(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "no database": lambda path: path.write_bytes(b"no database at all, however long it is" * 100),
+    "a flipped bit in its head": lambda path: flipped(path, 3),
+    "a flipped bit in a page": lambda path: flipped(path, 4096),
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2 + 100),
+    "a folder": foldered,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_put_aside_and_said(tmp_path: Path, clock: Clock, damage: str) -> None:
     path = tmp_path / "catalog.sqlite"
-    path.write_bytes(b"no database at all, however long it is" * 100)
-    with pytest.raises(InvalidInputError, match=r"catalog\.sqlite: damaged"), open_database(path):
-        pass
+    with open_database(path, undamaged) as database:
+        store = RecordStore(database, HERE, publisher_of, clock)
+        for number in range(50):
+            store.publish(
+                Publication(Subject("text", False, f"medusa://mit.edu/{number}"), 5, b"b")
+            )
+    DAMAGES[damage](path)
+    told: list[str] = []
+    for _ in range(2):
+        with open_database(path, told.append) as database:
+            store = RecordStore(database, HERE, publisher_of, clock)
+            assert store.publications() in ([], [Publication(ONE, 5, b"body")])
+            store.publish(Publication(ONE, 5, b"body"))
+    (said,) = told
+    assert f"{path}: damaged" in said
+    assert "catalog.sqlite.damaged-1" in said
+    assert (tmp_path / "catalog.sqlite.damaged-1").exists()
+
+
+def test_what_sqlite_kept_beside_a_lost_file_is_nothing(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "catalog.sqlite"
+    with open_database(path, undamaged) as database:
+        RecordStore(database, HERE, publisher_of, clock).publish(Publication(ONE, 5, b"body"))
+        log = (tmp_path / "catalog.sqlite-wal").read_bytes()
+    path.unlink()
+    (tmp_path / "catalog.sqlite-wal").write_bytes(log)
+    with open_database(path, undamaged) as database:
+        assert RecordStore(database, HERE, publisher_of, clock).publications() == []
+
+
+def test_records_of_the_future_hold_no_place_and_answer_nobody(
+    store: RecordStore, clock: Clock
+) -> None:
+    """A sibling whose clock is 100 days ahead, stored here while ours was too; or from before."""
+    clock.now += 100 * 86_400
+    ahead_us = 100 * 86_400 * 1_000_000
+    for subject in (ONE, MANY):
+        store.accept(subject.key, sealed(subject, ahead_us, issued=ahead_us, by=PEERS[1]))
+    renewed = sealed(MANY, 1, issued=ahead_us)
+    store.accept(MANY.key, renewed)
+    clock.now = NOW
+    assert store.held(ONE.key) == store.remembered(ONE.key) == store.held(MANY.key) == []
+    assert list(store.everything()) == []
+    mine, others = sealed(ONE, 1), sealed(MANY, 1)
+    store.accept(ONE.key, mine)
+    store.accept(MANY.key, others)
+    assert store.held(ONE.key) == [mine]
+    assert store.held(MANY.key) == [others], "an older renewal than that of the future"
+
+
+def test_a_record_that_the_disk_has_changed_holds_no_place(
+    store: RecordStore, database: Database
+) -> None:
+    store.accept(ONE.key, sealed(ONE, 3))
+    database.change(("UPDATE records SET data = ?", (b"garbage",)))
+    store.accept(ONE.key, sealed(ONE, 1))
+    assert store.held(ONE.key) == [sealed(ONE, 1)]
 
 
 def test_a_file_of_another_version_is_named(tmp_path: Path) -> None:
@@ -302,7 +382,7 @@ def test_a_file_of_another_version_is_named(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    with pytest.raises(InvalidInputError, match="version 9"), open_database(path):
+    with pytest.raises(InvalidInputError, match="version 9"), open_database(path, undamaged):
         pass
 
 
@@ -335,3 +415,10 @@ def test_cached_bodies_are_crowded_out_and_our_own_are_not(
     bodies.release(own.digest)
     bodies.keep(b"another", own=False)
     assert bodies.get(digest_of(b"cached 2...")) is None
+
+
+def test_a_body_that_the_disk_has_changed_is_not_here(database: Database, clock: Clock) -> None:
+    bodies = Bodies(database, nobody, Events(clock), clock)
+    pointer = bodies.keep(b"own body", own=True)
+    database.change(("UPDATE bodies SET body = ?", (b"own bodx",)))
+    assert bodies.get(pointer.digest) is None

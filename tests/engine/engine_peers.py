@@ -16,6 +16,7 @@ from engine.config import EngineConfig
 from engine.definitions import StreamDefinition
 from engine.kept import KeptStream
 from engine.schema import END, Field, FieldType, Schema
+from overlay.events import wall_clock
 from overlay.exchange import Preset
 from tools.addresses import Address
 from tools.admission import invite, join
@@ -100,6 +101,8 @@ class Place:
     contracts_config: ContractsConfig | None = None
     listen: Address = LOOPBACK
     peer: Peer | None = None
+    clock_off_s: float = 0.0
+    """Seconds by which its machine's clock is wrong; a test may set it at any time."""
 
     @property
     def up(self) -> Peer:
@@ -109,6 +112,14 @@ class Place:
     @property
     def id(self) -> str:
         return self.up.running.peer
+
+    def wall(self) -> float:
+        return wall_clock() + self.clock_off_s
+
+    def errors(self) -> list[str]:
+        """What it says is wrong."""
+        events = self.up.engine.overlay.events.recent()
+        return [event.text for event in events if event.level == "error"]
 
     @property
     def config(self) -> Config:
@@ -186,7 +197,7 @@ class Town:
 
         async def run(task_status: trio.TaskStatus[Peer]) -> None:
             try:
-                async with open_peer(place.home, place.config) as peer:
+                async with open_peer(place.home, place.config, wall=place.wall) as peer:
                     task_status.started(peer)
                     await told.wait()
             finally:

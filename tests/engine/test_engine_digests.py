@@ -32,6 +32,7 @@ class Around:
         overlay = SimpleNamespace(
             gossip=self.gossip,
             identity=SimpleNamespace(peer_id=OWN),
+            clock=lambda: 1_800_000_000.0,
             peers=SimpleNamespace(get=lambda peer: SimpleNamespace(participant=PARTICIPANTS[peer])),
         )
         self.host = SimpleNamespace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from engine_peers import (
@@ -15,6 +16,9 @@ from engine_peers import (
 )
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
 
+from engine.homes.ballot import Tenure
+from engine.homes.ballot_files import StoredBallot
+from engine.homes.messages import TELL, AskVote, Install, Tell, Told
 from engine.kept import Role
 from engine.streams.replicated import ReplicatedSource
 from overlay.errors import InvalidInputError, StorageFullError
@@ -159,3 +163,32 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
             full = False
             await client.flush()
             assert await received(client.subscribe(stream), 2) == [(1, 1), (2, 2)]
+
+
+async def test_an_elector_that_claims_a_fence_of_the_future_stops_nobody(tmp_path: Path) -> None:
+    """Nobody could be home after it; a vote for it that was given before is not kept to."""
+    async with siblings(tmp_path) as (town, places):
+        first, second, third = places
+        async with third.client() as client:
+            stream = await make_stream(client, first, "s", k_safety=1, home=first.id)
+            await client.post_event(stream, rows([(1, 1)]), boundary=1)
+            await client.flush()
+            members = (third.id, second.id)
+            for message in (AskVote(2**62), Install(Tenure(2**62, third.id, members[1:]))):
+                for place in (first, second):
+                    connection = await third.up.engine.overlay.connect(bytes.fromhex(place.id))
+                    with pytest.raises(InvalidInputError, match="of the future: check the clock"):
+                        await connection.call(TELL, Tell(stream, message), Told)
+            await town.stop(second)
+            (file,) = (second.home.data / "ballots").glob("*.json")
+            stored = msgspec.json.decode(file.read_bytes(), type=StoredBallot)
+            ballot = msgspec.structs.replace(stored.ballot, promised=2**62, voted=third.id)
+            file.write_bytes(msgspec.json.encode(msgspec.structs.replace(stored, ballot=ballot)))
+            await town.start(second)
+            await client.post_event(stream, rows([(2, 2)]), boundary=2)
+            await client.flush()
+            await town.stop(first)
+            await new_home(places, stream)
+            await client.post_event(stream, rows([(3, 3)]), boundary=3)
+            await client.flush()
+            assert await received(client.subscribe(stream), 3) == [(1, 1), (2, 2), (3, 3)]

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 from homes_model import QUIET_S, Node, World
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.homes.ballot import Ballot, Tenure, install, may_succeed, promise
+from engine.homes.ballot import Ballot, Tenure, install, may_succeed, promise, without_future
 from engine.homes.events import Called, Keep, Received, Send, Tick
 from engine.homes.messages import AskVote, Install, Installed, Vote
 from engine.homes.tenure import Role
@@ -233,3 +233,22 @@ def test_a_vote_is_kept_before_it_is_given() -> None:
     assert isinstance(effects[0], Keep)
     assert effects[0].ballot.promised == 9
     assert effects[-1] == Send("b", Vote(9, True, 9, None))
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_a_promise_of_the_future_goes_unless_something_may_hang_on_it(
+    promised: int, fence: int, joined: int, latest: int
+) -> None:
+    fence, joined = min(fence, promised), min(joined, promised)
+    tenure = Tenure(fence, "a", ("b",)) if fence else None
+    ballot = Ballot(("a", "b", "c"), promised, "c" if promised else "", tenure, joined)
+    kept = without_future(ballot, latest)
+    assert (kept.tenure, kept.joined) == (ballot.tenure, ballot.joined)
+    if promised <= latest or max(fence, joined) > latest:
+        assert kept == ballot
+    else:
+        assert kept.promised == max(fence, joined) <= latest
+        # whom it voted for before, it does not know any more: it votes for nobody of that fence
+        agreed = kept.voted or None
+        assert agreed in {None, "a"}
+        assert promise(kept, kept.promised + 1, "b") is not None

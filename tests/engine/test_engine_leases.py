@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import leases
-from engine.leases import Leases
+from engine.leases import Lease, Leases
 from overlay.errors import BusyError, DamagedError
 
 STREAM = "medusa://mit.edu/s"
@@ -28,6 +28,16 @@ def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
     kept.renew(STREAM, "b", "mit.edu", 2, now=30.0)
     assert [lease.subscriber for lease in kept.expire(60.0)] == ["a"]
     assert [lease.subscriber for lease in kept.of(STREAM)] == ["b"]
+
+
+@pytest.mark.parametrize("expires", [1e9, float("inf"), float("nan")])
+def test_none_lasts_longer_than_one_that_is_renewed_now(tmp_path: Path, expires: float) -> None:
+    """Granted by a clock that was ahead, or by another peer that says so."""
+    kept = Leases(tmp_path / "leases.json", 60.0)
+    kept.take(Lease(STREAM, "a", "mit.edu", 1, expires))
+    assert kept.expire(100.0) == []
+    assert [lease.expires for lease in kept.of(STREAM)] == [160.0]
+    assert [lease.subscriber for lease in kept.expire(160.0)] == ["a"]
 
 
 def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from engine.kept import KeptStream
 from engine.mending import LEND, Lend
 from engine.messages import Tuples
 from engine.schema import BEGINNING
+from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.view import Range, View
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
@@ -312,7 +313,7 @@ async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> 
             home = mit.kept(stream).home
             assert home is not None
             body = encode(rows([(number, number)]))
-            await home.post("p", number, body, boundary=boundary, now=wall_clock())
+            await home.post(Writer("p"), number, body, boundary=boundary, now=wall_clock())
 
         for number in range(1, 4):
             await put(number)

@@ -575,3 +575,24 @@ async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
                 await sums.take(start + 99)
             (guest,) = two.up.engine.assignments.all()
             await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")
+
+
+async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_path: Path) -> None:
+    """By a stolen key, or a clock gone wild: the owner can place its task all the same."""
+    async with open_town(tmp_path) as town:
+        home, owner, worker = await siblings(town, others=2)
+        async with home.client() as poster, owner.client() as client:
+            source = await make_stream(poster, home, "s")
+            query = windows(home, source)
+            await client.create_query(query)
+            await client.start_query(query.name)
+            entry = home.kept("s").entry
+            for fence in (int((home.wall() + 601) * 1000), 2**62):
+                with pytest.raises(InvalidInputError, match="is no fence"):
+                    await assign(owner, worker, assignment(owner, query, [entry], fence=fence))
+            (placed,) = owner.up.engine.queries.get(query.name).tasks
+            placed.tried = int((home.wall() + 100 * 86_400) * 1000)
+            record = await client.move_task(home.name("out"), worker.id)
+            assert record.fence <= home.wall() * 1000
+            await post(poster, source, range(520))
+            await until(lambda: placed.current.worker == worker.id)

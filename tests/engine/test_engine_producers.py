@@ -14,14 +14,15 @@ from engine.kinds import PRODUCER
 from engine.producers import (
     HANDOVER_S,
     LOOK_UP_S,
-    MAX_FENCE,
     MAX_REMEMBERED,
     Producers,
     in_order,
     key_of_stream,
 )
 from engine.schema import Field, FieldType, Schema
+from engine.tenure import latest_fence, next_fence
 from overlay.errors import NotFoundError, UnavailableError
+from overlay.events import Events
 from overlay.gossip.events import Health
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -68,6 +69,9 @@ class Network:
 
     def __init__(self) -> None:
         self.up = {PRIMARY, SECONDARY}
+        self.now = 1_800_000_000.0
+        self.clock = lambda: self.now
+        self.events = Events(self.clock)
         self.identity = SimpleNamespace(peer_id=READER)
         self.gossip = SimpleNamespace(health=lambda _: Health.ALIVE)
 
@@ -216,7 +220,6 @@ async def test_only_news_counts_as_news(producers: Producers) -> None:
     assert producers.believe(STREAM, 5, PRIMARY)
     assert not producers.believe(STREAM, 5, PRIMARY)
     assert not producers.believe(STREAM, 4, SECONDARY)
-    assert not producers.believe(STREAM, MAX_FENCE + 1, SECONDARY)
     assert producers.believe(STREAM, 6, SECONDARY)
     assert producers.fence(STREAM) == 6
 
@@ -236,3 +239,36 @@ def test_a_word_of_a_producer_counts_beside_records_of_its_fence_and_against_old
     assert in_order([old], 6, oldest=False, maker=SECONDARY) == [SECONDARY]
     assert in_order([old], 5, oldest=False, maker=SECONDARY) == [PRIMARY, SECONDARY]
     assert in_order([old], 5, oldest=False) == [PRIMARY]
+
+
+async def test_a_fence_of_the_future_is_not_believed_and_can_be_outdone(
+    producers: Producers, catalog: SlowCatalog, network: Network
+) -> None:
+    """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
+    catalog.say(PRIMARY, 5)
+    assert await reached(producers) == PRIMARY
+    for claimed in (2**62, latest_fence(network.now) + 1):
+        catalog.say(SECONDARY, claimed)
+        await producers.learn(STREAM)
+        assert not producers.believe(STREAM, claimed, SECONDARY)
+        assert producers.fence(STREAM) == 5
+        assert await producers.publishers(STREAM) == []
+        assert await producers.successor(STREAM, PRIMARY) is None
+    assert any("fence of the future" in event.text for event in network.events.recent())
+    # the greatest that is believed is outdone by the next that somebody takes
+    assert producers.believe(STREAM, latest_fence(network.now), SECONDARY)
+    taken = next_fence(producers.fence(STREAM), network.now, PRIMARY.hex())
+    network.now += 0.002
+    assert producers.believe(STREAM, taken, PRIMARY)
+
+
+async def test_a_fence_believed_while_our_clock_was_ahead_counts_no_more(
+    producers: Producers, network: Network
+) -> None:
+    network.now += 100 * 86_400
+    assert producers.believe(STREAM, next_fence(0, network.now, SECONDARY.hex()), SECONDARY)
+    network.now -= 100 * 86_400
+    assert producers.fence(STREAM) == 0
+    fence = next_fence(0, network.now, PRIMARY.hex())
+    assert producers.believe(STREAM, fence, PRIMARY)
+    assert producers.fence(STREAM) == fence

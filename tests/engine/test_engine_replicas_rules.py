@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from engine.definitions import StreamDefinition, StreamEntry
 from engine.network import Network
 from engine.plan import Task
-from engine.producers import MAX_FENCE
 from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from engine.replicas.choice import preferred
 from engine.replicas.lead import Lead
 from engine.replicas.positions import needed, reached
 from engine.replicas.watch import ASK_S, DOUBT_S, Ask, Detected, Doubt, Heard, TakeOver, Tick, Watch
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.tenure import Tenure, next_fence
+from engine.tenure import Tenure, check_fence, latest_fence, next_fence
 from engine.windows import Interval, needs
+from overlay.errors import InvalidInputError
 from overlay.gossip.events import Health
 
 # -- the watch ------------------------------------------------------------------------------------
@@ -184,15 +184,32 @@ def test_of_two_tenures_all_believe_the_same(ranks: list[tuple[int, str]]) -> No
     assert best.rank == max(ranks)
 
 
-@given(st.integers(0, 2**60), st.floats(0, 4e9), st.binary(min_size=20, max_size=20))
-def test_a_fence_only_grows(fence: int, now: float, taker: bytes) -> None:
-    assert next_fence(fence, now, taker.hex()) > fence
+NOWS = st.floats(0, 4e9)
+TAKERS = st.binary(min_size=20, max_size=20).map(bytes.hex)
+
+
+@given(st.data(), NOWS, TAKERS)
+def test_a_fence_only_grows(data: st.DataObject, now: float, taker: str) -> None:
+    fence = data.draw(st.integers(0, latest_fence(now)))
+    assert next_fence(fence, now, taker) > fence
+
+
+@given(st.integers(0, 2**62), NOWS, TAKERS)
+def test_a_fence_that_is_taken_is_believed_whatever_was_claimed_before(
+    claimed: int, now: float, taker: str
+) -> None:
+    """By the time that others hear of it: two milliseconds, and their clocks may be behind."""
+    taken = next_fence(claimed, now, taker)
+    check_fence("q", taken, now + 0.002)
+    if claimed > latest_fence(now):
+        with pytest.raises(InvalidInputError, match="of the future: check the clock"):
+            check_fence("q", claimed, now)
 
 
 def test_two_that_take_over_in_one_moment_have_fences_of_their_own() -> None:
     one, two = (next_fence(7, 1767225608.026, peer) for peer in ("a1" * 20, "b2" * 20))
     assert one != two
-    assert max(one, two) < MAX_FENCE
+    assert max(one, two) <= latest_fence(1767225608.026)
 
 
 PEERS = [bytes([number]) * 20 for number in range(1, 9)]

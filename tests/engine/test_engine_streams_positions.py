@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from engine.messages import Tuples
 from engine.schema import BEGINNING
-from engine.streams.feed import Assembler, first_part
+from engine.streams.feed import Assembler, message_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
-from engine.streams.recent import Epoch
-from overlay.errors import InvalidInputError, NotRetainedError
+from engine.streams.parts import first_part
+from overlay.errors import NotRetainedError
 
 
 def open_log(folder: Path) -> StreamLog:
@@ -56,18 +56,18 @@ def test_a_subscriber_that_asked_for_everything_is_told_where_that_begins() -> N
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=60))
-async def test_pulling_gives_every_row_once_however_large_the_epoch(
+def test_pulling_gives_every_row_once_however_large_the_epoch(
     monkeypatch: pytest.MonkeyPatch, gaps: list[int]
 ) -> None:
     rows = [(sum(gaps[: i + 1]) // 2, i) for i in range(len(gaps))]  # some stimes twice
-    monkeypatch.setattr("engine.streams.ipc._PART_TARGET", 400)
+    monkeypatch.setattr("engine.streams.parts.PART_BYTES", 200)
     table, after, end = logged(rows), -1, rows[-1][0] + 1
     pulled: list[tuple[int, int]] = []
     assembler = Assembler(SCHEMA.source, after=after)
     while after < end:
         rest = table.filter(pc.greater(table.column("stime"), after))
-        message, body = await first_part(Epoch(after, end, rest))
-        epoch = assembler.add(message, body)
+        part = first_part(after, end, rest)
+        epoch = assembler.add(message_of(part), part.body())
         assert epoch is not None
         assert epoch.upto > after
         pulled += pairs(epoch.table)
@@ -75,12 +75,11 @@ async def test_pulling_gives_every_row_once_however_large_the_epoch(
     assert pulled == rows
 
 
-async def test_more_of_one_stime_than_one_answer_holds_is_said(
+def test_more_of_one_stime_than_one_answer_holds_reaches_no_boundary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.streams.ipc._PART_TARGET", 400)
-    with pytest.raises(InvalidInputError, match="subscribe"):
-        await first_part(Epoch(0, 9, logged([(5, i) for i in range(100)])))
+    monkeypatch.setattr("engine.streams.parts.PART_BYTES", 200)
+    assert first_part(0, 9, logged([(5, i) for i in range(100)])).upto is None
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 10), st.data())

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
-from overlay.gossip.claims import Keys, Word, make_claim
+from overlay.gossip.claims import MAX_INCARNATION, Keys, Word, make_claim
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.detector import Detector
 from overlay.gossip.events import (
@@ -87,6 +87,7 @@ class Lone:
         self, owners: Iterable[str] = "abcde", config: GossipConfig = QUICK, seed: int = 1
     ) -> None:
         self.now = 0.0
+        self.latest = MAX_INCARNATION
         self.roster = roster_of(owners)
         self.keys = HashKeys(peer(0))
         self.detector = Detector(
@@ -98,6 +99,7 @@ class Lone:
             incarnation=1,
             now=0.0,
             announce=False,
+            latest=lambda: self.latest,
         )
         self.effects: list[Effect] = []
 

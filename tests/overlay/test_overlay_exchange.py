@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from types import SimpleNamespace
+from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,3 +171,26 @@ def test_any_offer_is_answered(statements: list[bytes], stamps: list[Stamp]) -> 
     answer = one.core.answer(Offer(tuple(statements), tuple(stamps)))
     assert set(answer.wanted_statements) == set(statements)
     assert one.core.push(answer) is None
+
+
+def test_one_participant_with_many_peers_is_not_all_that_is_exchanged_with() -> None:
+    owners = ["evil.edu"] * 200 + [f"{number}.edu" for number in range(4)]
+    everybody = [
+        SimpleNamespace(peer_id=bytes([number]) * 20, participant=owner)
+        for number, owner in enumerate(owners)
+    ]
+    peers = SimpleNamespace(
+        identity=SimpleNamespace(peer_id=b"me" * 10),
+        all=lambda: everybody,
+        by_address=lambda _: None,
+    )
+    exchanger = Exchanger(
+        cast("Exchange", None),
+        cast("PeerTable", peers),
+        events=Events(),
+        learned=lambda: None,
+        rng=random.Random(1),
+    )
+    chosen = Counter(exchanger._choose(()) for _ in range(1000))
+    assert all(chosen[peer.peer_id] > 50 for peer in everybody[200:])
+    assert len(chosen) > 150, "and all have their turn"

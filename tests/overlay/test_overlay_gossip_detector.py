@@ -608,3 +608,62 @@ def test_keys_of_the_tests_tell_forgeries() -> None:
     assert keys.verify(peer(1), "d", b"x", keys.sign("d", b"x"))
     assert not keys.verify(peer(2), "d", b"x", keys.sign("d", b"x"))
     assert not keys.verify(peer(1), "e", b"x", keys.sign("d", b"x"))
+
+
+# -- incarnations come of clocks: those of the future are not believed, or could not be outdone
+
+FUTURE = 2**62
+
+
+def test_claims_of_the_future_are_refused_and_counted() -> None:
+    lone = Lone()
+    lone.latest = 1000
+    lone.hear(1, word(1, Word.ALIVE, 1, 1001), word(1, Word.LEFT, 1, FUTURE))
+    lone.hear(2, word(2, Word.SUSPECT, 1, FUTURE), word(2, Word.DEAD, 1, 1001))
+    lone.hear(3, word(0, Word.ALIVE, 0, FUTURE))  # of ours, made with our key
+    assert lone.changes == []
+    assert lone.detector.counters.future == 5
+    assert lone.detector.members.incarnation(peer(1)) == 1
+    assert lone.detector.incarnation == 1
+    lone.hear(1, word(1, Word.LEFT, 1, 1000))
+    assert lone.changes == [(peer(1), LEFT)]
+
+
+def test_what_a_thief_of_a_key_says_is_outdone_by_its_owner_and_that_is_believed() -> None:
+    """The furthest that is believed is no further than the next word soon is."""
+    robbed, other = Lone(), Lone()
+    robbed.latest = other.latest = 1000
+    robbed.hear(3, word(0, Word.LEFT, 0, 1000))
+    robbed.until(1.0)
+    said = [read_claim(data) for send in robbed.sent for data in send.packet.claims]
+    assert {(claim.word, claim.incarnation) for claim in said if claim.subject == peer(0)} == {
+        (Word.ALIVE, 1001)
+    }
+    other.hear(3, word(1, Word.LEFT, 1, 1000))
+    other.latest = 1001
+    other.hear(2, word(1, Word.ALIVE, 1, 1001))
+    assert other.changes == [(peer(1), LEFT), (peer(1), ALIVE)]
+
+
+def test_what_was_believed_while_our_clock_was_ahead_does_not_stand_in_the_way() -> None:
+    lone = Lone()
+    lone.latest = FUTURE
+    lone.hear(1, word(1, Word.LEFT, 1, 10**9))
+    assert lone.health(1) is LEFT
+    lone.latest = 1000
+    lone.hear(1, word(1, Word.ALIVE, 1, 7))
+    assert lone.health(1) is ALIVE
+    assert lone.detector.members.incarnation(peer(1)) == 7
+
+
+def test_when_our_clock_is_set_we_begin_an_incarnation_of_that_time() -> None:
+    lone = Lone()
+    for latest, ours, begun in ((10**6, 5000, 5001), (10**3, 700, 701), (10**3, 300, 701)):
+        lone.latest = latest
+        lone.roster.discard(peer(0))
+        lone.roster.add(peer(0), "a", ours)
+        lone.do(Joined(peer(0)))
+        assert lone.detector.incarnation == begun
+    persisted = [effect.incarnation for effect in lone.effects if isinstance(effect, Persist)]
+    assert len(persisted) == 2
+    assert persisted[0] > 5001 > persisted[1] > 701

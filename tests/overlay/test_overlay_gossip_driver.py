@@ -268,6 +268,16 @@ def test_incarnations_never_repeat(tmp_path: Path) -> None:
     assert load_incarnation(tmp_path) > 10**9
 
 
+def test_incarnations_of_a_clock_that_was_far_ahead_are_not_continued(tmp_path: Path) -> None:
+    """Nobody believed them, and nobody would believe the next."""
+    now = 1_800_000_000 * 10**6
+    ahead = next_incarnation(tmp_path, now + 100 * 86_400 * 10**6)
+    assert next_incarnation(tmp_path, now) == now
+    assert load_incarnation(tmp_path) < ahead
+    a_little = next_incarnation(tmp_path, now + 300 * 10**6)
+    assert next_incarnation(tmp_path, now) > a_little
+
+
 @pytest.mark.parametrize("text", ["", "x", "-1", "1" * 30, "9" * 100, "²"])
 def test_a_damaged_file_of_incarnations_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="utf-8")

@@ -363,3 +363,35 @@ def test_random_peers_live_and_are_distinct(size: int, dead: float) -> None:
 def test_the_config_of_the_tests_is_a_config() -> None:
     assert QUICK.confirmations(3) == 0
     assert QUICK.confirmations(4) == 2
+
+
+def test_a_digest_of_the_future_is_refused_and_one_made_with_our_key_is_outdone() -> None:
+    roster, latest = roster_of("abc"), 1000
+
+    def digests_of(me: int) -> Digests:
+        keys, counters = HashKeys(peer(me)), Counters()
+        return Digests(
+            peer(me), roster, keys, counters, lambda: 4, gap_s=1.0, latest=lambda: latest
+        )
+
+    one, thief, other = digests_of(1), digests_of(1), digests_of(2)
+    one.publish(b"honest", 1)
+    for incarnation in (1001, 2**62):
+        thief._incarnation = 0
+        thief.publish(b"lie", incarnation)
+        assert other.receive(thief.take(1000)[0], 0.0) is None
+        assert one.receive(thief.take(1000)[0], 0.0) is None
+    thief._incarnation = 0
+    thief.publish(b"lie", 1000)
+    assert other.receive(thief.take(1000)[0], 0.0) == peer(1)
+    one.receive(thief.take(1000)[0], 0.0)
+    latest = 1001  # time goes on
+    assert other.receive(one.take(1000)[0], 0.0) == peer(1)
+    assert other.contents == {peer(1): b"honest"}
+    one.publish(b"later", 1)
+    other.receive(one.take(1000)[0], 0.0)
+    assert other.contents == {peer(1): b"later"}
+    latest = 500  # it was our clock that was ahead: what it made us say counts no more
+    one.publish(b"now", 400)
+    assert other.receive(one.take(1000)[0], 0.0) == peer(1)
+    assert other.contents == {peer(1): b"now"}

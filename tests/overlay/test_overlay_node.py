@@ -305,6 +305,6 @@ async def test_an_expired_peer_does_not_start(founder: Home) -> None:
             founder.folder,
             OverlayConfig(),
             Service(),
-            clock=lambda: NOW + 366 * 86400,
+            wall=lambda: NOW + 366 * 86400,
         ):
             pass

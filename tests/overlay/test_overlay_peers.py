@@ -89,6 +89,43 @@ def test_a_clock_that_goes_back_does_not_make_a_peer_older() -> None:
     assert own.addresses == (THERE,)
 
 
+def test_a_record_made_with_our_key_is_outdone_whatever_it_says() -> None:
+    """Its version as great as can be: ours is of a later incarnation, and believed."""
+    peers, others = table(), table(TWO)
+    own = peers.announce([HERE], NOW)
+    body = body_of(own)
+    for version in (7, 2**62):
+        stolen = forged([*body[:2], [THERE], int((NOW + 599) * 1e6), version], ONE)
+        for each in (peers, others):
+            each.merge([stolen], NOW)
+        mine = peers.get(ONE.peer_id)
+        assert mine is not None
+        assert mine.addresses == (HERE,)
+        others.merge([mine.data], NOW)
+        assert others.addresses_of(ONE.peer_id) == (HERE,)
+
+
+def test_records_taken_while_our_clock_was_ahead_give_way_to_those_of_now() -> None:
+    peers = table()
+    peers.announce([HERE], NOW)
+    wild, right = record_of(TWO, THERE, NOW + 100 * 86_400), record_of(TWO, HERE, NOW)
+    peers.merge([wild.data], NOW + 100 * 86_400)
+    assert peers.addresses_of(TWO.peer_id) == (THERE,)
+    peers.merge([right.data], NOW)
+    assert peers.addresses_of(TWO.peer_id) == (HERE,)
+
+
+def test_once_our_clock_is_set_we_announce_ourselves_as_of_now() -> None:
+    peers, others = table(), table(TWO)
+    first = peers.announce([HERE], NOW)
+    others.merge([first.data], NOW)
+    peers.announce([HERE], NOW + 100 * 86_400)
+    again = peers.announce_anew([THERE], NOW + 1)
+    assert first.incarnation < again.incarnation <= (NOW + 1) * 1e6
+    others.merge([again.data], NOW + 1)
+    assert others.addresses_of(ONE.peer_id) == (THERE,)
+
+
 def forged(body: object, signer: Identity) -> bytes:
     return encode(signed(signer.private_key, DOMAIN, encode(body)))
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from overlay.encoding import decode, encode
 from overlay.errors import (
     DecodeError,
-    InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
+    StorageError,
     UntrustedError,
 )
 from overlay.events import MAX_EVENTS, Events
@@ -79,7 +79,7 @@ def test_what_is_public_is_readable_by_all(tmp_path: Path) -> None:
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing"):
         read_secret(tmp_path / "nothing")
-    with pytest.raises(InvalidInputError, match="missing/x: cannot be written"):
+    with pytest.raises(StorageError, match="missing/x: No such file"):
         write_atomically(tmp_path / "missing" / "x", b"")
 
 

@@ -32,9 +32,12 @@ from tools_market_town import (
 
 from contracts.market.events import Event, Received
 from contracts.market.messages import Answer, Item, Offer
+from engine.messages import Done
 from engine.moves.assigned_task import AssignedTask
 from engine.moves.messages import Progress
 from engine.moves.placed_task import PlacedTask
+from overlay.errors import InvalidInputError
+from tools.market.trader import TELL, Tell
 
 
 @pytest.fixture
@@ -173,7 +176,7 @@ async def test_one_that_offers_our_own_task_back(
             (moved,) = working_at(utah)
             loads.update(dict.fromkeys(work.tasks, 0.5))  # there would be room
             said = await heard(utah, monkeypatch)
-            for number, owner in enumerate((mit.id, utah.id), start=2**50):
+            for number, owner in enumerate((mit.id, utah.id), start=later(utah)):
                 item = Item(moved, 1.0, owner, 1000, ("aggregate",), (work.source,))
                 offer = Offer(number, contract, TERMS.max_price, (item,))
                 await trader(utah)._send(mit.id, offer)
@@ -185,6 +188,11 @@ async def test_one_that_offers_our_own_task_back(
             assert "this peer's own" in reasons[0]
             await work.post(80)
             work.check()
+
+
+def later(place: Place) -> int:
+    """Of an offer: later than those that its Brain makes meanwhile, and not of the future."""
+    return trader(place).brain.number + 100_000
 
 
 def _answers(message: object, number: int) -> bool:
@@ -266,9 +274,28 @@ async def test_a_price_outside_the_range(
         mit, utah, contract = await overloaded(town)
         said = await heard(utah, monkeypatch)
         item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
-        await trader(utah)._send(mit.id, Offer(2**50, contract, price, (item,)))
-        await until(lambda: any(_answers(m, 2**50) for _, m in said))
+        number = later(utah)
+        await trader(utah)._send(mit.id, Offer(number, contract, price, (item,)))
+        await until(lambda: any(_answers(m, number) for _, m in said))
         (answer,) = [m for _, m in said if isinstance(m, Answer)]
         assert answer.accepted == ()
         assert "outside the contract's" in answer.reason
         assert not trader(mit).brain.held.coming
+
+
+async def test_an_offer_of_the_future_is_refused_and_later_ones_are_looked_at(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that was ahead numbered it: else nothing of that partner would count for long."""
+    async with open_market_town(tmp_path) as town:
+        mit, utah, contract = await overloaded(town)
+        said = await heard(utah, monkeypatch)
+        item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
+        connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+        number = later(utah)
+        for far in (number + 100 * 86_400_000, 2**62):
+            tell = Tell(Offer(far, contract, CHEAP, (item,)))
+            with pytest.raises(InvalidInputError, match="of the future: check your clock"):
+                await connection.call(TELL, tell, Done, timeout_s=10.0)
+        await trader(utah)._send(mit.id, Offer(number, contract, CHEAP, (item,)))
+        await until(lambda: any(_answers(m, number) for _, m in said))

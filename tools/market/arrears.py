@@ -18,7 +18,6 @@ from contracts.settlement import Settlement
 from engine.engine import Engine
 from engine.moves.assigned_task import AssignedTask
 from overlay.errors import MedusaError
-from overlay.events import wall_clock
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
@@ -93,7 +92,7 @@ class Arrears:
         return standing is not None and standing.end is None
 
     def _note_owing(self, unpaid: frozenset[str]) -> None:
-        owing = unpaid | self._settlement.disputed_since(wall_clock() - DISTRUST_S)
+        owing = unpaid | self._settlement.disputed_since(self._engine.overlay.clock() - DISTRUST_S)
         for contract in owing - self._owing:
             text = f"contract {contract[:8]}: what ran is not paid: its tasks are given back"
             self._engine.overlay.events.note("warning", text)

@@ -13,7 +13,6 @@ from contracts.ledger import Standing
 from engine.engine import Engine
 from engine.kept import KeptStream
 from overlay.errors import NotFoundError
-from overlay.events import wall_clock
 from tools.market.boundaries import stime_of
 from tools.market.content_deals import content_contracts, deals_in, rate_of
 from tools.market.content_receiver import ContentReceiver
@@ -79,7 +78,8 @@ class Content:
             return Tail(standing, self._settler.ledger)
         if standing is None or kept is None:
             raise NotFoundError(f"{deal.task} is not kept here")
-        return StreamMeter(kept, rate_of(standing), bills=deal.payee == self._own)
+        bills = deal.payee == self._own
+        return StreamMeter(kept, rate_of(standing), self._settler.now_us(), bills=bills)
 
     def _log_of(self, deal: Deal) -> KeptStream | None:
         side = self._sender if deal.payee == self._own else self._receiver
@@ -98,7 +98,7 @@ class Content:
                 continue
             billed, at = self._billed.get(deal.key, (None, 0.0))
             if billed != standing.billed:
-                at = wall_clock()
+                at = trio.current_time()
                 self._billed[deal.key] = standing.billed, at
             expires = at + self._engine.config.lease_s
             kept.log.hold(consumer, stime_of(standing.billed), expires)

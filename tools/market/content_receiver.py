@@ -43,7 +43,7 @@ from tools.market.content_deals import (
     rate_of,
 )
 from tools.market.content_sender import BEGIN, OVER
-from tools.market.meters import StreamMeter, now_us
+from tools.market.meters import StreamMeter
 from tools.market.settler import Settler
 from tools.market.standstill import Standstills
 
@@ -171,7 +171,7 @@ class ContentReceiver:
 
     async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
         account = Account(contract.id, self._own, await self._payee(terms))
-        now = now_us()
+        now = self._settler.now_us()
         # greater than any before, whatever the clock does
         fence = max([now, *(1 + each.deal.fence for each in deals_in(self._settler.ledger))])
         rate = content_rate(terms, period_start(contract, terms, now))
@@ -224,7 +224,7 @@ class ContentReceiver:
         billed = standing.billed
         upto, rows = billed, 0
         if kept is not None:
-            meter = StreamMeter(kept, rate_of(standing), bills=True)
+            meter = StreamMeter(kept, rate_of(standing), self._settler.now_us(), bills=True)
             upto = max(billed, clamped(meter.boundary))
             rows = meter.count(stime_of(billed), stime_of(upto))
         self._settler.handle(ended(standing, upto))

@@ -36,7 +36,7 @@ from tools.market.content_deals import (
     period_start,
     rate_of,
 )
-from tools.market.meters import SKEW_US, StreamMeter, now_us
+from tools.market.meters import SKEW_US, StreamMeter
 from tools.market.settler import Settler
 
 BEGIN: Final = "content.begin"
@@ -87,8 +87,8 @@ class ContentSender:
             if kept is None:
                 self._settler.handle(ended(standing, standing.billed))
             elif deal.contract not in in_force:
-                reached = StreamMeter(kept, rate_of(standing), bills=True).boundary
-                self._settler.handle(ended(standing, clamped(reached)))
+                meter = StreamMeter(kept, rate_of(standing), self._settler.now_us(), bills=True)
+                self._settler.handle(ended(standing, clamped(meter.boundary)))
 
     async def _on_begin(self, caller: Caller, request: Begin, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
@@ -140,7 +140,7 @@ class ContentSender:
         boundary = clamped(kept.log.boundary)
         if request.start > boundary:
             raise InvalidInputError(f"{request.stream} is at {boundary}, not at {request.start}")
-        now, since = now_us(), request.since
+        now, since = self._settler.now_us(), request.since
         near = abs(since - period_start(contract, terms, now)) <= SKEW_US
         if not near or since != period_start(contract, terms, since):
             raise InvalidInputError(f"{request.stream}: no period begins at {request.since}")

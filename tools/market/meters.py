@@ -12,23 +12,18 @@ from contracts.payer import SKEW_S
 from engine.kept import KeptStream
 from engine.schema import BEGINNING, END
 from overlay.errors import NotFoundError
-from overlay.events import wall_clock
 from tools.market.boundaries import clamped
 
 SKEW_US: Final = int(SKEW_S * MICROS)
 
 
-def now_us() -> int:
-    """Microseconds UTC."""
-    return int(wall_clock() * MICROS)
-
-
 @dataclass(frozen=True)
 class StreamMeter:
-    """A stream's log. bills: for who is paid; else for who checks that."""
+    """A stream's log. now: microseconds UTC. bills: for who is paid; else for who checks that."""
 
     kept: KeptStream
     rate: ContentRate
+    now: int
     bills: bool
 
     @property
@@ -40,7 +35,7 @@ class StreamMeter:
         if boundary == END and self.bills:
             boundary = BEGINNING if log.last_stime is None else log.last_stime
         if self.rate.period_us:
-            boundary = min(boundary, now_us() + (0 if self.bills else SKEW_US))
+            boundary = min(boundary, self.now + (0 if self.bills else SKEW_US))
         return boundary
 
     def count(self, after: int, upto: int) -> int:

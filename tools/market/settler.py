@@ -34,12 +34,12 @@ from contracts.settlement import (
     Tick,
 )
 from engine.engine import Engine
+from engine.heeding import heeding
 from engine.messages import Done
 from engine.moves.assigned_task import StoredAssignment
 from engine.moves.messages import Deal, MoveRecord, PassOn
 from engine.moves.placements import Placement
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.events import wall_clock
 from overlay.identity import parse_peer_id
 from overlay.rpc import Caller
 from tools.market.arrears import Arrears
@@ -133,16 +133,21 @@ class Settler:
         self._engine.assignments.activated = self.activated
         self._engine.assignments.ended = self.ended
 
+    def now_us(self) -> int:
+        """Microseconds UTC."""
+        return int(self._overlay.clock() * MICROS)
+
     async def run(self) -> None:
         """Bill what is due, for ever."""
-        while True:
-            if wall_clock() >= self._settlement.wake_at:
-                self.handle(Tick())
-            for ended in list(self._open_deals.over()):
-                self.handle(ended)
-            self._open_deals.hold_inputs(trio.current_time())
-            self._arrears.look(trio.current_time())
-            await trio.sleep(LOOK_S)
+        with heeding(self._overlay.clock.set, self._settlement.restart):
+            while True:
+                if self._overlay.clock() >= self._settlement.wake_at:
+                    self.handle(Tick())
+                for ended in list(self._open_deals.over()):
+                    self.handle(ended)
+                self._open_deals.hold_inputs(trio.current_time())
+                self._arrears.look(trio.current_time())
+                await trio.sleep(LOOK_S)
 
     # -- placements ---------------------------------------------------------------------------
 
@@ -215,7 +220,7 @@ class Settler:
         Raises:
             MedusaError: see `Settlement.agree`.
         """
-        now = wall_clock()
+        now = self._overlay.clock()
         deal = Agreement(
             *account,
             task=task,
@@ -317,7 +322,7 @@ class Settler:
         """What follows from an event is done."""
         pending = [event]
         while pending:
-            for effect in self._settlement.handle(pending.pop(), wall_clock()):
+            for effect in self._settlement.handle(pending.pop(), self._overlay.clock()):
                 answer = self._perform(effect)
                 if answer is not None:
                     pending.append(answer)

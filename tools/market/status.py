@@ -15,7 +15,6 @@ from contracts.market.partners import PartnerState
 from contracts.terms import LoadTerms
 from engine.engine import Engine
 from engine.moves.messages import MoveRecord
-from overlay.events import wall_clock
 from overlay.rpc import Caller
 from tools.market.trader import Trader
 from tools.messages import (
@@ -87,7 +86,7 @@ class MarketCalls:
         return sorted(moves, key=lambda record: record.at)[-SHOWN_MOVES:]
 
     def _contract_lines(self) -> tuple[ContractStatus, ...]:
-        now = wall_clock()
+        now = self._engine.overlay.clock()
         lines = [
             self._line(contract, str(self._contracts.book.state(contract, now)))
             for contract in self._contracts.book.all()

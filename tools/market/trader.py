@@ -46,8 +46,8 @@ from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn
 from engine.moves.mover import KEPT_RECORDS
 from engine.plan import Task
 from engine.schema import END
-from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.events import wall_clock
+from overlay.clock import MILLIS, latest_number
+from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -115,7 +115,7 @@ class Trader:
             self.capacity,
             market,
             SystemRandom(),
-            number=int(wall_clock() * 1000),  # above those of every earlier run
+            number=int(engine.overlay.clock() * MILLIS),  # above those of every earlier run
         )
         self._told: dict[str, TaskHere | TaskOut] = {}
         self._partners: tuple[Partner, ...] = ()
@@ -155,11 +155,23 @@ class Trader:
         await trio.lowlevel.checkpoint()
         assert caller.peer_id is not None, "clients may not call this"
         peer = caller.peer_id.hex()
+        if isinstance(request.message, Offer):
+            self._check_number(peer, request.message)
         if isinstance(request.message, Offer) and request.message.items:
             self._check_partner(peer, request.message.contract)
             self._admission.offered(peer, request.message)
         self._handle(Received(peer, request.message))
         return Done()
+
+    def _check_number(self, peer: str, offer: Offer) -> None:
+        """
+        Raises:
+            InvalidInputError: it is a partner's and of the future: no later one would be looked at.
+        """
+        if (peer, offer.contract) not in self.brain.partners:
+            return
+        if offer.number > latest_number(self._overlay.clock(), MILLIS):
+            raise InvalidInputError(f"offer {offer.number} is of the future: check your clock")
 
     def _check_partner(self, peer: str, contract: str) -> None:
         """That peer may offer under that contract. An offer may overtake the contract itself, or

@@ -1,0 +1,203 @@
+"""What time it is for this peer: what its machine says, as long as that can be believed.
+
+Certificates, contracts, catalog records and the stime of what arrives all hang on the wall clock,
+and a clock can be set wrong while the peer runs. Between two readings as much time passes as on the
+steady clock; where the wall clock leaps beyond that, the peer goes on by its own count until the
+clocks of other participants agree with the new reading or, where nobody says anything else, it has
+stood for a while. A peer never takes the time from others: they confirm its machine's, or do not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import trio
+
+from overlay.events import Events, wall_clock
+
+MAX_AHEAD_S: Final = 600.0
+"""Seconds by which a number that is made of another peer's clock (an incarnation, a fence) may lie
+ahead of ours. One that lay further ahead could not be outdone: no later one would be believed."""
+
+MAX_STEP_S: Final = 30.0
+"""Seconds by which the clock may be set and is followed at once, in each `ANCHOR_S`: half of what
+the time in a datagram may be off, so that others still hear a peer that follows it."""
+
+ANCHOR_S: Final = 60.0
+"""Seconds between two marks from which the wall clock is compared with the steady one."""
+
+HOLD_S: Final = 900.0
+"""Seconds after which a leap is believed that nobody contradicts: time for a person to see the
+error and set the clock back, before anything that cannot be taken back follows from it."""
+
+FRESH_S: Final = 300.0
+"""Seconds for which another participant's word on the time counts: some exchanges."""
+
+AGREE_S: Final = 60.0
+"""Seconds by which clocks that agree may differ: as much as the time in a datagram."""
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the machine's clock."""
+
+TELL_S: Final = 600.0
+"""Seconds between two events about the same fault of the clock."""
+
+MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
+
+
+MILLIS: Final = 1_000
+MICROS: Final = 1_000_000
+
+
+def latest_number(now: float, per_s: int) -> int:
+    """The greatest number that any peer's clock can have made by now, where numbers are times in
+    `per_s` parts of a second. now: seconds since the epoch, by ours."""
+    return int((now + MAX_AHEAD_S) * per_s)
+
+
+def steady_clock() -> float:
+    """Seconds that never leap, whoever sets the clock; those of a suspended machine count."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):  # elsewhere than on Linux the monotonic clock goes on
+        return time.monotonic()
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return time.monotonic() + round(asleep_s)  # whole seconds: the two are not read at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The wall clock showed `wall` when the steady one showed `steady`."""
+
+    wall: float
+    steady: float
+
+    def at(self, steady: float) -> float:
+        """What it must show at that time of the steady clock."""
+        return self.wall + steady - self.steady
+
+
+class Clock:
+    """Called, it gives the seconds since the epoch that this peer goes by.
+
+    Args:
+        wall: seconds since the epoch, as the machine says.
+        steady: seconds of a clock that is never set.
+        events: told of a clock that leaps, or that others contradict.
+
+    Attributes:
+        set: called, by `look`, when the peer goes by another time from now on than its count said.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        wall: Callable[[], float] = wall_clock,
+        steady: Callable[[], float] = steady_clock,
+    ) -> None:
+        self._events = events
+        self._wall = wall
+        self._steady = steady
+        self._mark = _Mark(wall(), steady())
+        self._believed_at = self._mark.steady
+        self._leap: _Mark | None = None
+        self._others: dict[str, _Mark] = {}
+        self._told_at = float("-inf")
+        self.set: list[Callable[[], None]] = []
+
+    def __call__(self) -> float:
+        wall, ours = self._wall(), self._mark.at(self._steady())
+        return wall if abs(wall - ours) <= MAX_STEP_S else ours
+
+    async def run(self) -> None:
+        """Look after it, for ever."""
+        while True:
+            self.look()
+            await trio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Follow the machine's clock, or note that it leapt."""
+        wall, steady = self._wall(), self._steady()
+        ours = self._mark.at(steady)
+        if abs(wall - ours) <= MAX_STEP_S:
+            self._leap = None
+            if steady - self._mark.steady >= ANCHOR_S:
+                self._mark = _Mark(wall, steady)
+            return
+        if self._leap is None or abs(wall - self._leap.at(steady)) > MAX_STEP_S:
+            self._leap = _Mark(wall, steady)
+            self._note_leap(ours, wall)
+        if self._is_believed(self._leap, ours, steady):
+            self._follow(wall, steady)
+
+    def hear(self, participant: str, theirs: float) -> None:
+        """A peer of that participant says what time it is, seconds since the epoch."""
+        if not math.isfinite(theirs):
+            return
+        steady = self._steady()
+        self._others[participant] = _Mark(theirs, steady)
+        ours, others = self(), self._others_say(steady)
+        if not _most(others, ours) and steady - self._told_at >= TELL_S:
+            self._told_at = steady
+            self._note_contradiction(ours, others)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether what cannot be taken back may follow from it: most others agree, or nobody says
+        anything and it has been so for `HOLD_S`."""
+        ours, steady = self(), self._steady()
+        others = self._others_say(steady)
+        if others:
+            return _most(others, ours)
+        return self._leap is None and steady - self._believed_at >= HOLD_S
+
+    def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
+        others = self._others_say(steady)
+        if _most(others, leap.at(steady)):
+            return True
+        return not _most(others, ours) and steady - leap.steady >= HOLD_S
+
+    def _others_say(self, steady: float) -> list[float]:
+        """What time it is by the clocks of the participants lately heard of, the earliest first."""
+        said = self._others.items()
+        self._others = {who: mark for who, mark in said if steady - mark.steady <= FRESH_S}
+        return sorted(mark.at(steady) for mark in self._others.values())
+
+    def _follow(self, wall: float, steady: float) -> None:
+        self._mark, self._leap, self._believed_at = _Mark(wall, steady), None, steady
+        self._events.note("warning", f"this machine's clock is believed: it is {shown(wall)}")
+        for call in tuple(self.set):
+            call()
+
+    def _note_leap(self, ours: float, wall: float) -> None:
+        self._events.note(
+            "error",
+            f"this machine's clock leapt from {shown(ours)} to {shown(wall)}: {MEND}; this peer "
+            "goes on by its own count until other participants' clocks agree or, if none says "
+            f"anything else, for {HOLD_S / 60:.0f} minutes",
+        )
+
+    def _note_contradiction(self, ours: float, others: list[float]) -> None:
+        middle = others[len(others) // 2]
+        self._events.note(
+            "error",
+            f"this peer's clock says {shown(ours)}, those of its peers {shown(middle)} "
+            f"({middle - ours:+.0f} s; {len(others)} participants): {MEND}; as long as they differ "
+            "neither side takes the other's datagrams and records",
+        )
+
+
+def _most(others: list[float], moment: float) -> bool:
+    """Whether more than half of them say that it is that time."""
+    return 2 * sum(abs(each - moment) <= AGREE_S for each in others) > len(others)
+
+
+def shown(moment: float) -> str:
+    """A time for people, UTC."""
+    try:
+        return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{moment:.0f} s"

@@ -1,0 +1,165 @@
+"""A peer whose catalog's file is lost or damaged: what it owns is in other files, and is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import Place, make_stream, open_town, received, rows, schema_of, until
+
+from engine.query import Filter, Query
+from engine.schema import Field, FieldType, Schema
+from engine.view import Range, View
+from overlay.errors import MedusaError
+from tools.async_client import AsyncMedusaClient
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+
+
+def catalog_of(place: Place) -> Path:
+    return place.home.data / "catalog.sqlite"
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def lose_all_but_the_log(path: Path) -> None:
+    path.unlink()
+    path.with_name("catalog.sqlite-wal").write_bytes(b"7" * 8192)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), 501):
+        data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 + 7)
+
+
+def fill_with_text(path: Path) -> None:
+    path.write_bytes(b"this is no database at all\n" * 500)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+WIDE = tuple(Field(f"field_number_{number}", FieldType.LONG) for number in range(60))
+"""Its record cannot hold it: its body is fetched."""
+
+
+async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, set[str]]:
+    """Streams, a query, a view and schemas; their names by kind."""
+    source = await make_stream(client, place, "s")
+    output = place.name("odds")
+    boxes = (Filter("odd", source, (output,), ("value % 2 = 1",)),)
+    await client.create_query(Query(place.name("odd"), boxes))
+    await client.start_query(place.name("odd"))
+    await client.create_schema(Schema(place.name("wide"), WIDE))
+    await client.create_schema(schema_of(place.participant, "unused"))
+    await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
+    await client.flush()
+    await client.create_view(View(place.name("v"), source, Range(0, 10)))
+    names = (await client.list_objects()).names
+    return {kind: set(found) for kind, found in names.items() if kind != "producer"}
+
+
+async def found_by(client: AsyncMedusaClient, name: str) -> None:
+    with trio.fail_after(20):
+        while True:
+            try:
+                assert (await client.lookup_object(name)).entries
+            except MedusaError:  # until its publisher has told of it again
+                await trio.sleep(0.05)
+            else:
+                return
+
+
+@pytest.mark.parametrize(
+    "damage", [lose, lose_all_but_the_log, flip, truncate, fill_with_text, make_folder]
+)
+async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client:
+            owned = await own_something(mit, client)
+        for place in (utah, mit):  # nobody else remembers it either
+            await town.stop(place)
+            damage(catalog_of(place))
+        for place in (mit, utah):
+            await town.start(place)
+        async with mit.client(producer="q") as client, utah.client() as far:
+            listed = (await client.list_objects()).names
+            assert {k: set(v) for k, v in listed.items() if k != "producer"} == owned
+            for name in sorted(set().union(*owned.values())):
+                assert (await client.lookup_object(name)).entries
+                await found_by(far, name)
+            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
+            await client.flush()
+            assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
+        whole = damage in {lose, lose_all_but_the_log}
+        assert any("is put aside as" in text for text in mit.errors()) is not whole
+        assert mit.home.data.joinpath("catalog.sqlite.damaged-1").exists() is not whole
+
+
+async def test_a_schema_from_before_there_were_files_of_schemas_gets_one(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            await client.create_schema(schema_of("mit.edu", "unused"))
+        (file,) = (mit.home.data / "schemas").glob("*.json")
+        await town.stop(mit)
+        file.unlink()
+        await town.start(mit)
+        assert file.exists()
+        await town.stop(mit)
+        lose(catalog_of(mit))
+        await town.start(mit)
+        async with mit.client() as client:
+            assert (await client.lookup_object(mit.name("unused"))).entries
+
+
+async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_over_restarts(
+    tmp_path: Path,
+) -> None:
+    async with open_town(tmp_path) as town:
+        one = await town.settle("mit.edu")
+        two = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(one, two)
+        early = Schema(one.name("x"), (Field("early", FieldType.LONG),))
+        late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
+        await town.stop(two)
+        for place, other, schema in ((one, two, early), (two, one, late)):
+            # as if it could not know that there is another that may have defined it
+            place.up.engine.catalog._finder._is_ours_to_deny = _denied
+            async with place.client() as client:
+                await client.create_schema(schema)
+            await town.stop(place)
+            await town.start(other)
+        await town.start(two)
+        file = next((one.home.data / "schemas").glob("*.json"))
+        await until(lambda: not file.exists(), "the earlier one gives way")
+        await town.restart(one)
+        async with one.client() as client:
+            entries = (await client.lookup_object(one.name("x"))).entries
+        assert "late" in entries["schema"]
+
+
+async def _denied(_subject: object) -> bool:
+    await trio.lowlevel.checkpoint()
+    return True

@@ -1,0 +1,190 @@
+"""What time a peer goes by while its machine's clock is set, and others' clocks say something."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.clock import (
+    AGREE_S,
+    ANCHOR_S,
+    FRESH_S,
+    HOLD_S,
+    MAX_STEP_S,
+    Clock,
+    shown,
+)
+from overlay.events import Events
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+
+class Machine:
+    """Its two clocks, and a peer on it that looks at them once a second."""
+
+    def __init__(self) -> None:
+        self.true = NOW
+        self.off = 0.0
+        self.events = Events(lambda: self.true)
+        self.clock = Clock(self.events, lambda: self.true + self.off, lambda: self.true - NOW)
+        self.followed = 0
+        self.clock.set.append(self._set)
+
+    def _set(self) -> None:
+        self.followed += 1
+
+    @property
+    def wrong_s(self) -> float:
+        """How far the peer's time is from the true one."""
+        return self.clock() - self.true
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.true += 1
+            self.clock.look()
+
+    def errors(self) -> list[str]:
+        return [event.text for event in self.events.recent() if event.level == "error"]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.mark.parametrize("leap_s", [-3000.0, 100 * DAY, -100 * DAY, 3600.0])
+def test_a_clock_that_leaps_and_is_set_back_changes_nothing(
+    machine: Machine, leap_s: float
+) -> None:
+    machine.pass_time(100)
+    machine.off = leap_s
+    machine.pass_time(HOLD_S - 10)
+    assert machine.wrong_s == 0
+    (error,) = machine.errors()
+    assert shown(NOW + 101) in error
+    assert shown(NOW + 101 + leap_s) in error
+    assert "set it" in error
+    machine.off = 0.0
+    machine.pass_time(HOLD_S)
+    assert machine.wrong_s == 0
+    assert machine.followed == 0
+
+
+@pytest.mark.parametrize("leap_s", [-3000.0, 100 * DAY])
+def test_a_leap_that_nobody_contradicts_is_believed_in_the_end(
+    machine: Machine, leap_s: float
+) -> None:
+    machine.off = leap_s
+    machine.pass_time(HOLD_S - 10)
+    assert machine.wrong_s == 0
+    machine.pass_time(20)
+    assert machine.wrong_s == leap_s
+    assert machine.followed == 1
+
+
+def test_a_leap_is_believed_at_once_where_others_agree(machine: Machine) -> None:
+    """A clock that was wrong is set right; or a whole site wakes from suspension."""
+    machine.off = 3600.0
+    machine.clock.hear("utah.edu", machine.true + 3600 + AGREE_S / 2)
+    machine.pass_time(1)
+    assert machine.wrong_s == 3600
+
+
+def test_a_leap_that_others_contradict_is_never_believed(machine: Machine) -> None:
+    machine.off = 100 * DAY
+    for _ in range(30):
+        machine.clock.hear("utah.edu", machine.true)
+        machine.clock.hear("cmu.edu", machine.true + 5)
+        machine.clock.hear("liar.edu", machine.true + 100 * DAY)
+        machine.pass_time(60)
+    assert machine.wrong_s == 0
+    machine.pass_time(FRESH_S + HOLD_S)  # nobody says so any more
+    assert machine.wrong_s == 100 * DAY
+
+
+def test_one_participant_with_many_voices_is_one(machine: Machine) -> None:
+    machine.off = 100 * DAY
+    for _ in range(100):
+        machine.clock.hear("liar.edu", machine.true + 100 * DAY)
+    machine.clock.hear("utah.edu", machine.true)
+    machine.clock.hear("cmu.edu", machine.true)
+    machine.pass_time(10)
+    assert machine.wrong_s == 0
+
+
+def test_time_is_never_taken_from_others(machine: Machine) -> None:
+    for _ in range(60):
+        for participant in ("a.edu", "b.edu", "c.edu"):
+            machine.clock.hear(participant, machine.true + 3600)
+        machine.pass_time(60)
+    assert machine.wrong_s == 0
+
+
+def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machine) -> None:
+    for _ in range(10):
+        machine.clock.hear("utah.edu", machine.true + 3000)
+        machine.pass_time(60)
+    (error,) = {text for text in machine.errors() if shown(NOW) in text}
+    assert shown(NOW + 3000) in error
+    assert "+3000 s" in error
+    assert "set it" in error
+    assert len(machine.errors()) < 3, "not at every word of theirs"
+
+
+def test_small_steps_are_followed_and_many_of_them_are_a_leap(machine: Machine) -> None:
+    machine.off = MAX_STEP_S - 1
+    machine.pass_time(2 * ANCHOR_S)
+    assert machine.wrong_s == MAX_STEP_S - 1
+    machine.off = 0.0
+    machine.pass_time(2 * ANCHOR_S)
+    assert machine.wrong_s == 0
+    for _ in range(60):
+        machine.off += 5.0
+        machine.pass_time(1)
+    assert 0 <= machine.wrong_s <= 2 * MAX_STEP_S
+    assert len(machine.errors()) >= 1
+
+
+def test_what_is_no_time_is_not_heard(machine: Machine) -> None:
+    for nonsense in (float("nan"), float("inf"), float("-inf")):
+        machine.clock.hear("liar.edu", nonsense)
+    machine.clock.hear("wild.edu", 1e300)
+    machine.pass_time(5)
+    assert machine.wrong_s == 0
+
+
+def test_a_clock_is_confirmed_by_others_or_by_standing_for_a_while(machine: Machine) -> None:
+    assert not machine.clock.is_confirmed
+    machine.pass_time(HOLD_S)
+    assert machine.clock.is_confirmed
+    machine.off = 3600.0
+    machine.pass_time(1)
+    assert not machine.clock.is_confirmed
+    machine.clock.hear("utah.edu", machine.true)
+    assert machine.clock.is_confirmed, "its own count is"
+    machine.off = 0.0
+    machine.clock.hear("utah.edu", machine.true + 3600)
+    assert not machine.clock.is_confirmed
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e9, 1e9), st.integers(1, 600), st.booleans()),
+        max_size=8,
+    )
+)
+def test_whatever_happens_the_peer_goes_by_its_count_or_by_its_machine(
+    steps: list[tuple[float, int, bool]],
+) -> None:
+    machine = Machine()
+    for off, seconds, right in steps:
+        before = machine.wrong_s
+        machine.off = off
+        if right:
+            machine.clock.hear("utah.edu", machine.true)
+        assert abs(machine.wrong_s - before) <= MAX_STEP_S or machine.wrong_s == off
+        machine.pass_time(seconds)
+        near = (abs(machine.wrong_s - each) <= 3 * MAX_STEP_S for each in (before, off))
+        assert any(near)
