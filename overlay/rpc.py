@@ -49,10 +49,16 @@ class EndOfCall(trio.EndOfChannel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. peer_id: None for a client that holds the participant's token."""
+    """Who calls.
+
+    Attributes:
+        peer_id: None for a client that holds the participant's token.
+        own: whether it is of the participant whose peer is called.
+    """
 
     participant: str
     peer_id: bytes | None
+    own: bool = False
 
 
 class Duplex:
@@ -211,6 +217,7 @@ class _Method:
     handler: Callable[[Caller, Any, bytes, Duplex], Awaitable[None]]
     clients: bool
     peers: bool
+    own: bool
 
 
 class Service:
@@ -227,11 +234,13 @@ class Service:
         *,
         clients: bool = False,
         peers: bool = True,
+        own: bool = False,
     ) -> None:
         """Answer `method` with what `handler(caller, request, body)` returns.
 
         Args:
-            clients, peers: who may call it.
+            clients, peers: who may call it. own: no peers but those of this peer's participant.
+                Whoever may not is refused before the request is received.
         """
 
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
@@ -239,7 +248,7 @@ class Service:
             message, reply_body = reply if isinstance(reply, tuple) else (reply, b"")
             await duplex.send(message, reply_body)
 
-        self._add(method, _Method(request_type, answer, clients, peers))
+        self._add(method, _Method(request_type, answer, clients, peers, own))
 
     def streaming(
         self,
@@ -249,8 +258,10 @@ class Service:
         *,
         clients: bool = False,
         peers: bool = True,
+        own: bool = False,
     ) -> None:
         """Answer `method` by `handler(caller, request, duplex)`; its return finishes the call.
+        Who may call it, as of `unary`.
 
         The handler is cancelled when the caller leaves or the connection breaks. EndOfCall may
         leave it: the caller has finished and so has the handler.
@@ -259,7 +270,7 @@ class Service:
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
             await handler(caller, request, duplex)
 
-        self._add(method, _Method(request_type, answer, clients, peers))
+        self._add(method, _Method(request_type, answer, clients, peers, own))
 
     def _add(self, name: str, method: _Method) -> None:
         assert name not in self._methods, f"{name} is served already"
@@ -287,6 +298,10 @@ class Service:
         if not (method.clients if caller.peer_id is None else method.peers):
             kind = "clients" if caller.peer_id is None else "peers"
             raise NotAuthorisedError(f"{duplex.method} is not for {kind}")
+        if method.own and not caller.own:
+            raise NotAuthorisedError(
+                f"{duplex.method} is for this peer's own participant, not for {caller.participant}"
+            )
         try:
             request, body = await duplex.receive(method.request_type)
         except EndOfCall:

@@ -7,6 +7,7 @@ participant takes the call, and hands it on when another one of them keeps the o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -67,16 +68,17 @@ class DefinitionCalls:
         self._engine.homes.register()
         self._views.register()
         service = self._engine.overlay.service
-        service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
-        service.unary("create_stream", CreateStream, self.create_stream, clients=True)
-        service.unary("create_query", CreateQuery, self.create_query, clients=True)
-        service.unary("create_query_xml", CreateXml, self.create_query_xml, clients=True)
-        service.unary("set_query_status", SetQueryStatus, self.set_query_status, clients=True)
-        service.unary("modify_query", ModifyQuery, self.modify_query, clients=True)
+        ours = partial(service.unary, clients=True, own=True)
+        ours("create_schema", CreateSchema, self.create_schema)
+        ours("create_stream", CreateStream, self.create_stream)
+        ours("create_query", CreateQuery, self.create_query)
+        ours("create_query_xml", CreateXml, self.create_query_xml)
+        ours("set_query_status", SetQueryStatus, self.set_query_status)
+        ours("modify_query", ModifyQuery, self.modify_query)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
         schema = request.schema
-        name = self._own_name(caller, schema.name)
+        name = self._own_name(schema.name)
         check_schema(schema)
         async with self._defining:
             existing = await find(self._engine.catalog, SCHEMA, name)
@@ -88,7 +90,7 @@ class DefinitionCalls:
 
     async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
         stream = request.stream
-        name = self._own_name(caller, stream.name)
+        name = self._own_name(stream.name)
         check_stream(stream)
         check_not_late(stream.name)
         if stream.query:
@@ -97,6 +99,7 @@ class DefinitionCalls:
             raise InvalidInputError(f"{name}: a view is created as a view")
         here = self._engine.overlay.identity.peer_id
         home = parse_peer_id(stream.home) if stream.home else here
+        self._check_sibling(f"{name}: its home", home)
         if home == here:
             async with self._defining:
                 await self._host(name, stream)
@@ -117,7 +120,7 @@ class DefinitionCalls:
             await self._engine.host_source(existing.value)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
-        name = self._own_name(caller, request.query.name)
+        name = self._own_name(request.query.name)
         existing = await find(self._engine.catalog, QUERY, name)
         if existing is not None:
             if existing.value.query != request.query:
@@ -152,7 +155,7 @@ class DefinitionCalls:
         return Created(tuple(names))
 
     async def set_query_status(self, caller: Caller, request: SetQueryStatus, _: bytes) -> Done:
-        name = self._own_name(caller, request.query)
+        name = self._own_name(request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
 
@@ -163,7 +166,7 @@ class DefinitionCalls:
         return await self._at_its_peer(name, "set_query_status", request, Done, set_status)
 
     async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
-        name = self._own_name(caller, request.query)
+        name = self._own_name(request.query)
 
         async def modify() -> Modified:
             return await self._engine.modifier.modify(request)
@@ -194,22 +197,28 @@ class DefinitionCalls:
         Raises:
             InvalidInputError: the peer that it asks for cannot be its secondary.
         """
-        identity, asked = self._engine.overlay.identity, query.availability.secondary
-        check_secondary(query, identity.peer_id.hex())
-        known = self._engine.overlay.peers.get(parse_peer_id(asked)) if asked else None
-        if known is not None and known.participant != identity.participant:
+        asked = query.availability.secondary
+        check_secondary(query, self._engine.overlay.identity.peer_id.hex())
+        if asked:
+            self._check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
+
+    def _check_sibling(self, what: str, peer: bytes) -> None:
+        """
+        Raises:
+            InvalidInputError: it is another participant's.
+        """
+        own = self._engine.overlay.identity.participant
+        known = self._engine.overlay.peers.get(peer)
+        if known is not None and known.participant != own:
             raise InvalidInputError(
-                f"query {query.name}: its secondary must be a peer of {identity.participant}; "
-                f"{asked[:8]} is one of {known.participant}"
+                f"{what} must be a peer of {own}; {peer.hex()[:8]} is one of {known.participant}"
             )
 
-    def _own_name(self, caller: Caller, text: str) -> ObjectName:
+    def _own_name(self, text: str) -> ObjectName:
         name = ObjectName.parse(text)
         own = self._engine.overlay.identity.participant
         if name.participant != own:
             raise NotAuthorisedError(f"{name} is administered by {name.participant}, not by {own}")
-        if caller.participant != own:
-            raise NotAuthorisedError(f"{caller.participant} may not define objects of {own}")
         return name
 
     async def _route(

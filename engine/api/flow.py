@@ -66,7 +66,7 @@ class FlowCalls:
 
     async def post_event(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         _check_label("producer", request.producer)
-        entry = await self._entry(request.stream)
+        entry = await self._entry(caller, request.stream)
         self._check_writer(caller, entry)
         store = self._engine.store
         if entry.stream.k_safety:
@@ -100,7 +100,7 @@ class FlowCalls:
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
-        entry = await self._entry(request.stream)
+        entry = await self._entry(caller, request.stream)
         self._check_reader(caller, entry)
         engine = self._engine
         kept = engine.store.serving(request.stream)
@@ -142,7 +142,7 @@ class FlowCalls:
     ) -> tuple[Tuples, Buffer]:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
         timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
-        self._check_reader(caller, await self._entry(request.stream))
+        self._check_reader(caller, await self._entry(caller, request.stream))
         kept = self._engine.store.serving(request.stream)
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             producer = await self._producer(caller, request.stream, oldest=True)
@@ -183,19 +183,30 @@ class FlowCalls:
             raise BrokenError(str(error)) from None
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
-        if caller.peer_id is not None:  # or two records that are out of date would make a circle
-            if self._engine.may_come_to_produce(stream):
-                raise UnavailableError(f"{stream} is not produced by this peer yet")
-            raise NotFoundError(f"{stream} is not produced by this peer any more")
+        self._check_relays(caller, stream)
         return await self._engine.producers.connect(stream, oldest=oldest)
 
-    async def _entry(self, stream: str) -> StreamEntry:
+    def _check_relays(self, caller: Caller, stream: str) -> None:
+        """What is not here is asked for elsewhere for clients alone: for peers two records that are
+        out of date would make a circle.
+
+        Raises:
+            UnavailableError, NotFoundError: a peer is to ask whoever has it.
+        """
+        if caller.peer_id is None:
+            return
+        if self._engine.may_come_to_produce(stream):
+            raise UnavailableError(f"{stream} is not produced by this peer yet")
+        raise NotFoundError(f"{stream} is not produced by this peer any more")
+
+    async def _entry(self, caller: Caller, stream: str) -> StreamEntry:
         kept = self._engine.rendition(stream) or self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
         keeper = self._engine.homes.get(stream)
         if keeper is not None:
             return keeper.entries[stream]
+        self._check_relays(caller, stream)
         return await self._engine.producers.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:

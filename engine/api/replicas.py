@@ -34,11 +34,11 @@ class ReplicaCalls:
 
     def register(self) -> None:
         service = self._engine.overlay.service
-        service.unary("replica.stand_by", StandBy, self.stand_by)
-        service.unary("replica.keep_up", KeepUp, self.keep_up)
-        service.unary("replica.dismiss", Dismiss, self.dismiss)
-        service.unary("replica.incumbent", Incumbent, self.incumbent)
-        service.streaming("replica.read", ReadReplica, self.read)
+        service.unary("replica.stand_by", StandBy, self.stand_by, own=True)
+        service.unary("replica.keep_up", KeepUp, self.keep_up, own=True)
+        service.unary("replica.dismiss", Dismiss, self.dismiss, own=True)
+        service.unary("replica.incumbent", Incumbent, self.incumbent, own=True)
+        service.streaming("replica.read", ReadReplica, self.read, own=True)
 
     # -- asked of a secondary -------------------------------------------------------------------
 

@@ -115,12 +115,13 @@ async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
             # the stranger's peer says it to ours itself
             connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
             document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
-            may_not = r"utah\.edu may not define objects of mit\.edu"
+            may_not = r"is for this peer's own participant, not for utah\.edu"
             for method, request in (
                 ("create_schema", CreateSchema(schema)),
                 ("create_stream", CreateStream(stream)),
                 ("create_query", CreateQuery(query)),
                 ("create_query_xml", CreateXml(document)),
+                ("create_query_xml", CreateXml("what is this")),  # not even read
             ):
                 with pytest.raises(NotAuthorisedError, match=may_not):
                     await connection.call(method, request, Created)
@@ -185,8 +186,8 @@ async def test_streams_that_cannot_be(tmp_path: Path) -> None:
                 ),
                 (
                     StreamDefinition(mit.name("s"), schema.name, home=utah.id),
-                    NotAuthorisedError,
-                    "not by utah",
+                    InvalidInputError,
+                    r"its home must be a peer of mit\.edu; .* is one of utah\.edu",
                 ),
             ]
             for stream, kind, text in refused:
