@@ -5,7 +5,7 @@ from __future__ import annotations
 import random  # noqa: TID251 - a composition; tests pass a seeded one
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,7 @@ from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
 from overlay.rpc import Service
 from overlay.transport import Transport, open_transport
+from overlay.turns import Turns
 
 PORT_TRIES: Final = 16
 """Ports tried when any will do: TCP's choice is taken on UDP about never."""
@@ -69,6 +70,7 @@ class Overlay:
     Attributes:
         gossip: what this peer believes of the health of the others.
         address: where others reach this peer.
+        turns: where work that takes long is done for others.
     """
 
     identity: Identity
@@ -81,6 +83,7 @@ class Overlay:
     events: Events
     address: Address
     _exchanger: Exchanger
+    turns: Turns = field(default_factory=Turns)
 
     async def connect(self, peer_id: bytes) -> Connection:
         """The connection to that peer, dialled if need be.

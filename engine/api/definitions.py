@@ -7,6 +7,7 @@ participant takes the call, and hands it on when another one of them keeps the o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -133,13 +134,9 @@ class DefinitionCalls:
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
         """Everything in a document, schemas first: what refers to a thing finds it."""
-        base = f"medusa://{self._engine.overlay.identity.participant}/"
-        document: Document = read_document(request.text, base=base)
-        queries = document.queries
-        if request.availability is not None:
-            if not queries:
-                raise InvalidInputError("availability is for queries; the document defines none")
-            queries = tuple(applied(query, request.availability) for query in queries)
+        overlay = self._engine.overlay
+        own = overlay.identity.participant
+        document = await overlay.turns.run(own, partial(_read, request, f"medusa://{own}/"))
         names: list[str] = []
         for schema in document.schemas:
             names += (await self.create_schema(caller, CreateSchema(schema), body)).names
@@ -147,7 +144,7 @@ class DefinitionCalls:
             names += (await self.create_stream(caller, CreateStream(stream), body)).names
         read, made = map(_created, document.views_by_streams())
         names += [(await self._views.create_view(caller, each, body)).name for each in read]
-        for query in queries:
+        for query in document.queries:
             names += (await self.create_query(caller, CreateQuery(query), body)).names
         names += [(await self._views.create_view(caller, each, body)).name for each in made]
         if not names:
@@ -226,6 +223,17 @@ class DefinitionCalls:
     ) -> T:
         connection = await self._engine.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+
+def _read(request: CreateXml, base: str) -> Document:
+    """The document, its queries as they are asked for."""
+    document = read_document(request.text, base=base)
+    if request.availability is None:
+        return document
+    if not document.queries:
+        raise InvalidInputError("availability is for queries; the document defines none")
+    queries = tuple(applied(query, request.availability) for query in document.queries)
+    return replace(document, queries=queries)
 
 
 def _created(views: Sequence[View]) -> list[CreateView]:

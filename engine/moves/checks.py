@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
-
-import trio
 
 from engine.definitions import StreamEntry, may_read
 from engine.former import check_history
@@ -23,24 +22,32 @@ from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
+from overlay.turns import Turns
 
 MAX_FENCE: Final = 2**62
 """Of a placement: what a receipt can name."""
 
 
-def check_form(request: Assignment, owner: str) -> None:
-    """What needs no look at the definition.
-
+def check_owner(request: Assignment, owner: str) -> None:
+    """
     Args:
         owner: the participant that wants it run.
 
     Raises:
         NotAuthorisedError: it is not theirs.
-        InvalidInputError: a name is none, or a number is beyond what it can be.
+        InvalidInputError: a name is none.
     """
     for name in (request.task, request.query.name):
         if ObjectName.parse(name).participant != owner:
             raise NotAuthorisedError(f"{name[:256]} is not of {owner}, who wants it run")
+
+
+def check_form(request: Assignment) -> None:
+    """What needs no look at the definition.
+
+    Raises:
+        InvalidInputError: a name is none, or a number is beyond what it can be.
+    """
     for name, entry in request.inputs.items():
         ObjectName.parse(name)
         if entry.stream.name != name:
@@ -54,7 +61,7 @@ def check_form(request: Assignment, owner: str) -> None:
     for what, number, least, most in numbers:
         if not least <= number <= most or number == math.inf:
             raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
-    check_history(request.former)
+    check_history(request.query, request.former)
 
 
 def network_of(request: Assignment) -> Network:
@@ -98,7 +105,13 @@ def check_readers(task: Task, inputs: Mapping[str, StreamEntry], participant: st
 
 
 async def permitted_task(
-    request: Assignment, owner: str, worker: str, store: StreamStore, producers: Producers
+    request: Assignment,
+    owner: str,
+    worker: str,
+    *,
+    turns: Turns,
+    store: StreamStore,
+    producers: Producers,
 ) -> Task:
     """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
     the streams of others is compared with what they say.
@@ -111,7 +124,7 @@ async def permitted_task(
         InvalidInputError: they are not as it says.
         MedusaError: what they are cannot be found out now.
     """
-    task = await trio.to_thread.run_sync(planned_task, request)
+    task = await turns.run(owner, partial(planned_task, request))
     check_readers(task, request.inputs, worker)
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:
