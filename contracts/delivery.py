@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract, State
-from contracts.documents import open_document
+from contracts.documents import MAX_DOCUMENT, open_document
 from contracts.outbox import Outbox
 from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
 from overlay.events import wall_clock
@@ -112,7 +112,8 @@ class Contracts:
 
     def register(self) -> None:
         """Serve deliveries to peers and to our own clients."""
-        self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, peers=True)
+        limit = MAX_DOCUMENTS * (MAX_DOCUMENT + 64)
+        self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, limit=limit)
 
     async def run(self) -> None:
         """Pass on what others do not hold yet, and watch what is in force, until cancelled."""

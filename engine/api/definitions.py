@@ -12,7 +12,6 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-import trio
 
 from engine.api.views import ViewCalls
 from engine.classes import applied, check_secondary
@@ -40,6 +39,7 @@ from engine.schema import check_schema
 from engine.view import View
 from engine.views.messages import CreateView
 from engine.xml_documents import Document, read_document
+from overlay.concurrency import Locks
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -49,7 +49,7 @@ from overlay.errors import (
 )
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
-from overlay.rpc import Caller
+from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -62,7 +62,7 @@ class DefinitionCalls:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._defining = trio.Lock()
+        self._defining = Locks()
         self._views = ViewCalls(engine, self._own_name)
 
     def register(self) -> None:
@@ -72,16 +72,17 @@ class DefinitionCalls:
         ours = partial(service.unary, clients=True, own=True)
         ours("create_schema", CreateSchema, self.create_schema)
         ours("create_stream", CreateStream, self.create_stream)
-        ours("create_query", CreateQuery, self.create_query)
-        ours("create_query_xml", CreateXml, self.create_query_xml)
         ours("set_query_status", SetQueryStatus, self.set_query_status)
-        ours("modify_query", ModifyQuery, self.modify_query)
+        long = partial(ours, limit=MAX_STRUCT_BYTES)
+        long("create_query", CreateQuery, self.create_query)
+        long("create_query_xml", CreateXml, self.create_query_xml)
+        long("modify_query", ModifyQuery, self.modify_query)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
         schema = request.schema
         name = self._own_name(schema.name)
         check_schema(schema)
-        async with self._defining:
+        async with self._defining.of(f"schema {name}"):
             existing = await find(self._engine.catalog, SCHEMA, name)
             if existing is None:
                 await self._engine.catalog.publish(SCHEMA, name, schema)
@@ -102,7 +103,7 @@ class DefinitionCalls:
         home = parse_peer_id(stream.home) if stream.home else here
         self._check_sibling(f"{name}: its home", home)
         if home == here:
-            async with self._defining:
+            async with self._defining.of(f"stream {name}"):
                 await self._host(name, stream)
         else:
             await self._route(home, "create_stream", request, Created)

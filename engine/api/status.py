@@ -53,8 +53,8 @@ class StatusCalls:
 
     def register(self) -> None:
         service = self._overlay.service
-        service.unary("lookup_object", LookupObject, self.lookup_object, clients=True, peers=False)
-        service.unary("list_objects", ListObjects, self.list_objects, clients=True, peers=False)
+        service.unary("lookup_object", LookupObject, self.lookup_object, clients=True)
+        service.unary("list_objects", ListObjects, self.list_objects, clients=True)
         service.unary("status", Status, self.status, clients=True)
         service.unary("peer_status", Status, self.peer_status)
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
 import trio
@@ -50,6 +49,7 @@ from engine.revisions.runner import runner_of
 from engine.schema import BEGINNING
 from engine.stream_store import OUTPUT, StreamStore
 from engine.tentative.fork import Fork
+from overlay.concurrency import Locks
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -116,7 +116,8 @@ class Assignments:
         self._nursery = nursery
         self._tasks: dict[tuple[str, int], AssignedTask] = {}
         self._released: dict[tuple[str, str, int], int] = {}
-        self._changing: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+        # its owner may take its time with any of this, and others have tasks here as well
+        self._changing = Locks()
         self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
         self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
@@ -145,16 +146,11 @@ class Assignments:
             BusyError: too many already.
         """
         check_owner(request, participant)
-        async with self._changing_of(request.task):
+        async with self._changing.of(request.task):
             known = self._tasks.get((request.task, request.fence))
             if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
                 known = await self._take(owner, participant, request)
             return known.progress
-
-    def _changing_of(self, task: str) -> trio.Lock:
-        """Held while that task is taken, activated or let go of: it may take as long as its owner
-        likes, and others have tasks here as well."""
-        return self._changing.setdefault(task, trio.Lock())
 
     async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
         earlier = [each for each in self.all() if each.task.name == request.task]
@@ -274,7 +270,7 @@ class Assignments:
             NotFoundError: we do not run that.
         """
         self._theirs(owner, request.task, request.fence)
-        async with self._changing_of(request.task):
+        async with self._changing.of(request.task):
             assigned = self._theirs(owner, request.task, request.fence)
             if assigned.stored.since != request.since:
                 stored = msgspec.structs.replace(assigned.stored, since=request.since)
@@ -286,7 +282,7 @@ class Assignments:
         """Run it no more. What we do not run is released already."""
         with suppress(NotFoundError):
             self._theirs(owner, request.task, request.fence)
-            async with self._changing_of(request.task):
+            async with self._changing.of(request.task):
                 assigned = self._theirs(owner, request.task, request.fence)
                 await self._end(assigned, request.until, request.since)
         reached = self._released.get((owner, request.task, request.fence), BEGINNING)

@@ -48,7 +48,7 @@ class Served:
         self.cancelled = trio.Event()
         self.started = trio.Event()
         self.sent = 0
-        self.service.unary("double", Number, self.double, clients=True)
+        self.service.unary("double", Number, self.double, clients=True, limit=MAX_BODY_BYTES)
         self.service.unary("ours", Number, self.double, own=True)
         self.service.unary("typed", Number, self.typed)
         self.service.unary("untyped", Number, self.untyped)
