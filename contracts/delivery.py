@@ -8,8 +8,10 @@ document twice does no harm, so what was delivered is remembered in memory only.
 from __future__ import annotations
 
 import random  # noqa: TID251 - a driver; tests pass a seeded one
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +20,7 @@ from msgspec import Struct
 
 from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract, State
-from contracts.documents import open_document
+from contracts.documents import MAX_DOCUMENT, open_document
 from contracts.outbox import Outbox
 from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
 from overlay.node import Overlay
@@ -92,7 +94,7 @@ class Contracts:
         self._overlay = overlay
         self._clock = clock
         self._outbox = Outbox(rng)
-        self._merging = trio.Lock()
+        self._merging = threading.Lock()
         self._wake = trio.Event()
         self._listeners: list[Callable[[], None]] = []
         self._in_force: frozenset[str] | None = None
@@ -109,7 +111,8 @@ class Contracts:
 
     def register(self) -> None:
         """Serve deliveries to peers and to our own clients."""
-        self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, peers=True)
+        limit = MAX_DOCUMENTS * (MAX_DOCUMENT + 64)
+        self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, limit=limit)
 
     async def run(self) -> None:
         """Pass on what others do not hold yet, and watch what is in force, until cancelled."""
@@ -131,12 +134,10 @@ class Contracts:
                 f"{DELIVER}: {len(request.documents)} documents, at most {MAX_DOCUMENTS} at once"
             )
         own = caller.peer_id is None
-        async with self._merging:
-            if own:  # a command has written to the folder
-                await trio.to_thread.run_sync(self.book.reload)
-            reasons, news = await trio.to_thread.run_sync(
-                self._take, request.documents, caller.participant
-            )
+        if own:  # a command has written to the folder
+            await trio.to_thread.run_sync(self._reload)
+        taking = partial(self._take, request.documents, caller.participant)
+        reasons, news = await self._overlay.threads.run(caller.participant, taking)
         for text in news:
             self._overlay.events.note("info", text)
         if news or own:
@@ -157,6 +158,10 @@ class Contracts:
             contracts = self._wanted().get(record, ())
             self._outbox.holds(record, [c for c in contracts if brought >= set(c.documents)])
 
+    def _reload(self) -> None:
+        with self._merging:
+            self.book.reload()
+
     def _take(
         self, documents: Sequence[bytes], participant: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -167,7 +172,8 @@ class Contracts:
         for data in documents:
             try:
                 self._check_party(data, participant)
-                text = self.book.merge(data, now)
+                with self._merging:
+                    text = self.book.merge(data, now)
             except MedusaError as error:
                 reasons.append(str(error))
             else:

@@ -370,8 +370,8 @@ def _serve(service: Service, catalog: Catalog) -> None:
         await trio.lowlevel.checkpoint()
         return Names(catalog.own_names())
 
-    service.unary(BODY, BodyRequest, body, clients=False, peers=True)
-    service.unary(NAMES, NamesRequest, names, clients=False, peers=True)
+    service.unary(BODY, BodyRequest, body)
+    service.unary(NAMES, NamesRequest, names)
 
 
 def _believed(names: dict[str, tuple[str, ...]], participant: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 import msgspec
@@ -87,10 +88,14 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     boxes = ordered_boxes(query)
     check_availability(query, query.availability)
     check_past(query)
-    for name in sorted(streams_written(query) & known.keys()):
-        raise InvalidInputError(f"query {query.name}: stream {name} is produced elsewhere already")
+    written = streams_written(query)
+    for name in sorted(written):
+        if name in known:
+            raise InvalidInputError(
+                f"query {query.name}: stream {name} is produced elsewhere already"
+            )
     schemas: dict[str, Schema] = {}
-    for name in sorted(streams_read(query) - streams_written(query)):
+    for name in sorted(streams_read(query) - written):
         if name not in known:
             raise InvalidInputError(f"query {query.name}: there is no stream {name}")
         schemas[name] = known[name]
@@ -108,19 +113,25 @@ def ordered_boxes(query: Query) -> list[Box]:
     """
     with _about(f"query {query.name}"):
         _check_network(query)
-        missing = {box.name: set(inputs_of(box)) & streams_written(query) for box in query.boxes}
-        waiting = list(query.boxes)
+        makers = {
+            stream: number for number, box in enumerate(query.boxes) for stream in outputs_of(box)
+        }
+        sorter = TopologicalSorter(
+            {
+                number: [makers[stream] for stream in inputs_of(box) if stream in makers]
+                for number, box in enumerate(query.boxes)
+            }
+        )
         ordered: list[Box] = []
-        while waiting:
-            ready = [box for box in waiting if not missing[box.name]]
-            if not ready:
-                names = ", ".join(box.name for box in waiting)
-                raise InvalidInputError(f"the boxes {names} form a loop, or wait for one")
-            ordered += ready
-            waiting = [box for box in waiting if missing[box.name]]
-            made = {stream for box in ready for stream in outputs_of(box)}
-            for box in waiting:
-                missing[box.name] -= made
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            names = ", ".join(query.boxes[number].name for number in sorted(set(error.args[1])))
+            raise InvalidInputError(f"the boxes {names} form a loop") from None
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready())
+            ordered += [query.boxes[number] for number in ready]
+            sorter.done(*ready)
         return ordered
 
 
@@ -151,11 +162,14 @@ def check_shape(box: Box) -> None:
                 _check_window(box)
 
 
-def type_box(box: Box, inputs: Mapping[str, Schema]) -> TypedBox:
+def type_box(
+    box: Box, inputs: Mapping[str, Schema], nodes: Mapping[str, int] | None = None
+) -> TypedBox:
     """The box with typed expressions.
 
     Args:
         inputs: schemas of its input streams at least.
+        nodes: of the fields of its input that an earlier step of the same task makes.
 
     Raises:
         InvalidInputError: as `infer`.
@@ -167,13 +181,39 @@ def type_box(box: Box, inputs: Mapping[str, Schema]) -> TypedBox:
                 raise InvalidInputError(f"there is no stream {stream}")
         match box:
             case Filter():
-                return _type_filter(box, inputs[box.input])
+                return _type_filter(box, _Input(inputs[box.input], nodes))
             case Map():
-                return _type_map(box, inputs[box.input])
+                return _type_map(box, _Input(inputs[box.input], nodes))
             case Union():
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Aggregate():
-                return _type_aggregate(box, inputs[box.input])
+                return _type_aggregate(box, _Input(inputs[box.input], nodes))
+
+
+class _Input:
+    """The stream that a box's expressions are over; its fields are found by name at once."""
+
+    def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
+        self.schema = schema
+        self.fields = {field.name: field for field in schema.fields}
+        self._types = {field.name: field.type for field in schema.fields}
+        self._nodes = nodes
+
+    def expression(self, text: str) -> Expression:
+        return parse_expression(text, self._types, self._nodes)
+
+    def predicate(self, text: str) -> Expression:
+        return parse_predicate(text, self._types, self._nodes)
+
+    def may_be_null(self, name: str) -> bool:
+        """stime never is."""
+        return name in self.fields and self.fields[name].nullable
+
+    def named(self, name: str, expression: Expression) -> Field:
+        """The output field that an expression over it fills."""
+        if isinstance(expression, FieldRef) and expression.name in self.fields:
+            return msgspec.structs.replace(self.fields[expression.name], name=name)
+        return Field(name, expression.type, None, nullable(expression, self.may_be_null))
 
 
 def _check_network(query: Query) -> None:
@@ -226,37 +266,32 @@ def _check_window(box: Aggregate) -> None:
             raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
 
 
-def _type_filter(box: Filter, schema: Schema) -> TypedBox:
-    fields = _types(schema)
+def _type_filter(box: Filter, given: _Input) -> TypedBox:
     predicates = []
     for number, text in enumerate(box.predicates):
         with _about(f"expression {number}"):
-            predicates.append(parse_predicate(text, fields))
+            predicates.append(given.predicate(text))
     steps = {
         stream: FilterStep(tuple(predicates[: port + 1]), port)
         for port, stream in enumerate(box.outputs)
     }
-    return TypedBox(box, {stream: _renamed(schema, stream) for stream in box.outputs}, steps)
+    return TypedBox(box, {stream: _renamed(given.schema, stream) for stream in box.outputs}, steps)
 
 
-def _type_map(box: Map, schema: Schema) -> TypedBox:
-    fields = _types(schema)
+def _type_map(box: Map, given: _Input) -> TypedBox:
     outputs: list[tuple[str, Expression]] = []
     for name, text in box.expressions:
         with _about(f"output field {name[:64]!a}"):
-            outputs.append((name, parse_expression(text, fields)))
-    time = next(
-        (
-            name
-            for name, expression in outputs
-            if schema.time is not None and expression == FieldRef(schema.time, fields[schema.time])
-        ),
-        None,
-    )
-    made = Schema(box.output, tuple(_field(schema, *each) for each in outputs), time)
+            outputs.append((name, given.expression(text)))
+    time = next((name for name, each in outputs if _is_time(each, given.schema)), None)
+    made = Schema(box.output, tuple(given.named(*each) for each in outputs), time)
     check_schema(made)
-    made = msgspec.structs.replace(made, key=_mapped_key(schema, outputs))
+    made = msgspec.structs.replace(made, key=_mapped_key(given.schema, outputs))
     return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
+
+
+def _is_time(expression: Expression, schema: Schema) -> bool:
+    return isinstance(expression, FieldRef) and expression.name == schema.time
 
 
 def _mapped_key(schema: Schema, outputs: Sequence[tuple[str, Expression]]) -> tuple[str, ...]:
@@ -281,19 +316,20 @@ def _type_union(box: Union, schemas: Sequence[Schema]) -> TypedBox:
     return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
 
 
-def _type_aggregate(box: Aggregate, schema: Schema) -> TypedBox:
+def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
+    schema = given.schema
     if box.order_on not in {"", STIME, schema.time}:
         time = "arrival" if schema.time is None else schema.time
         raise InvalidInputError(
             f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
             f'{time}: order on {STIME}, or declare time="..." in the schema'
         )
-    groups = tuple(_group_field(schema, name) for name in box.group_by)
-    functions = tuple(_typed_function(each, schema) for each in box.functions)
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
     fields = (
         Field(WINDOW_START, FieldType.TIMESTAMP),
         *groups,
-        *(_aggregate_field(each, schema) for each in functions),
+        *(_aggregate_field(each, given) for each in functions),
     )
     made = Schema(box.output, fields)
     check_schema(made)
@@ -302,47 +338,29 @@ def _type_aggregate(box: Aggregate, schema: Schema) -> TypedBox:
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 
-def _group_field(schema: Schema, name: str) -> Field:
-    field = schema.field(name)
-    if field is None:
-        known = _listed([(each.name, each.type) for each in schema.fields])
+def _group_field(given: _Input, name: str) -> Field:
+    if name not in given.fields:
+        known = _listed([(each.name, each.type) for each in given.schema.fields])
         raise InvalidInputError(f"it groups by {name[:64]!a}, which is no field; there are {known}")
-    return field
+    return given.fields[name]
 
 
-def _typed_function(each: AggregateFunction, schema: Schema) -> TypedAggregate:
+def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
     with _about(f"output field {each.output[:64]!a}"):
-        argument = None
-        if each.argument is not None:
-            argument = parse_expression(each.argument, _types(schema))
+        argument = None if each.argument is None else given.expression(each.argument)
         type_ = aggregate_type(each.function, None if argument is None else argument.type)
         if type_ is None:
-            given = "nothing" if argument is None else argument.type
-            raise InvalidInputError(f"{each.function} does not take {given}")
+            what = "nothing" if argument is None else argument.type
+            raise InvalidInputError(f"{each.function} does not take {what}")
         return TypedAggregate(each.function, argument, each.output, type_)
 
 
-def _aggregate_field(each: TypedAggregate, schema: Schema) -> Field:
+def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:
     counts = each.function in {Function.COUNT, Function.COUNT_DISTINCT}
     size = None
     if isinstance(each.argument, FieldRef) and each.type is FieldType.STRING:
-        size = _field(schema, each.output, each.argument).size
+        size = given.named(each.output, each.argument).size
     return Field(each.output, each.type, size, nullable=not counts)
-
-
-def _field(schema: Schema, name: str, expression: Expression) -> Field:
-    """The output field that an expression over `schema` fills."""
-    if isinstance(expression, FieldRef):
-        field = schema.field(expression.name)
-        if field is not None:
-            return Field(name, field.type, field.size, field.nullable)
-    return Field(name, expression.type, None, nullable(expression, lambda each: _may(schema, each)))
-
-
-def _may(schema: Schema, name: str) -> bool:
-    """Whether a field may be null; stime never is."""
-    field = schema.field(name)
-    return field is not None and field.nullable
 
 
 def _widest(fields: Sequence[Field]) -> Field:
@@ -354,10 +372,6 @@ def _widest(fields: Sequence[Field]) -> Field:
         max(sizes) if len(sizes) == len(fields) else None,
         any(field.nullable for field in fields),
     )
-
-
-def _types(schema: Schema) -> dict[str, FieldType]:
-    return {field.name: field.type for field in schema.fields}
 
 
 def _renamed(schema: Schema, name: str) -> Schema:

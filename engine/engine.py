@@ -127,7 +127,7 @@ class Engine:
         )
         self.queries.deleted = self.primaries.deleted
         self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
-        self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay.events)
+        self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay)
         self.assignments = Assignments(
             home / "assignments",
             overlay=overlay,

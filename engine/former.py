@@ -15,12 +15,16 @@ import msgspec
 from msgspec import Struct
 
 from engine.plan import FormerSteps, Task
-from engine.query import Box, Query
+from engine.query import Box, Query, characters_of
 from engine.schema import END, Schema
 from overlay.errors import InvalidInputError
 
 MAX_FORMER: Final = 32
 """Editions of one query besides the present one: whoever may compute it plans them all."""
+
+
+MAX_CHARACTERS: Final = 2**20
+"""Of the expressions of all editions together: whoever plans them reads some 100,000 a second."""
 
 
 class Former(Struct, frozen=True):
@@ -49,13 +53,20 @@ def restored(query: Query, former: Former) -> Query:
     return msgspec.structs.replace(query, boxes=made)
 
 
-def check_history(former: Sequence[Former]) -> None:
+def check_history(query: Query, former: Sequence[Former]) -> None:
     """
     Raises:
-        InvalidInputError: too many editions, or not in order.
+        InvalidInputError: too many editions, or too large ones, or not in order.
     """
     if len(former) > MAX_FORMER:
         raise InvalidInputError(f"{len(former)} former editions; at most {MAX_FORMER} are allowed")
+    boxes = (*query.boxes, *(box for each in former for box in each.boxes))
+    characters = (1 + len(former)) * sum(map(characters_of, boxes))
+    if characters > MAX_CHARACTERS:
+        raise InvalidInputError(
+            f"the expressions of all its editions have up to {characters:,} characters, at most "
+            f"{MAX_CHARACTERS:,} are allowed: let its consumers catch up first"
+        )
     boundaries = [each.upto for each in former]
     if boundaries != sorted(boundaries) or END in boundaries:
         raise InvalidInputError("its former editions do not follow one another")

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import trio
@@ -38,7 +39,7 @@ from engine.replicas.primaries import Primaries
 from engine.running_query import RunningQuery
 from engine.schema import BEGINNING
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
-from overlay.events import Events
+from overlay.node import Overlay
 
 TEND_S: Final = 1.0
 """How often it is looked whether editions can be forgotten, seconds."""
@@ -83,12 +84,14 @@ class Modifier:
     """Those of one peer."""
 
     def __init__(
-        self, queries: QueryHost, mover: Mover, primaries: Primaries, events: Events
+        self, queries: QueryHost, mover: Mover, primaries: Primaries, overlay: Overlay
     ) -> None:
         self._queries = queries
         self._mover = mover
         self._primaries = primaries
-        self._events = events
+        self._events = overlay.events
+        self._participant = overlay.identity.participant
+        self._threads = overlay.threads
         primaries.refused = self.withdraw
 
     async def modify(self, wish: ModifyQuery) -> Modified:
@@ -123,10 +126,8 @@ class Modifier:
 
     async def _plan(self, running: RunningQuery, wish: ModifyQuery) -> _Plan | None:
         """None: it says so already."""
-        stored = running.stored
-        query = modified_query(stored.entry.query, wish.changes)
-        network = Network(query, stored.inputs, stored.kept)
-        tasks = await trio.to_thread.run_sync(network.tasks)
+        reading = partial(_read, running.stored, wish)
+        query, tasks = await self._threads.run(self._participant, reading)
         before = tuple(placed.runner.task for placed in running.tasks)
         if any(task.of is not None for task in before):
             raise InvalidInputError(
@@ -277,6 +278,16 @@ class Modifier:
 
     def _computed(self, running: RunningQuery) -> Mapping[str, int]:
         return upkeep.computed(running, self._primaries.care(running.name))
+
+
+def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:
+    """The query as it is asked for, and its tasks.
+
+    Raises:
+        InvalidInputError: it cannot be.
+    """
+    query = modified_query(stored.entry.query, wish.changes)
+    return query, Network(query, stored.inputs, stored.kept).tasks()
 
 
 def _not_confirmed(running: RunningQuery) -> UnavailableError:

@@ -30,6 +30,11 @@ MAX_DEPTH: Final = 100
 """Levels of a typed expression: whoever walks it may recurse. Chains of `and`, `or` and `||` are
 one level."""
 
+MAX_NODES: Final = 4096
+"""Nodes of a typed expression: no text that is within the limits of `engine.expression_tokens` and
+repeats nothing has more. Measured, Spark takes 4 s to make its form of so many, and 0.4 s of an
+epoch."""
+
 ROUND_DIGITS: Final = range(10)
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -87,27 +92,34 @@ Typed = Expression | None
 """None: a bare `null`, whose type is its neighbours'."""
 
 
-def parse_expression(text: str, fields: Mapping[str, FieldType]) -> Expression:
+def parse_expression(
+    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+) -> Expression:
     """The typed expression that `text` is over tuples of `fields` (and `stime`, a timestamp).
+
+    Args:
+        nodes: of those fields that an earlier step of the same task makes: `FieldRef.nodes`.
 
     Raises:
         InvalidInputError: it is not of the language, or does not type-check; names the thing, the
             reason and the position in `text`.
     """
     tree = _parse(text, tokens_of(text))
-    typed = _Typer(text, {STIME: FieldType.TIMESTAMP, **fields}).of(tree, 0)
+    typed = _Typer(text, fields, nodes or {}).of(tree, 0)
     if typed is None:
         raise refusal(text, "null has no type: write cast(null as int), or another type", 0)
     return typed
 
 
-def parse_predicate(text: str, fields: Mapping[str, FieldType]) -> Expression:
+def parse_predicate(
+    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+) -> Expression:
     """`parse_expression` of a condition.
 
     Raises:
         InvalidInputError: as there, or it is not boolean.
     """
-    predicate = parse_expression(text, fields)
+    predicate = parse_expression(text, fields, nodes)
     if predicate.type is not FieldType.BOOL:
         raise refusal(text, f"it gives {predicate.type}; a condition must be true or false", 0)
     return predicate
@@ -142,13 +154,28 @@ def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
 
 
 class _Typer:
-    """One walk over the tree: node types are checked, operands widened."""
+    """One walk over the tree, each node once: node types are checked, operands widened."""
 
-    def __init__(self, text: str, fields: Mapping[str, FieldType]) -> None:
+    def __init__(
+        self, text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int]
+    ) -> None:
         self._text = text
         self._fields = fields
+        self._nodes = nodes
 
     def of(self, node: exp.Expression, depth: int) -> Typed:
+        typed = self._made(node, depth)
+        if typed is not None and typed.nodes > MAX_NODES:
+            raise self._refusal(
+                f"written out it has {typed.nodes:,} parts, at most {MAX_NODES:,} allowed: "
+                "`between`, `case x when`, `floor` and `ceil` repeat their x; fields that an "
+                "earlier box makes are written out as well, unless their stream is an output of "
+                "the query",
+                node,
+            )
+        return typed
+
+    def _made(self, node: exp.Expression, depth: int) -> Typed:
         while isinstance(node, exp.Paren):
             self._check_node(node)
             node = node.this
@@ -179,11 +206,12 @@ class _Typer:
 
     def _column(self, node: exp.Expression, _: int) -> Typed:
         name = node.name
-        if not isinstance(node.this, exp.Identifier) or name not in self._fields:
-            known = ", ".join(self._fields)
+        type_ = FieldType.TIMESTAMP if name == STIME else self._fields.get(name)
+        if not isinstance(node.this, exp.Identifier) or type_ is None:
+            known = ", ".join((STIME, *self._fields))
             known = known if len(known) <= 200 else known[:197] + "..."
             raise self._refusal(f"there is no field {name[:80]!a}; there are {known}", node)
-        return FieldRef(name, self._fields[name])
+        return FieldRef(name, type_, self._nodes.get(name, 1))
 
     def _literal(self, node: exp.Expression, _: int) -> Typed:
         text = str(node.this)
@@ -225,13 +253,14 @@ class _Typer:
         return self._operation("and", bounds, node)
 
     def _case(self, node: exp.Expression, depth: int) -> Typed:
-        subject = node.args.get("this")
+        compared = node.args.get("this")
+        subject = None if compared is None else self.of(compared, depth)
         conditions: list[Typed] = []
         values: list[Typed] = []
         for branch in node.args["ifs"]:
             condition = self.of(branch.this, depth)
-            if subject is not None:
-                condition = self._operation("=", [self.of(subject, depth), condition], node)
+            if compared is not None:
+                condition = self._operation("=", [subject, condition], node)
             conditions.append(condition or Constant(None, FieldType.BOOL))
             values.append(self.of(branch.args["true"], depth))
         default = node.args.get("default")

@@ -6,14 +6,16 @@ one stateful box, one output stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from engine.check import TypedBox, ordered_boxes, type_box
 from engine.expressions import FieldRef
 from engine.query import Aggregate, Box, Filter, Query, Union, inputs_of
 from engine.schema import BEGINNING, END, Schema
 from engine.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from overlay.errors import InvalidInputError
 
 __all__ = [
     "AggregateStep",
@@ -25,6 +27,15 @@ __all__ = [
     "TypedAggregate",
     "plan",
 ]
+
+
+MAX_TASK_NODES: Final = 16_384
+"""Nodes of one task's expressions. Measured, Spark takes 8 s to make its form of so many and 1.8 s
+of an epoch; four times as many are too many for its memory."""
+
+MAX_QUERY_NODES: Final = 131_072
+"""Nodes of all tasks of a query: more would take more than 10 s of Spark's time each epoch. A
+filter that routes by one comparison to each of `MAX_PORTS` streams is within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,11 @@ class Task:
         return next((each.upto for each in self.former if boundary < each.upto), END)
 
     @property
+    def nodes(self) -> int:
+        """Of its expressions."""
+        return sum(step.nodes for step in self.steps)
+
+    @property
     def window(self) -> AggregateStep | None:
         """Its stateful step, if it has one."""
         return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
@@ -104,11 +120,29 @@ def plan(
     """
     network = _Network(query, schemas, keep | frozenset(query.outputs))
     outside = frozenset(schemas) - network.typed.keys()
-    return tuple(
+    tasks = tuple(
         network.task(stream, outside if sources is None else outside & sources)
         for stream in network.typed
         if stream in network.kept
     )
+    _check_nodes(query, tasks)
+    return tasks
+
+
+def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        if task.nodes > MAX_TASK_NODES:
+            raise InvalidInputError(
+                f"query {query.name}: what makes {task.name} has {task.nodes:,} parts of "
+                f"expressions, at most {MAX_TASK_NODES:,} allowed: name a stream on the way to it "
+                "as an output of the query, or give a filter fewer ports"
+            )
+    total = sum(task.nodes for task in tasks)
+    if total > MAX_QUERY_NODES:
+        raise InvalidInputError(
+            f"query {query.name}: its expressions have {total:,} parts, at most "
+            f"{MAX_QUERY_NODES:,} allowed: make several queries of it"
+        )
 
 
 class _Network:
@@ -123,6 +157,7 @@ class _Network:
         self._query = query
         self._schemas = schemas
         self._readers: dict[str, list[Box]] = {}
+        self._nodes: dict[str, Mapping[str, int]] = {}
         self.typed: dict[str, TypedBox] = {}
         self.kept: set[str] = set()
         boxes = ordered_boxes(query)
@@ -131,13 +166,16 @@ class _Network:
                 self._readers.setdefault(stream, []).append(box)
         stateful: set[str] = set()
         for box in boxes:
-            typed = type_box(box, schemas)
+            before = {} if isinstance(box, Union) else self._nodes.get(box.input, {})
+            typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self.typed[stream] = typed
                 if isinstance(box, Aggregate) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
+                else:
+                    self._nodes[stream] = _nodes_after(typed.steps.get(stream), before)
 
     def task(self, output: str, sources: frozenset[str]) -> Task:
         steps: list[Step] = []
@@ -189,6 +227,24 @@ class _Network:
                 return after_aggregate
             case _:
                 return False
+
+
+def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, int]:
+    """By field, of those that a task has made: the nodes of the expression that makes it.
+
+    Args:
+        step: None of a union.
+        before: the same, before the step.
+    """
+    match step:
+        case None:
+            return {}
+        case FilterStep():
+            return before
+        case MapStep():
+            return {name: expression.nodes for name, expression in step.outputs}
+        case AggregateStep():
+            return {each.name: before.get(each.name, 1) for each in step.group_by}
 
 
 def _identity(schema: Schema) -> MapStep:

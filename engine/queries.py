@@ -33,6 +33,7 @@ from engine.stream_store import StreamStore
 from engine.tenure import Tenure, latest_fence, next_fence
 from overlay.errors import (
     ConflictError,
+    InvalidInputError,
     MedusaError,
     NotFoundError,
     StorageError,
@@ -58,6 +59,7 @@ class QueryHost:
         appointed: told when a query here has another tenure.
         pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
         leaving: those that another peer has by now, until nothing of them is left here.
+        unfit: of the last run, with why they do not run any more: a limit is new.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class QueryHost:
         self._peer = overlay.identity.peer_id.hex()
         self._clock = overlay.clock
         self._store = store
-        self._creation = Creation(overlay.identity, catalog, store)
+        self._creation = Creation(overlay, catalog, store)
         self._producers = producers
         self._mirrors = mirrors
         self._executor = executor
@@ -93,6 +95,7 @@ class QueryHost:
         self.appointed: Callable[[], None] = lambda: None
         self.pending: dict[str, StoredQuery] = {}
         self.leaving: set[str] = set()
+        self.unfit: dict[str, tuple[StoredQuery, str]] = {}
 
     # -- what clients ask for ---------------------------------------------------------------
 
@@ -106,6 +109,7 @@ class QueryHost:
             MedusaError: this peer stands by for a query of that name.
         """
         async with self._changing:
+            self._check_fit(query.name)
             running = self._queries.get(query.name)
             if running is None:
                 return await self._create(query)
@@ -147,13 +151,12 @@ class QueryHost:
     async def _set_status(self, name: str, status: QueryStatus) -> None:
         if name in self.pending:
             raise UnavailableError(f"{name}: its secondary is asked about it; try again")
-        running = self.get(name)
         if status is QueryStatus.DELETED:
-            self._check_unread(running)
-            await self._remove(running.stored)
-            self.deleted(running)
+            await self._delete(name)
             self._events.note("info", f"{name} is deleted")
             return
+        self._check_fit(name)
+        running = self.get(name)
         if status is running.stored.entry.status:
             return
         entry = msgspec.structs.replace(running.stored.entry, status=status)
@@ -165,6 +168,20 @@ class QueryHost:
         await self.catalog.publish_entry(entry)
         self._events.note("info", f"{name} is {status}")
 
+    async def _delete(self, name: str) -> None:
+        if name in self.unfit:
+            await self._remove(self.unfit[name][0])
+            del self.unfit[name]
+            return
+        running = self.get(name)
+        self._check_unread(running)
+        await self._remove(running.stored)
+        self.deleted(running)
+
+    def _check_fit(self, name: str) -> None:
+        if name in self.unfit:
+            raise ConflictError(f"{name} does not run: {self.unfit[name][1]}; delete it first")
+
     # -- over restarts and failovers ----------------------------------------------------------
 
     async def resume(self) -> None:
@@ -173,13 +190,7 @@ class QueryHost:
         known = {stored.name: self._renumbered(stored) for stored in self.files.load()}
         await self.logs.tidy(known)  # before anybody reads what is left over
         for stored in known.values():
-            if stored.tenure.primary not in {"", self._peer}:
-                self.pending[stored.name] = stored
-            elif stored.tenure.secondary:
-                self.pending[stored.name] = stored
-                self.admit(await self.prepare(stored))
-            else:
-                await self.take_up(await self.prepare(stored))
+            await self._resume(stored)
         await self.catalog.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
@@ -206,6 +217,22 @@ class QueryHost:
         text = f"{stored.name}: its fence {tenure.fence} is of the future, made by a wrong clock"
         self._events.note("error", f"{text}; it goes on under {fence}")
         return msgspec.structs.replace(stored, tenure=msgspec.structs.replace(tenure, fence=fence))
+
+    async def _resume(self, stored: StoredQuery) -> None:
+        if stored.tenure.primary not in {"", self._peer}:
+            self.pending[stored.name] = stored
+            return
+        try:
+            running = await self.prepare(stored)
+        except InvalidInputError as error:
+            self.unfit[stored.name] = stored, str(error)
+            self._events.note("error", f"{stored.name} does not run any more: {error}; delete it")
+            return
+        if stored.tenure.secondary:
+            self.pending[stored.name] = stored
+            self.admit(running)
+        else:
+            await self.take_up(running)
 
     def take_over(self, running: RunningQuery) -> None:
         """Have a query that another peer had, or may have had: it runs first, and is published as

@@ -124,6 +124,19 @@ def outputs_of(box: Box) -> tuple[str, ...]:
     return box.outputs if isinstance(box, Filter) else (box.output,)
 
 
+def characters_of(box: Box) -> int:
+    """Of its expressions."""
+    match box:
+        case Filter():
+            return sum(map(len, box.predicates))
+        case Map():
+            return sum(len(text) for _, text in box.expressions)
+        case Union():
+            return 0
+        case Aggregate():
+            return sum(len(each.argument or "") for each in box.functions)
+
+
 def streams_read(query: Query) -> frozenset[str]:
     return frozenset(name for box in query.boxes for name in inputs_of(box))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from dht.catalog import Catalog
 from engine.definitions import QueryEntry, StreamEntry, check_not_late, may_read
@@ -13,16 +14,17 @@ from engine.schema import BEGINNING, Schema
 from engine.stream_store import StreamStore
 from engine.streams.revisions.columns import revisions_entry
 from overlay.errors import ConflictError, NotAuthorisedError, NotFoundError
-from overlay.identity import Identity
 from overlay.names import ObjectName
+from overlay.node import Overlay
 
 
 class Creation:
     """What a new query of a participant meets in the catalog and at this peer."""
 
-    def __init__(self, identity: Identity, catalog: Catalog, store: StreamStore) -> None:
-        self._participant = identity.participant
-        self._peer = identity.peer_id.hex()
+    def __init__(self, overlay: Overlay, catalog: Catalog, store: StreamStore) -> None:
+        self._participant = overlay.identity.participant
+        self._peer = overlay.identity.peer_id.hex()
+        self._threads = overlay.threads
         self._catalog = catalog
         self._store = store
 
@@ -35,9 +37,11 @@ class Creation:
             ConflictError: an output exists already.
         """
         inputs = await self.inputs(query)
-        schemas = Network(query, inputs).schemas()
+        schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
         kept = await self.declared(query, schemas)
-        outputs = tuple(task.output for task in planned(query, schemas, kept, inputs))
+        planning = partial(planned, query, schemas, kept, inputs)
+        tasks = await self._threads.run(self._participant, planning)
+        outputs = tuple(task.output for task in tasks)
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
         return StoredQuery(entry, inputs, tuple(kept))
 

@@ -57,8 +57,10 @@ class QueryLogs:
 
         Raises:
             StorageFullError: no room. InternalError: one is damaged.
+            InvalidInputError: it does not type-check.
         """
-        tasks = stored.network.tasks()
+        overlay = self._overlay
+        tasks = await overlay.threads.run(overlay.identity.participant, stored.network.tasks)
         logs = {task.output: await self.keep_output(stored, task, Role.DERIVED) for task in tasks}
         logs |= await self._follow_inputs(stored, tasks, logs)
         if stored.availability.mode in {Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY}:

@@ -1,12 +1,20 @@
-"""Typed steps: what a task does to its tuples, ready to be compiled."""
+"""Typed steps: what a task does to its tuples, ready to be compiled.
+
+A step's `nodes` are those of its expressions, as often as Spark's form of it has them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from engine.expressions import Expression
 from engine.query import Function
 from engine.schema import Field, FieldType
+
+AVERAGE_REPEATS: Final = 5
+"""How often Spark's form of an aggregate has its argument at most: an average of longs is made of
+two sums of halves, one of which stands in two places, and a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +30,20 @@ class FilterStep:
     predicates: tuple[Expression, ...]
     port: int
 
+    @property
+    def nodes(self) -> int:
+        return sum(predicate.nodes for predicate in self.predicates)
+
 
 @dataclass(frozen=True, slots=True)
 class MapStep:
     """A projection: (output field, expression) pairs; stime is kept."""
 
     outputs: tuple[tuple[str, Expression], ...]
+
+    @property
+    def nodes(self) -> int:
+        return sum(expression.nodes for _, expression in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,11 @@ class AggregateStep:
     advance_us: int
     group_by: tuple[Field, ...]
     functions: tuple[TypedAggregate, ...]
+
+    @property
+    def nodes(self) -> int:
+        arguments = [each.argument for each in self.functions if each.argument is not None]
+        return len(self.functions) + AVERAGE_REPEATS * sum(each.nodes for each in arguments)
 
 
 Step = FilterStep | MapStep | AggregateStep

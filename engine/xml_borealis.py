@@ -22,7 +22,7 @@ command line of its nodes. An `<output>` is compared with what the query makes. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.check import check_query
 from engine.definitions import StreamDefinition, check_stream
@@ -60,14 +60,33 @@ def read_borealis(
             raise child.error(
                 f"only <input>, <output>, <schema>, <query> and <{TAG}> are supported here"
             )
-    known = {stream.name: schemas[stream.schema] for stream in streams}
+    shown: dict[str, list[str]] = {}
+    for view in views:
+        shown.setdefault(view.stream, []).append(view.name)
+    known: dict[str, Schema] = {}
+    _learn(known, {stream.name: schemas[stream.schema] for stream in streams}, shown)
     for node, query in queries:
-        known.update({v.name: known[v.stream] for v in views if v.stream in known})
         with node.about():
-            known.update(check_query(query, known))
+            _learn(known, check_query(query, known), shown)
     for name, node in outputs.items():
         _check_output(node, known.get(name), schemas.get(_schema(node, qualify)))
     return list(schemas.values()), streams, [query for _, query in queries], views
+
+
+def _learn(
+    known: dict[str, Schema], streams: Mapping[str, Schema], shown: Mapping[str, Sequence[str]]
+) -> None:
+    """Add streams to those that are known, and the views of them.
+
+    Args:
+        shown: the names of its views by stream.
+    """
+    found = list(streams.items())
+    while found:
+        name, schema = found.pop()
+        if name not in known:
+            known[name] = schema
+            found += [(view, schema) for view in shown.get(name, ())]
 
 
 def _tagged(root: Node, tag: str) -> Iterable[Node]:

@@ -87,7 +87,7 @@ async def open_client_listener(
             PeerName(identity.participant, b""),
             dialled=False,
             service=service,
-            caller=Caller(identity.participant, None),
+            caller=Caller(identity.participant, None, own=True),
             events=events,
             keep_alive=keep_alive,
             memory=share,

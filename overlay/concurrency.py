@@ -1,13 +1,25 @@
-"""Tasks that belong together: one ends, all end, and one error comes out."""
+"""Tasks that belong together: one ends, all end, and one error comes out. Locks by name."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 import trio
 
 from overlay.errors import MedusaError
+
+
+class Locks:
+    """A lock for each name, there as long as somebody holds it or waits for it: what takes its
+    time, or waits for a stranger, holds up its own kind alone."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+
+    def of(self, name: str) -> trio.Lock:
+        return self._locks.setdefault(name, trio.Lock())
 
 
 async def until_one_ends(*tasks: Callable[[], Awaitable[None]]) -> None:

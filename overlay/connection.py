@@ -23,10 +23,15 @@ from overlay.identity import PeerName
 from overlay.memory import Share
 from overlay.multiplex import Multiplexer
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
-from overlay.streams import Buffer, Opened, Stream
+from overlay.streams import Buffer, Event, Opened, Stream
 
 READ_BYTES: Final = 256 * 2**10
 """Most bytes taken from the stream at once."""
+
+FRAMES_AT_ONCE: Final = 32
+"""Frames looked at before others have their turn: the most of a read that streams tuples, of one
+that is full of small calls some ten calls. Without it one member's flood of them, a few thousand in
+a read, kept everybody waiting, the failure detector too."""
 
 DEFAULT_WEIGHT: Final = 16
 """Weight of a call that says nothing: control messages are small and should be quick."""
@@ -227,22 +232,28 @@ class Connection:
             self._reads += 1
             await self._keep_pace()
             try:
-                events = self._multiplexer.receive(bytes(data))
+                self._take(self._multiplexer.receive(bytes(data), FRAMES_AT_ONCE), nursery)
+                while self._multiplexer.receiving:
+                    await self._keep_pace()
+                    self._take(self._multiplexer.receive(most=FRAMES_AT_ONCE), nursery)
             except DecodeError as error:
                 self._events.note("warning", f"{self} broke the protocol: {error}")
                 self._finish(f"{self} broke the protocol: {error}", closed_here=False)
                 return
-            self._charge()
-            for event in events:
-                if isinstance(event, Opened):
-                    self._start(event.stream, nursery)
-                elif (duplex := self._calls.get(event.stream)) is not None:
-                    duplex.notify()
-                    self._forget_over(duplex)
-            self._wake_writer()
+
+    def _take(self, events: list[Event], nursery: trio.Nursery) -> None:
+        self._charge()
+        for event in events:
+            if isinstance(event, Opened):
+                self._start(event.stream, nursery)
+            elif (duplex := self._calls.get(event.stream)) is not None:
+                duplex.notify()
+                self._forget_over(duplex)
+        self._wake_writer()
 
     async def _keep_pace(self) -> None:
-        """Read no further while the remote's participant has spent too much of our time."""
+        """Go no further while the remote's participant has spent too much of our time."""
+        await trio.lowlevel.checkpoint()
         pace = self._memory.pace
         while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
             await trio.sleep(pause_s)  # its other connections may spend more meanwhile

@@ -8,7 +8,7 @@ Algorithms for Replicated Database Maintenance, 1987).
 from __future__ import annotations
 
 import random  # noqa: TID251 - a driver; tests pass a seeded one
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -16,12 +16,13 @@ import trio
 from msgspec import Struct
 
 from overlay.addresses import Address, shown
+from overlay.concurrency import Locks
 from overlay.connection import Connection
 from overlay.errors import MedusaError
 from overlay.events import Change, Events, wall_clock
 from overlay.membership import Membership
 from overlay.peers import PeerTable, Stamp
-from overlay.rpc import Caller, Service
+from overlay.rpc import MAX_STRUCT_BYTES, Caller, Service
 from overlay.streams import Buffer
 
 EXCHANGE: Final = "overlay.exchange"
@@ -30,6 +31,9 @@ PUSH: Final = "overlay.push"
 MAX_SENT: Final = 192 * 2**10
 """Bytes of each of the four lists in an answer: a message must stay below 1 MiB. What does not fit
 is part of the next exchange, which follows at once."""
+
+TAKEN_AT_ONCE: Final = 8
+"""Statements or records that are verified before others have their turn: some milliseconds."""
 
 MAX_TOLD: Final = 10
 """Refused things of one message that a person is told of one by one: a hostile peer sends many."""
@@ -172,11 +176,12 @@ class Exchanger:
         self._rng = rng or random.SystemRandom()
         self._wake = trio.Event()
         self._busy: set[bytes | Address] = set()
+        self._taking = Locks()
 
     def register(self, service: Service) -> None:
         """Serve exchanges to peers, and to nobody else."""
-        service.unary(EXCHANGE, Offer, self._on_offer, clients=False, peers=True)
-        service.unary(PUSH, Push, self._on_push, clients=False, peers=True)
+        service.unary(EXCHANGE, Offer, self._on_offer, limit=MAX_STRUCT_BYTES)
+        service.unary(PUSH, Push, self._on_push, limit=3 * MAX_SENT)
 
     def hurry(self) -> None:
         """There is something new: exchange at once."""
@@ -204,7 +209,7 @@ class Exchanger:
         offer = self._core.offer(self._shows())
         answer = await connection.call(EXCHANGE, offer, Answer, timeout_s=EXCHANGE_S)
         self._compare(connection.remote.participant, answer.now)
-        self.take(_within(answer.statements), _within(answer.records))
+        await self._take_from(connection.remote.participant, answer)
         push = self._core.push(answer)
         if push is not None:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
@@ -275,13 +280,30 @@ class Exchanger:
         self._compare(caller.participant, offer.now)
         return self._core.answer(offer, self._shows())
 
-    async def _on_push(self, _caller: Caller, push: Push, _body: Buffer) -> Pushed:
-        changes = self.take(_within(push.statements), _within(push.records))
-        return Pushed(sum(1 for change in changes if change.error is None))
+    async def _on_push(self, caller: Caller, push: Push, _body: Buffer) -> Pushed:
+        return Pushed(await self._take_from(caller.participant, push))
+
+    async def _take_from(self, participant: str, said: Push | Answer) -> int:
+        """Take in what another peer says, a few signatures at a time: others have their turn in
+        between, and its participant's further messages wait. Returns how much of it was new."""
+        statements, records = _within(said.statements), _within(said.records)
+        new = 0
+        async with self._taking.of(participant):
+            for at in range(0, len(statements), TAKEN_AT_ONCE):
+                new += _news(self.take(statements[at : at + TAKEN_AT_ONCE], ()))
+                await trio.lowlevel.checkpoint()
+            for at in range(0, len(records), TAKEN_AT_ONCE):
+                new += _news(self.take((), records[at : at + TAKEN_AT_ONCE]))
+                await trio.lowlevel.checkpoint()
+        return new
 
     def _compare(self, participant: str, now: float | None) -> None:
         if now is not None:
             self._heard(participant, now)
+
+
+def _news(changes: Iterable[Change]) -> int:
+    return sum(1 for change in changes if change.error is None)
 
 
 def _within(items: Sequence[bytes]) -> tuple[bytes, ...]:

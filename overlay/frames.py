@@ -79,7 +79,8 @@ def encode_header(stream: int, length: int) -> bytes:
 
 
 class FrameDecoder:
-    """Cuts bytes into frames; holds at most one header or one control frame.
+    """Cuts bytes into frames; holds at most one header or one control frame, and what of the last
+    bytes is not cut yet.
 
     DATA payloads pass through as views, without waiting for their end and without a copy.
     """
@@ -88,22 +89,33 @@ class FrameDecoder:
         self._held = bytearray()
         self._data_left = 0
         self._data_stream = 0
+        self._uncut = memoryview(b"")
 
-    def feed(self, data: bytes) -> Sequence[Frame]:
-        """The frames that these bytes complete.
+    @property
+    def uncut(self) -> bool:
+        """Whether there is more to cut without further bytes."""
+        return bool(self._uncut)
+
+    def feed(self, data: bytes, most: int | None = None) -> Sequence[Frame]:
+        """The frames that these bytes complete; not before all of those fed earlier are cut.
+
+        Args:
+            most: of them: the rest comes with the next calls, which feed nothing.
 
         Raises:
             DecodeError: an unknown kind or a length over its limit. Nothing more can be decoded.
         """
+        assert not (data and self._uncut)
         frames: list[Frame] = []
-        view = memoryview(data)
-        while view:
+        view = memoryview(data) if data else self._uncut
+        while view and (most is None or len(frames) < most):
             if self._data_left:
                 payload, view = view[: self._data_left], view[self._data_left :]
                 self._data_left -= len(payload)
                 frames.append(Frame(Kind.DATA, self._data_stream, payload))
             else:
                 view = self._control(view, frames)
+        self._uncut = view
         return frames
 
     def _control(self, view: memoryview, frames: list[Frame]) -> memoryview:

@@ -288,14 +288,22 @@ class Multiplexer:
 
     # -- receiving
 
-    def receive(self, data: bytes) -> list[Event]:
+    @property
+    def receiving(self) -> bool:
+        """Whether there is more in what was received than `receive` has looked at."""
+        return self._decoder.uncut
+
+    def receive(self, data: bytes = b"", most: int | None = None) -> list[Event]:
         """Take bytes from the wire.
+
+        Args:
+            most: frames of them that are looked at; the rest in the next calls, without new bytes.
 
         Raises:
             DecodeError: they break the protocol; the connection cannot go on.
         """
         events: list[Event] = []
-        for frame in self._decoder.feed(data):
+        for frame in self._decoder.feed(data, most):
             self.cost_s += FRAME_S
             self._handlers[frame.kind](frame, events)
         if len(self._control) > MAX_CONTROL_FRAMES:

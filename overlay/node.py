@@ -5,7 +5,7 @@ from __future__ import annotations
 import random  # noqa: TID251 - a composition; tests pass a seeded one
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from overlay.memory import MEMORY_BYTES, Budgets
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
 from overlay.rpc import Service
+from overlay.threads import Threads
 from overlay.transport import Transport, open_transport
 
 PORT_TRIES: Final = 16
@@ -79,6 +80,7 @@ class Overlay:
         clock: what time it is, seconds since the epoch.
         address: where others reach this peer.
         memory: what this peer may hold.
+        threads: where work that takes long is done for others.
     """
 
     identity: Identity
@@ -93,6 +95,7 @@ class Overlay:
     address: Address
     memory: Budgets
     _exchanger: Exchanger
+    threads: Threads = field(default_factory=Threads)
 
     async def connect(self, peer_id: bytes) -> Connection:
         """The connection to that peer, dialled if need be.

@@ -32,6 +32,10 @@ from overlay.streams import Buffer, Stream
 MAX_STRUCT_BYTES: Final = 2**20
 """Bytes of a message's struct: what is decoded at once into Python objects."""
 
+REQUEST_BYTES: Final = 128 * 2**10
+"""Bytes of a request, its body included, unless its method takes more: 256 names of the longest
+kind. It is decoded at once on the event loop, before its sender is known to mean anything by it."""
+
 MAX_BODY_BYTES: Final = 16 * 2**20
 """Bytes of a message's body: the largest batch of tuples or document, twice over."""
 
@@ -49,10 +53,16 @@ class EndOfCall(trio.EndOfChannel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. peer_id: None for a client that holds the participant's token."""
+    """Who calls.
+
+    Attributes:
+        peer_id: None for a client that holds the participant's token.
+        own: whether it is of the participant whose peer is called.
+    """
 
     participant: str
     peer_id: bytes | None
+    own: bool = False
 
 
 class Duplex:
@@ -117,14 +127,17 @@ class Duplex:
         self._multiplexer.send(self.stream, _LENGTHS.pack(size, body_size), message, body)
         self._wake_writer()
 
-    async def receive(self, kind: type[T]) -> tuple[T, bytes]:
+    async def receive(self, kind: type[T], limit: int | None = None) -> tuple[T, bytes]:
         """The next message; see `receive_raw`. One of another type is a DecodeError as well."""
-        message, body = await self.receive_raw()
+        message, body = await self.receive_raw(limit)
         what = f"{self.method}: {kind.__name__}"
         return decode(message, kind, limit=MAX_STRUCT_BYTES, what=what), body
 
-    async def receive_raw(self) -> tuple[bytes, bytes]:
+    async def receive_raw(self, limit: int | None = None) -> tuple[bytes, bytes]:
         """The next message, not decoded. Cancelled, it has taken nothing.
+
+        Args:
+            limit: most bytes of struct and body together; None: as many as a message may have.
 
         Raises:
             EndOfCall: the other side has finished.
@@ -138,6 +151,10 @@ class Duplex:
         size, body_size = self._lengths
         if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
             raise self._refuse(_too_long(self.method, size, body_size))
+        if limit is not None and size + body_size > limit:
+            raise self._refuse(
+                f"{self.method}: a request of {size + body_size} bytes; at most {limit} are allowed"
+            )
         await self._available(size + body_size)
         self._lengths = None
         message = self._multiplexer.take(self.stream, size)
@@ -223,6 +240,8 @@ class _Method:
     handler: Callable[[Caller, Any, bytes, Duplex], Awaitable[None]]
     clients: bool
     peers: bool
+    own: bool
+    limit: int
 
 
 class Service:
@@ -239,11 +258,15 @@ class Service:
         *,
         clients: bool = False,
         peers: bool = True,
+        own: bool = False,
+        limit: int = REQUEST_BYTES,
     ) -> None:
         """Answer `method` with what `handler(caller, request, body)` returns.
 
         Args:
-            clients, peers: who may call it.
+            clients, peers: who may call it. own: no peers but those of this peer's participant.
+                Whoever may not is refused before the request is received.
+            limit: most bytes of a request and its body.
         """
 
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
@@ -251,7 +274,7 @@ class Service:
             message, reply_body = reply if isinstance(reply, tuple) else (reply, b"")
             await duplex.send(message, reply_body)
 
-        self._add(method, _Method(request_type, answer, clients, peers))
+        self._add(method, _Method(request_type, answer, clients, peers, own, limit))
 
     def streaming(
         self,
@@ -261,8 +284,11 @@ class Service:
         *,
         clients: bool = False,
         peers: bool = True,
+        own: bool = False,
+        limit: int = REQUEST_BYTES,
     ) -> None:
         """Answer `method` by `handler(caller, request, duplex)`; its return finishes the call.
+        The rest as of `unary`.
 
         The handler is cancelled when the caller leaves or the connection breaks. EndOfCall may
         leave it: the caller has finished and so has the handler.
@@ -271,7 +297,7 @@ class Service:
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
             await handler(caller, request, duplex)
 
-        self._add(method, _Method(request_type, answer, clients, peers))
+        self._add(method, _Method(request_type, answer, clients, peers, own, limit))
 
     def _add(self, name: str, method: _Method) -> None:
         assert name not in self._methods, f"{name} is served already"
@@ -299,8 +325,12 @@ class Service:
         if not (method.clients if caller.peer_id is None else method.peers):
             kind = "clients" if caller.peer_id is None else "peers"
             raise NotAuthorisedError(f"{duplex.method} is not for {kind}")
+        if method.own and not caller.own:
+            raise NotAuthorisedError(
+                f"{duplex.method} is for this peer's own participant, not for {caller.participant}"
+            )
         try:
-            request, body = await duplex.receive(method.request_type)
+            request, body = await duplex.receive(method.request_type, method.limit)
         except EndOfCall:
             raise DecodeError(f"{duplex.method}: the call has no request") from None
         await method.handler(caller, request, body, duplex)

@@ -317,7 +317,7 @@ class Transport:
             name,
             dialled=dialled,
             service=self._service,
-            caller=Caller(name.participant, name.peer_id),
+            caller=Caller(name.participant, name.peer_id, own=self._is_own(name)),
             events=self._events,
             keep_alive=self._config.keep_alive,
             memory=self._memory.share(name.participant),
@@ -331,6 +331,9 @@ class Transport:
         link.changed.set()
         link.changed = trio.Event()
         return connection
+
+    def _is_own(self, name: PeerName) -> bool:
+        return name.participant == self._identity.participant
 
     def _tell_doubt(self, peer_id: bytes) -> None:
         for call in tuple(self.doubted):

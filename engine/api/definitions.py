@@ -7,10 +7,11 @@ participant takes the call, and hands it on when another one of them keeps the o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import msgspec
-import trio
 
 from engine.api.views import ViewCalls
 from engine.classes import applied, check_secondary
@@ -38,6 +39,7 @@ from engine.schema import check_schema
 from engine.view import View
 from engine.views.messages import CreateView
 from engine.xml_documents import Document, read_document
+from overlay.concurrency import Locks
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -47,7 +49,7 @@ from overlay.errors import (
 )
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
-from overlay.rpc import Caller
+from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -60,25 +62,27 @@ class DefinitionCalls:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._defining = trio.Lock()
+        self._defining = Locks()
         self._views = ViewCalls(engine, self._own_name)
 
     def register(self) -> None:
         self._engine.homes.register()
         self._views.register()
         service = self._engine.overlay.service
-        service.unary("create_schema", CreateSchema, self.create_schema, clients=True)
-        service.unary("create_stream", CreateStream, self.create_stream, clients=True)
-        service.unary("create_query", CreateQuery, self.create_query, clients=True)
-        service.unary("create_query_xml", CreateXml, self.create_query_xml, clients=True)
-        service.unary("set_query_status", SetQueryStatus, self.set_query_status, clients=True)
-        service.unary("modify_query", ModifyQuery, self.modify_query, clients=True)
+        ours = partial(service.unary, clients=True, own=True)
+        ours("create_schema", CreateSchema, self.create_schema)
+        ours("create_stream", CreateStream, self.create_stream)
+        ours("set_query_status", SetQueryStatus, self.set_query_status)
+        long = partial(ours, limit=MAX_STRUCT_BYTES)
+        long("create_query", CreateQuery, self.create_query)
+        long("create_query_xml", CreateXml, self.create_query_xml)
+        long("modify_query", ModifyQuery, self.modify_query)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
         schema = request.schema
-        name = self._own_name(caller, schema.name)
+        name = self._own_name(schema.name)
         check_schema(schema)
-        async with self._defining:
+        async with self._defining.of(f"schema {name}"):
             existing = await find(self._engine.catalog, SCHEMA, name)
             if existing is None:
                 await self._engine.catalog.publish(SCHEMA, name, schema)
@@ -89,7 +93,7 @@ class DefinitionCalls:
 
     async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
         stream = request.stream
-        name = self._own_name(caller, stream.name)
+        name = self._own_name(stream.name)
         check_stream(stream)
         check_not_late(stream.name)
         if stream.query:
@@ -98,8 +102,9 @@ class DefinitionCalls:
             raise InvalidInputError(f"{name}: a view is created as a view")
         here = self._engine.overlay.identity.peer_id
         home = parse_peer_id(stream.home) if stream.home else here
+        self._check_sibling(f"{name}: its home", home)
         if home == here:
-            async with self._defining:
+            async with self._defining.of(f"stream {name}"):
                 await self._host(name, stream)
         else:
             await self._route(home, "create_stream", request, Created)
@@ -118,7 +123,7 @@ class DefinitionCalls:
             await self._engine.host_source(existing.value)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
-        name = self._own_name(caller, request.query.name)
+        name = self._own_name(request.query.name)
         existing = await find(self._engine.catalog, QUERY, name)
         if existing is not None:
             if existing.value.query != request.query:
@@ -131,13 +136,9 @@ class DefinitionCalls:
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
         """Everything in a document, schemas first: what refers to a thing finds it."""
-        base = f"medusa://{self._engine.overlay.identity.participant}/"
-        document: Document = read_document(request.text, base=base)
-        queries = document.queries
-        if request.availability is not None:
-            if not queries:
-                raise InvalidInputError("availability is for queries; the document defines none")
-            queries = tuple(applied(query, request.availability) for query in queries)
+        overlay = self._engine.overlay
+        own = overlay.identity.participant
+        document = await overlay.threads.run(own, partial(_read, request, f"medusa://{own}/"))
         names: list[str] = []
         for schema in document.schemas:
             names += (await self.create_schema(caller, CreateSchema(schema), body)).names
@@ -145,7 +146,7 @@ class DefinitionCalls:
             names += (await self.create_stream(caller, CreateStream(stream), body)).names
         read, made = map(_created, document.views_by_streams())
         names += [(await self._views.create_view(caller, each, body)).name for each in read]
-        for query in queries:
+        for query in document.queries:
             names += (await self.create_query(caller, CreateQuery(query), body)).names
         names += [(await self._views.create_view(caller, each, body)).name for each in made]
         if not names:
@@ -153,7 +154,7 @@ class DefinitionCalls:
         return Created(tuple(names))
 
     async def set_query_status(self, caller: Caller, request: SetQueryStatus, _: bytes) -> Done:
-        name = self._own_name(caller, request.query)
+        name = self._own_name(request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
 
@@ -164,7 +165,7 @@ class DefinitionCalls:
         return await self._at_its_peer(name, "set_query_status", request, Done, set_status)
 
     async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
-        name = self._own_name(caller, request.query)
+        name = self._own_name(request.query)
 
         async def modify() -> Modified:
             return await self._engine.modifier.modify(request)
@@ -195,22 +196,28 @@ class DefinitionCalls:
         Raises:
             InvalidInputError: the peer that it asks for cannot be its secondary.
         """
-        identity, asked = self._engine.overlay.identity, query.availability.secondary
-        check_secondary(query, identity.peer_id.hex())
-        known = self._engine.overlay.peers.get(parse_peer_id(asked)) if asked else None
-        if known is not None and known.participant != identity.participant:
+        asked = query.availability.secondary
+        check_secondary(query, self._engine.overlay.identity.peer_id.hex())
+        if asked:
+            self._check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
+
+    def _check_sibling(self, what: str, peer: bytes) -> None:
+        """
+        Raises:
+            InvalidInputError: it is another participant's.
+        """
+        own = self._engine.overlay.identity.participant
+        known = self._engine.overlay.peers.get(peer)
+        if known is not None and known.participant != own:
             raise InvalidInputError(
-                f"query {query.name}: its secondary must be a peer of {identity.participant}; "
-                f"{asked[:8]} is one of {known.participant}"
+                f"{what} must be a peer of {own}; {peer.hex()[:8]} is one of {known.participant}"
             )
 
-    def _own_name(self, caller: Caller, text: str) -> ObjectName:
+    def _own_name(self, text: str) -> ObjectName:
         name = ObjectName.parse(text)
         own = self._engine.overlay.identity.participant
         if name.participant != own:
             raise NotAuthorisedError(f"{name} is administered by {name.participant}, not by {own}")
-        if caller.participant != own:
-            raise NotAuthorisedError(f"{caller.participant} may not define objects of {own}")
         return name
 
     async def _route(
@@ -218,6 +225,17 @@ class DefinitionCalls:
     ) -> T:
         connection = await self._engine.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+
+def _read(request: CreateXml, base: str) -> Document:
+    """The document, its queries as they are asked for."""
+    document = read_document(request.text, base=base)
+    if request.availability is None:
+        return document
+    if not document.queries:
+        raise InvalidInputError("availability is for queries; the document defines none")
+    queries = tuple(applied(query, request.availability) for query in document.queries)
+    return replace(document, queries=queries)
 
 
 def _created(views: Sequence[View]) -> list[CreateView]:

@@ -68,7 +68,7 @@ class FlowCalls:
 
     async def post_event(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         _check_label("producer", request.producer)
-        entry = await self._entry(request.stream)
+        entry = await self._entry(caller, request.stream)
         self._check_writer(caller, entry)
         store = self._engine.store
         if entry.stream.k_safety:
@@ -103,7 +103,7 @@ class FlowCalls:
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
-        self._check_reader(caller, await self._entry(request.stream))
+        self._check_reader(caller, await self._entry(caller, request.stream))
         with self._engine.delivery.subscription(caller):
             await self._subscribe(caller, request, duplex)
 
@@ -157,7 +157,7 @@ class FlowCalls:
         self, caller: Caller, request: ReceiveEvents, _: bytes
     ) -> tuple[Tuples, Buffer]:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
-        self._check_reader(caller, await self._entry(request.stream))
+        self._check_reader(caller, await self._entry(caller, request.stream))
         with self._engine.delivery.subscription(caller):
             return await self._pull(caller, request)
 
@@ -209,19 +209,30 @@ class FlowCalls:
             raise BrokenError(str(error)) from None
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
-        if caller.peer_id is not None:  # or two records that are out of date would make a circle
-            if self._engine.may_come_to_produce(stream):
-                raise UnavailableError(f"{stream} is not produced by this peer yet")
-            raise NotFoundError(f"{stream} is not produced by this peer any more")
+        self._check_relays(caller, stream)
         return await self._engine.producers.connect(stream, oldest=oldest)
 
-    async def _entry(self, stream: str) -> StreamEntry:
+    def _check_relays(self, caller: Caller, stream: str) -> None:
+        """What is not here is asked for elsewhere for clients alone: for peers two records that are
+        out of date would make a circle.
+
+        Raises:
+            UnavailableError, NotFoundError: a peer is to ask whoever has it.
+        """
+        if caller.peer_id is None:
+            return
+        if self._engine.may_come_to_produce(stream):
+            raise UnavailableError(f"{stream} is not produced by this peer yet")
+        raise NotFoundError(f"{stream} is not produced by this peer any more")
+
+    async def _entry(self, caller: Caller, stream: str) -> StreamEntry:
         kept = self._engine.rendition(stream) or self._engine.store.get(stream)
         if kept is not None:
             return kept.entry
         keeper = self._engine.homes.get(stream)
         if keeper is not None:
             return keeper.entries[stream]
+        self._check_relays(caller, stream)
         return await self._engine.producers.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:

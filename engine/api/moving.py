@@ -26,7 +26,7 @@ from engine.moves.messages import (
 from engine.streams.feed import Cursor
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError, NotFoundError
-from overlay.rpc import Caller, Duplex, EndOfCall
+from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
 
 
 class MovingCalls:
@@ -38,7 +38,7 @@ class MovingCalls:
 
     def register(self) -> None:
         service = self._engine.overlay.service
-        service.unary("task.assign", Assignment, self.assign)
+        service.unary("task.assign", Assignment, self.assign, limit=MAX_STRUCT_BYTES)
         service.unary("task.activate", Activate, self.activate)
         service.unary("task.release", Release, self.release)
         service.unary("task.confirm", Confirm, self.confirm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
+from functools import partial
 
 import trio
 
@@ -23,7 +24,7 @@ from engine.streams.feed import Cursor, serve
 from engine.streams.log import StreamLog
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError
-from overlay.rpc import Caller, Duplex, EndOfCall
+from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
 
 
 class ReplicaCalls:
@@ -35,11 +36,12 @@ class ReplicaCalls:
     def register(self) -> None:
         self._engine.mending.register()
         service = self._engine.overlay.service
-        service.unary("replica.stand_by", StandBy, self.stand_by)
-        service.unary("replica.keep_up", KeepUp, self.keep_up)
-        service.unary("replica.dismiss", Dismiss, self.dismiss)
-        service.unary("replica.incumbent", Incumbent, self.incumbent)
-        service.streaming("replica.read", ReadReplica, self.read)
+        long = partial(service.unary, own=True, limit=MAX_STRUCT_BYTES)
+        long("replica.stand_by", StandBy, self.stand_by)
+        long("replica.keep_up", KeepUp, self.keep_up)
+        service.unary("replica.dismiss", Dismiss, self.dismiss, own=True)
+        service.unary("replica.incumbent", Incumbent, self.incumbent, own=True)
+        service.streaming("replica.read", ReadReplica, self.read, own=True)
 
     # -- asked of a secondary -------------------------------------------------------------------
 

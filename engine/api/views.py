@@ -28,25 +28,25 @@ class ViewCalls:
     """The handlers; `register` puts them on the peer's service.
 
     Args:
-        own_name: an object name, if the caller may define what it names; else it raises.
+        own_name: an object name, if it is one of our participant; else it raises.
     """
 
-    def __init__(self, engine: Engine, own_name: Callable[[Caller, str], ObjectName]) -> None:
+    def __init__(self, engine: Engine, own_name: Callable[[str], ObjectName]) -> None:
         self._engine = engine
         self._own_name = own_name
 
     def register(self) -> None:
         service = self._engine.overlay.service
-        service.unary("create_view", CreateView, self.create_view, clients=True)
-        service.unary("delete_view", DeleteView, self.delete_view, clients=True)
+        service.unary("create_view", CreateView, self.create_view, clients=True, own=True)
+        service.unary("delete_view", DeleteView, self.delete_view, clients=True, own=True)
         service.unary("locate", Locate, self.locate)
 
     async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> View:
-        self._own_name(caller, request.view.name)
+        self._own_name(request.view.name)
         return await self._engine.views.create(request.view)
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
-        name = self._own_name(caller, request.name)
+        name = self._own_name(request.name)
         kept = self._engine.store.get(request.name)
         here = kept is not None and kept.role is Role.VIEW
         if here or caller.peer_id is not None:  # else records out of date would make a circle

@@ -73,9 +73,9 @@ class Homes:
 
     def register(self) -> None:
         service = self._overlay.service
-        service.unary(TELL, Tell, self.tell)
-        service.unary(FOUND, Found, self.be_elector)
-        service.streaming(FOLLOW, Follow, self.follow)
+        service.unary(TELL, Tell, self.tell, own=True)
+        service.unary(FOUND, Found, self.be_elector, own=True)
+        service.streaming(FOLLOW, Follow, self.follow, own=True)
 
     async def resume(self) -> None:
         """Open what the last run kept, as a replica or witness of whoever is home now."""

@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
-from engine.former import MAX_FORMER, Former, affected, changing, restored
+from engine.former import MAX_FORMER, Former, affected, changing, check_history, restored
 from engine.network import StoredQuery
 from engine.plan import Task
 from engine.query import Query
 from engine.schema import BEGINNING
 from overlay.encoding import encode
-from overlay.errors import BusyError
+from overlay.errors import BusyError, InvalidInputError
 
 MAX_BYTES: Final = 2**19
 """Of a query with its editions: it is told in one message, which holds twice as much."""
@@ -35,6 +35,10 @@ def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
     known = stored.entry
     entry = msgspec.structs.replace(known, query=query, edition=known.edition + 1, since=upto)
     former = (*stored.former, Former(upto, boxes))
+    try:
+        check_history(query, former)
+    except InvalidInputError as error:
+        raise BusyError(f"{stored.name}: {error}") from None
     made = msgspec.structs.replace(stored, entry=entry, former=former)
     if len(encode(made)) > MAX_BYTES:
         raise BusyError(f"{stored.name}: with its editions it would have over {MAX_BYTES} bytes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,13 @@ from engine.messages import TaskStatus
 from engine.mirrors import Mirrors
 from engine.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
 from engine.moves.assignment_files import AssignmentFiles
-from engine.moves.checks import check_form, network_of, permitted_task, planned_task
+from engine.moves.checks import (
+    check_form,
+    check_owner,
+    network_of,
+    permitted_task,
+    planned_task,
+)
 from engine.moves.messages import (
     Activate,
     Assignment,
@@ -42,9 +49,11 @@ from engine.revisions.runner import runner_of
 from engine.schema import BEGINNING
 from engine.stream_store import OUTPUT, StreamStore
 from engine.tentative.fork import Fork
+from overlay.concurrency import Locks
 from overlay.errors import (
     BusyError,
     ConflictError,
+    InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
@@ -106,7 +115,8 @@ class Assignments:
         self._nursery = nursery
         self._tasks: dict[tuple[str, int], AssignedTask] = {}
         self._released: dict[tuple[str, str, int], int] = {}
-        self._changing = trio.Lock()
+        # its owner may take its time with any of this, and others have tasks here as well
+        self._changing = Locks()
         self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
         self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
@@ -134,20 +144,26 @@ class Assignments:
             InvalidInputError: the definition makes no sense, or has no such task.
             BusyError: too many already.
         """
-        async with self._changing:
+        check_owner(request, participant)
+        async with self._changing.of(request.task):
             known = self._tasks.get((request.task, request.fence))
             if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
                 known = await self._take(owner, participant, request)
             return known.progress
 
     async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
-        check_form(request, participant, self._overlay.clock())
         earlier = [each for each in self.all() if each.task.name == request.task]
         if any(each.stored.assignment.fence > request.fence for each in earlier):
             raise ConflictError(f"{request.task}: fence {request.fence} is over")
         self.expect(owner, participant, request)
+        check_form(request, self._overlay.clock())
         task = await permitted_task(
-            request, participant, self._participant, self._store, self._producers
+            request,
+            participant,
+            self._participant,
+            threads=self._overlay.threads,
+            store=self._store,
+            producers=self._producers,
         )
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
@@ -252,7 +268,8 @@ class Assignments:
         Raises:
             NotFoundError: we do not run that.
         """
-        async with self._changing:
+        self._theirs(owner, request.task, request.fence)
+        async with self._changing.of(request.task):
             assigned = self._theirs(owner, request.task, request.fence)
             if assigned.stored.since != request.since:
                 stored = msgspec.structs.replace(assigned.stored, since=request.since)
@@ -262,12 +279,13 @@ class Assignments:
 
     async def release(self, owner: str, request: Release) -> Released:
         """Run it no more. What we do not run is released already."""
-        async with self._changing:
-            with suppress(NotFoundError):
+        with suppress(NotFoundError):
+            self._theirs(owner, request.task, request.fence)
+            async with self._changing.of(request.task):
                 assigned = self._theirs(owner, request.task, request.fence)
                 await self._end(assigned, request.until, request.since)
-            reached = self._released.get((owner, request.task, request.fence), BEGINNING)
-            return Released(reached)
+        reached = self._released.get((owner, request.task, request.fence), BEGINNING)
+        return Released(reached)
 
     async def _end(self, assigned: AssignedTask, until: int | None, since: int | None) -> None:
         """What is not known of its end is what we have done: who pays says what was used. It may be
@@ -340,7 +358,14 @@ class Assignments:
     async def resume(self) -> None:
         """Take up the assignments of the last run where they stood."""
         for stored in self._files.load():
-            task = planned_task(stored.assignment)
+            planning = partial(planned_task, stored.assignment)
+            try:
+                task = await self._overlay.threads.run(self._participant, planning)
+            except InvalidInputError as error:  # a limit is new; its owner takes it home
+                self._files.remove(stored)
+                text = f"{stored.assignment.task} is not run any more: {error}"
+                self._overlay.events.note("error", text)
+                continue
             self._tasks[stored.key] = assigned = AssignedTask(stored, task)
             await self._open(assigned, resumed=True)
         outputs = {key_of(each.task.output, OUTPUT) for each in self.all()}

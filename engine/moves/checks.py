@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-import trio
+from functools import partial
 
 from engine.definitions import StreamEntry, may_read
 from engine.former import check_history
@@ -23,22 +22,32 @@ from engine.stream_store import StreamStore
 from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
+from overlay.threads import Threads
 
 
-def check_form(request: Assignment, owner: str, now: float) -> None:
-    """What needs no look at the definition.
-
+def check_owner(request: Assignment, owner: str) -> None:
+    """
     Args:
         owner: the participant that wants it run.
-        now: seconds since the epoch.
 
     Raises:
         NotAuthorisedError: it is not theirs.
-        InvalidInputError: a name is none, or a number is beyond what it can be.
+        InvalidInputError: a name is none.
     """
     for name in (request.task, request.query.name):
         if ObjectName.parse(name).participant != owner:
             raise NotAuthorisedError(f"{name[:256]} is not of {owner}, who wants it run")
+
+
+def check_form(request: Assignment, now: float) -> None:
+    """What needs no look at the definition.
+
+    Args:
+        now: seconds since the epoch.
+
+    Raises:
+        InvalidInputError: a name is none, or a number is beyond what it can be.
+    """
     for name, entry in request.inputs.items():
         ObjectName.parse(name)
         if entry.stream.name != name:
@@ -52,7 +61,7 @@ def check_form(request: Assignment, owner: str, now: float) -> None:
     for what, number, least, most in numbers:
         if not least <= number <= most or number == math.inf:
             raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
-    check_history(request.former)
+    check_history(request.query, request.former)
 
 
 def network_of(request: Assignment) -> Network:
@@ -96,7 +105,13 @@ def check_readers(task: Task, inputs: Mapping[str, StreamEntry], participant: st
 
 
 async def permitted_task(
-    request: Assignment, owner: str, worker: str, store: StreamStore, producers: Producers
+    request: Assignment,
+    owner: str,
+    worker: str,
+    *,
+    threads: Threads,
+    store: StreamStore,
+    producers: Producers,
 ) -> Task:
     """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
     the streams of others is compared with what they say.
@@ -109,7 +124,7 @@ async def permitted_task(
         InvalidInputError: they are not as it says.
         MedusaError: what they are cannot be found out now.
     """
-    task = await trio.to_thread.run_sync(planned_task, request)
+    task = await threads.run(owner, partial(planned_task, request))
     check_readers(task, request.inputs, worker)
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:

@@ -61,6 +61,7 @@ class Standby:
     def __init__(
         self,
         stored: StoredQuery,
+        tasks: Sequence[Task],
         *,
         overlay: Overlay,
         store: StreamStore,
@@ -85,7 +86,7 @@ class Standby:
         self._primary = FromPrimary(overlay, self.name, stored.tenure)
         self._inputs: list[InputOfReplica] = []
         self._kept: dict[str, KeptStream] = {}
-        self._tasks: Sequence[Task] = stored.network.tasks()
+        self._tasks = tasks
         self._following = trio.CancelScope()
         self._at_rest = trio.Event()
         self._at_rest.set()
@@ -308,7 +309,8 @@ class Standby:
         if stored == self.stored:
             self._go_on()
             return BEGINNING
-        tasks = await trio.to_thread.run_sync(stored.network.tasks)
+        overlay = self._overlay
+        tasks = await overlay.threads.run(overlay.identity.participant, stored.network.tasks)
         if self.running is None:
             return self._adopt(stored, tasks)
         names = changed(self._tasks, tasks)

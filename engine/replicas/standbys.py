@@ -303,8 +303,10 @@ class Standbys:
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
         """again: it is one of the last run; if it cannot be opened now, then later."""
+        tasks = await self._overlay.threads.run(self._participant, stored.network.tasks)
         standby = Standby(
             stored,
+            tasks,
             overlay=self._overlay,
             store=self._store,
             producers=self._producers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from msgspec import structs
 
@@ -16,12 +17,16 @@ from engine.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
 
 
-def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> dict[str, int]:
+def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
     """The streams that a query reads or makes, of which there are revisions: how far behind its
     boundary each may be revised, microseconds. None where no input is revised."""
-    found = {name: e.stream.history_us for name, e in inputs.items() if e.is_revised}
-    if not found:
-        return {}
+    found = frozenset((name, e.stream.history_us) for name, e in inputs.items() if e.is_revised)
+    return _revised(query, found) if found else {}
+
+
+@lru_cache(maxsize=16)  # it is asked for each stream of a query
+def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, int]:
+    found = dict(inputs)
     for box in ordered_boxes(query):
         most = max((found[name] for name in inputs_of(box) if name in found), default=None)
         if most is not None:

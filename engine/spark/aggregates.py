@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from engine.expressions import Expression
 from engine.operators import FLOATS
 from engine.plan import AggregateStep, TypedAggregate
 from engine.query import Function
@@ -29,7 +30,9 @@ def window_starts(step: AggregateStep) -> Column:
     if step.size_us == step.advance_us:
         return last
     count = -(-step.size_us // step.advance_us)
-    return F.explode(F.array(*(last - F.lit(k * step.advance_us) for k in range(count))))
+    oldest = last - F.lit((count - 1) * step.advance_us)
+    # a sequence that runs backwards would fail: a stime so low that it wraps has no other window
+    return F.explode(F.sequence(F.least(oldest, last), last, F.lit(step.advance_us)))
 
 
 def order_of(fields: Sequence[Field]) -> Column:
@@ -42,22 +45,49 @@ def order_of(fields: Sequence[Field]) -> Column:
     return F.struct(*keys)
 
 
-def aggregate(each: TypedAggregate, order: Column) -> Column:
-    """One function's result.
+class Aggregates:
+    """The functions of a window, as columns.
+
+    All `firstval` come from one struct of their arguments, and so do all `lastval`: their order is
+    made of all fields, and one for each of them would be the square of the schema.
+
+    Attributes:
+        computed: what Spark aggregates, named.
+        values: the functions' results over those columns.
+        plain: whether `computed` are the results as they are.
 
     Args:
         order: what firstval and lastval go by; no two different tuples are equal in it.
     """
+
+    def __init__(self, functions: Sequence[TypedAggregate], order: Column) -> None:
+        self.computed: list[Column] = []
+        self.values: list[Column] = []
+        ends: dict[Function, list[Column]] = {Function.FIRSTVAL: [], Function.LASTVAL: []}
+        for number, each in enumerate(functions):
+            name = f"value{number}"
+            if each.function in ends and each.argument is not None:
+                ends[each.function].append(_argument(each.argument).alias(name))
+                self.values.append(F.col(each.function).getField(name))
+            else:
+                self.computed.append(_aggregate(each).alias(name))
+                self.values.append(F.col(name))
+        self.plain = not any(ends.values())
+        for function, arguments in ends.items():
+            if arguments:
+                found = _ENDS[function](F.struct(*arguments), order)
+                self.computed.append(found.alias(function))
+
+
+def _aggregate(each: TypedAggregate) -> Column:
     if each.argument is None:
         return F.count(F.lit(1))
-    argument, type_ = column(each.argument), each.argument.type
-    if type_ in FLOATS:
-        argument = without_negative_zero(argument)
-    if each.function is Function.FIRSTVAL:
-        return F.min_by(argument, order)
-    if each.function is Function.LASTVAL:
-        return F.max_by(argument, order)
-    return _UNORDERED[each.function](argument, type_)
+    return _UNORDERED[each.function](_argument(each.argument), each.argument.type)
+
+
+def _argument(expression: Expression) -> Column:
+    made = column(expression)
+    return without_negative_zero(made) if expression.type in FLOATS else made
 
 
 def _distinct(argument: Column, type_: FieldType) -> Column:
@@ -102,6 +132,11 @@ def _fold(argument: Column) -> Column:
     total = F.aggregate(values, F.lit(0.0), lambda total, value: total + value)
     return F.when(F.count(argument) > 0, total)
 
+
+_ENDS: Final[Mapping[Function, Callable[[Column, Column], Column]]] = {
+    Function.FIRSTVAL: F.min_by,
+    Function.LASTVAL: F.max_by,
+}
 
 _UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
     Function.COUNT: lambda argument, _type: F.count(argument),

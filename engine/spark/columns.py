@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.expressions import Constant, Expression, FieldRef, Operation
-from engine.operators import FLOATS, INTEGER_RANGE, INTEGERS
+from engine.operators import FLOATS, INTEGERS
 from engine.schema import STIME, FieldType
 
 SPARK_TYPES: Final[Mapping[FieldType, T.DataType]] = {
@@ -80,19 +80,18 @@ def _arithmetic(
 
 
 def _negative(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
-    return _unless_least(operands[0], type_, -operands[0])
+    """Null for the one integer that has no opposite."""
+    if type_ in FLOATS:
+        return -operands[0]
+    return F.try_subtract(F.lit(0).cast(SPARK_TYPES[type_]), operands[0])
 
 
 def _absolute(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
-    return _unless_least(operands[0], type_, F.abs(operands[0]))
-
-
-def _unless_least(operand: Column, type_: FieldType, result: Column) -> Column:
     """Null for the one integer that has no opposite."""
     if type_ in FLOATS:
-        return result
-    least = F.lit(INTEGER_RANGE[type_].start).cast(SPARK_TYPES[type_])
-    return F.when(operand != least, result)
+        return F.abs(operands[0])
+    wide = T.DecimalType(19, 0) if type_ is FieldType.LONG else T.LongType()
+    return F.abs(operands[0].cast(wide)).try_cast(SPARK_TYPES[type_])
 
 
 def _cast(operands: Columns, types: Sequence[FieldType], type_: FieldType) -> Column:
@@ -129,11 +128,6 @@ def _case(operands: Columns) -> Column:
     return chain.otherwise(operands[-1])
 
 
-def _substring(operands: Columns) -> Column:
-    text, start, length = operands
-    return F.substr(text, F.when(start == 0, F.lit(1)).otherwise(start), length)
-
-
 _BY_TYPES: Final[Mapping[str, Callable[[Columns, Sequence[FieldType], FieldType], Column]]] = {
     "+": _arithmetic(F.try_add, lambda a, b: a + b),
     "-": _arithmetic(F.try_subtract, lambda a, b: a - b),
@@ -168,7 +162,7 @@ _SIMPLE: Final[Mapping[str, Callable[[Columns], Column]]] = {
     "upper": lambda o: F.upper(o[0]),
     "trim": lambda o: F.trim(o[0]),
     "length": lambda o: F.length(o[0]),
-    "substring": _substring,
+    "substring": lambda o: F.substr(*o),
     "substring_index": lambda o: F.call_function("substring_index", *o),
     "concat": lambda o: F.concat(*o),
     "round": lambda o: F.round(o[0], o[1]),

@@ -47,6 +47,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.retainedJobs": "200",  # the status store is read for CPU times only
     "spark.ui.retainedStages": "400",
     "spark.sql.ui.retainedExecutions": "10",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of what making a column takes
     "spark.sql.ui.explainMode": "simple",  # Spark describes every plan, whether or not one looks
 }
 """What every profile sets; the peer's `spark.*` options come after and win."""

@@ -25,7 +25,7 @@ from engine.operators import FLOATS
 from engine.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.query import WINDOW_START
 from engine.schema import BEGINNING, END, SEQ, STIME, Field, Schema
-from engine.spark.aggregates import aggregate, order_of, window_starts
+from engine.spark.aggregates import Aggregates, order_of, window_starts
 from engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
 from engine.spark.cpu import CpuMeter
 from engine.windows import Interval, needs
@@ -167,11 +167,13 @@ class _Stage:
                     quoted(each.name).alias(f"key{number}")
                     for number, each in enumerate(step.group_by)
                 ]
-                self._functions = [
-                    aggregate(each, order).alias(f"value{number}")
-                    for number, each in enumerate(step.functions)
-                ]
-                self._named = [] if last else _named(step, self._window)
+                self._aggregates = Aggregates(step.functions, order)
+                keys = [F.col(f"key{number}") for number in range(len(step.group_by))]
+                found = [F.col(self._window), *keys, *self._aggregates.values]
+                if last:
+                    self._found = [] if self._aggregates.plain else found
+                else:
+                    self._found = _named(step, found)
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         match self._step:
@@ -187,17 +189,22 @@ class _Stage:
                     windows = windows.where(f"{held} AND {due}")
                 if small:
                     windows = windows.coalesce(1)  # no shuffle
-                result = windows.groupBy(*self._keys).agg(*self._functions)
-                return result.select(*self._named) if self._named else result
+                result = windows.groupBy(*self._keys).agg(*self._aggregates.computed)
+                return result.select(*self._found) if self._found else result
 
 
-def _named(step: AggregateStep, window: str) -> list[Column]:
-    """The output's columns by their names, for the steps that follow in the same job."""
+def _named(step: AggregateStep, found: Sequence[Column]) -> list[Column]:
+    """The output's columns by their names, for the steps that follow in the same job.
+
+    Args:
+        found: the window's start, the keys, the values.
+    """
+    start, *rest = found
+    names = [*(each.name for each in step.group_by), *(each.output for each in step.functions)]
     return [
-        (F.col(window) + F.lit(step.size_us - 1)).alias(STIME),
-        F.timestamp_micros(F.col(window)).alias(WINDOW_START),
-        *(F.col(f"key{number}").alias(each.name) for number, each in enumerate(step.group_by)),
-        *(F.col(f"value{number}").alias(each.output) for number, each in enumerate(step.functions)),
+        (start + F.lit(step.size_us - 1)).alias(STIME),
+        F.timestamp_micros(start).alias(WINDOW_START),
+        *(value.alias(name) for value, name in zip(rest, names, strict=True)),
     ]
 
 

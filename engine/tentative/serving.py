@@ -21,7 +21,7 @@ def cursor_for(kept: KeptStream, after: int, seen: int | None) -> Cursor:
 
 
 class BothCursor(Cursor):
-    """A reader's place in both parts of a stream. They take turns: new results must not wait
+    """A reader's place in both parts of a stream. They take threads: new results must not wait
     behind corrections.
 
     Args:

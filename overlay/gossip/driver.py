@@ -12,6 +12,7 @@ import trio
 
 from overlay.addresses import Address
 from overlay.clock import MICROS, latest_number
+from overlay.concurrency import Locks
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UnavailableError
 from overlay.events import Events, wall_clock
@@ -66,6 +67,10 @@ peer."""
 SYNC_S: Final = 10.0
 """Seconds a push-pull may take: dialling included, over a slow line."""
 
+LEARNT_AT_ONCE: Final = 32
+"""Claims or digests of a push-pull that are looked at before others have their turn: some
+milliseconds, where each is news."""
+
 MAX_REACHING: Final = 16
 """Peers tried over the stream at once."""
 
@@ -107,6 +112,7 @@ class Gossip:
         self._news = trio.Event()
         self._news.set()
         self._reaching: set[bytes] = set()
+        self._learning = Locks()
         self._closed = False
 
     # -- for the packages above
@@ -168,8 +174,8 @@ class Gossip:
 
     def register(self, service: Service) -> None:
         """Serve pings and push-pulls to peers, and to nobody else."""
-        service.unary(PING_METHOD, Knock, self._on_knock, clients=False, peers=True)
-        service.unary(SYNC_METHOD, State, self._on_state, clients=False, peers=True)
+        service.unary(PING_METHOD, Knock, self._on_knock)
+        service.unary(SYNC_METHOD, State, self._on_state, limit=2 * MAX_STATE)
         self._datagrams.on(Channel.GOSSIP, self._on_datagram)
         self._transport.doubted.append(self.doubt)
 
@@ -282,8 +288,27 @@ class Gossip:
 
     async def _on_state(self, caller: Caller, state: State, _body: Buffer) -> State:
         assert caller.peer_id is not None
-        self._handle(Synced(caller.peer_id, _checked(state)))
+        await self._learn(caller.peer_id, state)
         return self._detector.state()
+
+    async def _learn(self, peer: bytes, state: State) -> None:
+        """Take in what another peer holds, a few signatures at a time: others have their turn in
+        between, its own further states come after.
+
+        Raises:
+            DecodeError: it is larger than a peer sends.
+        """
+        if sum(len(item) for item in (*state.claims, *state.digests)) > MAX_STATE:
+            raise DecodeError(f"gossip state: more than {MAX_STATE} bytes")
+        async with self._learning.of(peer.hex()):
+            for at in range(0, len(state.claims), LEARNT_AT_ONCE):
+                part = State(state.claims[at : at + LEARNT_AT_ONCE], ())
+                self._handle(Synced(peer, part))
+                await trio.lowlevel.checkpoint()
+            for at in range(0, len(state.digests), LEARNT_AT_ONCE):
+                part = State((), state.digests[at : at + LEARNT_AT_ONCE])
+                self._handle(Synced(peer, part))
+                await trio.lowlevel.checkpoint()
 
     async def _sync(self, peer: bytes) -> None:
         with trio.move_on_after(SYNC_S):
@@ -292,7 +317,7 @@ class Gossip:
                 state = await connection.call(
                     SYNC_METHOD, self._detector.state(), State, timeout_s=SYNC_S
                 )
-                self._handle(Synced(peer, _checked(state)))
+                await self._learn(peer, state)
             except MedusaError:
                 pass  # probes will find out what is wrong with it; the next time is another's turn
 
@@ -312,16 +337,6 @@ class Gossip:
                     self._handle(Reached(peer, number))
         finally:
             self._reaching.discard(peer)
-
-
-def _checked(state: State) -> State:
-    """
-    Raises:
-        DecodeError: it is larger than a peer sends.
-    """
-    if sum(len(item) for item in (*state.claims, *state.digests)) > MAX_STATE:
-        raise DecodeError(f"gossip state: more than {MAX_STATE} bytes")
-    return state
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ class Network:
 
 
 class Starved:
-    """A machine that gets its processor in turns: what comes in a pause waits for the next one.
+    """A machine that gets its processor in threads: what comes in a pause waits for the next one.
 
     Messages and timers alike wait, and are dealt with in the order in which they were due; so a
     peer may hold the answer in its queue and still run into the timeout. That is the anomaly of

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, make_stream, open_town, rows, schema_of, until
+from engine_interpreted import interpret
+from engine_peers import Place, make_stream, open_town, rows, schema_of, to_the_end, until
 
 from engine.definitions import StreamDefinition
 from engine.kinds import QUERY, STREAM
@@ -115,12 +116,13 @@ async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
             # the stranger's peer says it to ours itself
             connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
             document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
-            may_not = r"utah\.edu may not define objects of mit\.edu"
+            may_not = r"is for this peer's own participant, not for utah\.edu"
             for method, request in (
                 ("create_schema", CreateSchema(schema)),
                 ("create_stream", CreateStream(stream)),
                 ("create_query", CreateQuery(query)),
                 ("create_query_xml", CreateXml(document)),
+                ("create_query_xml", CreateXml("what is this")),  # not even read
             ):
                 with pytest.raises(NotAuthorisedError, match=may_not):
                     await connection.call(method, request, Created)
@@ -185,8 +187,8 @@ async def test_streams_that_cannot_be(tmp_path: Path) -> None:
                 ),
                 (
                     StreamDefinition(mit.name("s"), schema.name, home=utah.id),
-                    NotAuthorisedError,
-                    "not by utah",
+                    InvalidInputError,
+                    r"its home must be a peer of mit\.edu; .* is one of utah\.edu",
                 ),
             ]
             for stream, kind, text in refused:
@@ -402,3 +404,40 @@ def files(place: Place) -> list[str]:
         for folder in (data / "streams", data / "queries")
         for path in folder.iterdir()
     )
+
+
+async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not keep the peer, or its other queries, from running."""
+    interpret(monkeypatch)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            source = await make_stream(client, mit, "s")
+            many, few = (
+                passing(mit, name, source, mit.name(f"out/{name}"), predicate)
+                for name, predicate in (("many", "value between 1 and 2"), ("few", "value > 1"))
+            )
+            for query in (many, few):
+                await client.create_query(query)
+                await client.start_query(query.name)
+        monkeypatch.setattr("engine.parse_expression.MAX_NODES", 5)
+        await town.restart(mit)
+        said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
+        (text,) = [event.text for event in said]
+        assert text.startswith(f"{many.name} does not run any more: query {many.name}: box 'pass'")
+        assert text.endswith("at character 1; delete it")
+        async with mit.client() as client:
+            await client.post_event(source, rows([(10, 2)]), end=True)
+            assert await to_the_end(client.subscribe(mit.name("out/few"))) == [(10, 2)]
+            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
+                await client.start_query(many.name)
+            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
+                await client.stop_query(many.name)
+            await client.delete_query(many.name)
+            with pytest.raises(NotFoundError):
+                await client.lookup_object(many.name)
+            assert mit.up.engine.store.get(mit.name("out/many")) is None
+        await town.restart(mit)
+        assert not mit.up.engine.queries.unfit

@@ -239,7 +239,7 @@ def test_so_many_editions_are_remembered_and_no_more() -> None:
     stored = sieve()
     for number in range(1, MAX_FORMER + 1):
         stored = modified(stored, with_predicate(stored, f"a > {number}"), number)
-    check_history(stored.former)
+    check_history(stored.entry.query, stored.former)
     assert stored.network.tasks()[0].at(0).steps == sieve().network.tasks()[0].steps
     with pytest.raises(BusyError, match="q: its last 32 editions may all still be computed"):
         modified(stored, with_predicate(stored, "a > -1"), 1000)
@@ -262,7 +262,27 @@ def test_so_large_they_may_be_and_no_larger() -> None:
 )
 def test_a_history_that_cannot_be_is_refused(boundaries: list[int]) -> None:
     with pytest.raises(InvalidInputError, match="former editions"):
-        check_history([Former(upto, ()) for upto in boundaries])
+        check_history(sieve().entry.query, [Former(upto, ()) for upto in boundaries])
+
+
+def test_what_takes_too_long_to_plan_is_refused_by_who_modifies_and_who_plans() -> None:
+    long = tuple("a > 0" + " " * 8_000 for _ in range(16))
+    boxes = tuple(Filter(f"f{n}", "s0", (f"x{n}",), (each,)) for n, each in enumerate(long))
+    stored = sieve()
+    query = Query("q", (*stored.entry.query.boxes, *boxes))
+    stored = msgspec.structs.replace(
+        stored, entry=msgspec.structs.replace(stored.entry, query=query)
+    )
+    for change in range(7):
+        box = Filter("f", "s0", ("x",), (f"a > {change}",))
+        query = msgspec.structs.replace(query, boxes=(box, *boxes))
+        stored = modified(stored, query, change + 1)
+    check_history(query, stored.former)
+    excess = r"up to 1,1.* characters, at most 1,048,576 are allowed: let its consumers catch up"
+    with pytest.raises(BusyError, match=f"q: .*{excess}"):
+        modified(stored, query, 9)
+    with pytest.raises(InvalidInputError, match=excess):
+        check_history(query, (*stored.former, Former(9, ())))
 
 
 def test_a_history_of_another_query_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Expressions on data that makes engines fail, wrap or saturate."""
 
 import math
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.check import check_query
+from engine.check import MAX_OVERLAP, check_query
+from engine.parse_expression import parse_expression
 from engine.plan import plan
-from engine.query import Map, Query
-from engine.schema import END, Field, FieldType, Schema
+from engine.query import Aggregate, AggregateFunction, Function, Map, Query
+from engine.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
+from engine.spark.columns import column
 from engine.spark.program import Program, within
 from engine.spark.session import Spark
 from engine.windows import Interval
@@ -26,6 +29,7 @@ FIELDS = (
     Field("x", F.DOUBLE, nullable=True),
     Field("s", F.STRING, nullable=True),
 )
+COUNT = AggregateFunction(Function.COUNT, None, "n")
 ROW = {"b": -128, "i": 2**31 - 1, "n": 2**63 - 1, "x": math.nan, "s": "a\\b%c_d.é"}
 
 
@@ -49,6 +53,13 @@ def evaluate(spark: Spark, folder: Path, row: dict[str, object], *texts: str) ->
         ("n - (-1)", None),
         ("- b", None),
         ("abs(b)", None),
+        ("abs(-n - 1)", None),
+        ("abs(-n)", 2**63 - 1),
+        ("abs(-i)", 2**31 - 1),
+        ("-(-n - 1)", None),
+        ("- n", 1 - 2**63),
+        ("-x = x", True),
+        ("abs(-0.5)", 0.5),
         ("b - b", 0),
         ("n % 0", None),
         ("x / 0", None),
@@ -85,6 +96,69 @@ def test_nulls_are_three_valued(spark: Spark, tmp_path: Path) -> None:
     empty: dict[str, object] = dict.fromkeys(ROW)
     texts = ("i = i", "i in (1)", "i is null", "i is null or n > 1", "coalesce(i, 3)", "s || 'x'")
     assert evaluate(spark, tmp_path, empty, *texts) == [None, None, True, True, 3, None]
+
+
+ONE_OF_EACH = """-x | abs(x) | floor(x) | ceil(x) | round(x) | x + 1 | x % 2 | cast(x as long)
+-n | abs(n) | n - 1 | n in (1, 2) | case when n > 1 then 2 end | coalesce(n, 1) | least(n, 1)
+n between 1 and 2 | case n when 1 then 2 when 3 then 4 when 5 then 6 end | s like 'a' | s is null
+length(s) | substring(s, 1) | substring('a', i) | substring_index(s, '.', 1) | s || 'a' | trim(s)"""
+
+
+@pytest.mark.parametrize("text", re.split(r" \| |\n", ONE_OF_EACH))
+def test_nodes_count_how_often_spark_repeats_an_operand(spark: Spark, text: str) -> None:
+    types = {field.name: field.type for field in FIELDS}
+    once, twice = (parse_expression(text, types, dict.fromkeys(types, n)).nodes for n in (1, 2))
+
+    def shown(_session: SparkSession) -> str:
+        return str(column(parse_expression(text, types)))
+
+    assert len(re.findall(r"\b[xnsi]\b", spark.run(shown))) == twice - once
+
+
+def test_windows_that_overlap_a_thousand_times(spark: Spark, tmp_path: Path) -> None:
+    """An expression for each of them killed the JVM."""
+    box = Aggregate("w", "s", "t", MAX_OVERLAP, 1, (), (COUNT,))
+    made = windows(spark, tmp_path, box, [{"stime": 7}, {"stime": 9}])
+    assert [row["n"] for row in made] == [1, 1, *[2] * (MAX_OVERLAP - 2), 1, 1]
+
+
+def test_a_stime_that_wraps_fails_no_job(spark: Spark, tmp_path: Path) -> None:
+    box = Aggregate("w", "s", "t", 10, 4, (), (COUNT,))
+    windows(spark, tmp_path, box, [{"stime": BEGINNING + 1}, {"stime": END}])
+
+
+def test_first_values_of_many_fields(spark: Spark, tmp_path: Path) -> None:
+    """The order of all fields for each of them killed the JVM from a hundred on."""
+    numbers = range(MAX_FIELDS - 6)
+    functions = tuple(
+        AggregateFunction((Function.FIRSTVAL, Function.LASTVAL)[n % 2], f"f{n}", f"g{n}")
+        for n in numbers
+    )
+    box = Aggregate("w", "s", "t", 10, 10, (), (*functions, COUNT))
+    fields = tuple(Field(f"f{n}", F.LONG, nullable=True) for n in numbers)
+    rows = [{"stime": stime, **{f"f{n}": stime + n for n in numbers}} for stime in (3, 1, 2)]
+    (made,) = windows(spark, tmp_path, box, rows, fields)
+    assert made["n"] == 3
+    assert [made[f"g{n}"] for n in numbers] == [(1, 3)[n % 2] + n for n in numbers]
+
+
+def windows(
+    spark: Spark,
+    folder: Path,
+    box: Aggregate,
+    rows: list[dict[str, int]],
+    fields: tuple[Field, ...] = (Field("i", F.INT, nullable=True),),
+) -> list[dict[str, int]]:
+    source = Schema("s", fields)
+    query = Query("q", (box,))
+    (task,) = plan(query, check_query(query, {"s": source}), sources=frozenset())
+    pq.write_table(pa.Table.from_pylist(rows, source.derived), folder / "rows.parquet")
+    program = Program(task)
+    run = ({"s": [folder / "rows.parquet"]}, BEGINNING, END, Interval(BEGINNING, END))
+    made: list[dict[str, int]] = spark.run(
+        lambda session: program.run(session, *run)
+    ).table.to_pylist()
+    return made
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -48,7 +48,8 @@ class Served:
         self.cancelled = trio.Event()
         self.started = trio.Event()
         self.sent = 0
-        self.service.unary("double", Number, self.double, clients=True)
+        self.service.unary("double", Number, self.double, clients=True, limit=MAX_BODY_BYTES)
+        self.service.unary("ours", Number, self.double, own=True)
         self.service.unary("typed", Number, self.typed)
         self.service.unary("untyped", Number, self.untyped)
         self.service.unary("group", Number, self.group)
@@ -174,6 +175,20 @@ async def test_who_may_call(served: Served) -> None:
         assert (await client.call("double", Number(1), Number)).n == 2
         with pytest.raises(NotAuthorisedError, match="typed is not for clients"):
             await client.call("typed", Number(1), Number)
+
+
+async def test_who_may_not_call_is_refused_before_the_request_is_received(served: Served) -> None:
+    ours = Caller("mit.edu", b"o" * 20, own=True)
+    async with connected(served, ours) as (here, _):
+        assert (await here.call("ours", Number(1), Number)).n == 2
+        with pytest.raises(DecodeError):
+            await here.call("ours", Word("x"), Number)
+    async with connected(served) as (here, _):
+        with trio.fail_after(5), pytest.raises(NotAuthorisedError, match=r"not for utah\.edu"):
+            # the call is open, and nothing of its request is sent
+            await here._add(here._multiplexer.open("ours", 1)).receive(Number)
+        with pytest.raises(NotAuthorisedError, match=r"for this peer's own participant"):
+            await here.call("ours", Word("x"), Number)
 
 
 async def test_deadline_cancels_the_handler(served: Served, autojump_clock: object) -> None:

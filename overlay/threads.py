@@ -1,0 +1,59 @@
+"""Threads for long work that others ask for: a few at a time, and in turn between participants.
+
+Reading and planning what strangers wrote takes up to seconds of Python. Beside the event loop it
+stops nobody; the rest is fairness: one participant has one thread at a time, whatever it asks for,
+and what it asks for beyond a queue of its own is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import trio
+
+from overlay.errors import BusyError
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 2
+"""Threads: they share one interpreter with the event loop, so that more would only slow it down;
+two, so that one participant's long work does not hold up the others."""
+
+MAX_WAITING: Final = 32
+"""Pieces of work of one participant, the one under way among them: a peer that restarts asks for
+some at once; more is a flood."""
+
+
+@dataclass
+class _Queue:
+    turn: trio.Lock = field(default_factory=trio.Lock)
+    length: int = 0
+
+
+class Threads:
+    """The threads of one peer."""
+
+    def __init__(self) -> None:
+        self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._queues: dict[str, _Queue] = {}
+
+    async def run(self, participant: str, work: Callable[[], T]) -> T:
+        """What `work` returns or raises, once it is that participant's turn. Cancelled, it still
+        waits for work that has begun.
+
+        Raises:
+            BusyError: that participant has `MAX_WAITING` pieces here already.
+        """
+        queue = self._queues.setdefault(participant, _Queue())
+        if queue.length >= MAX_WAITING:
+            raise BusyError(f"{MAX_WAITING} pieces of work for {participant} wait here: try again")
+        queue.length += 1
+        try:
+            async with queue.turn:
+                return await trio.to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[participant]

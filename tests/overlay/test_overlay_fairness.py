@@ -1,0 +1,203 @@
+"""What one member sends at once does not keep the others waiting: counted in turns of the event
+loop, not in time."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+from msgspec import Struct
+
+from overlay.certificates import PeerName
+from overlay.connection import FRAMES_AT_ONCE, Connection
+from overlay.encoding import encode
+from overlay.errors import DecodeError, NotFoundError
+from overlay.events import Events
+from overlay.exchange import TAKEN_AT_ONCE, Exchange, Exchanger, Push
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.multiplex import Multiplexer
+from overlay.peers import PeerTable
+from overlay.rpc import REQUEST_BYTES, Caller, Duplex, Service
+
+NOW = 1_700_000_000.0
+CALLS = 400
+
+
+class Number(Struct):
+    n: int
+
+
+class Turns:
+    """Counts the turns of the event loop while it runs."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    async def run(self) -> None:
+        while True:
+            self.now += 1
+            await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def counted() -> AsyncIterator[Turns]:
+    turns = Turns()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turns.run)
+        yield turns
+        nursery.cancel_scope.cancel()
+
+
+class Served:
+    """A service that notes in which turn which of its calls was answered."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.service = Service()
+        self.service.unary("note", Number, self.note)
+        self.service.unary("long", Number, self.note, limit=2 * REQUEST_BYTES)
+        self.answered: Counter[int] = Counter()
+        self._turns = turns
+
+    async def note(self, _caller: Caller, request: Number, _body: bytes) -> Number:
+        self.answered[self._turns.now] += 1
+        return request
+
+
+@asynccontextmanager
+async def listening(
+    served: Served,
+) -> AsyncIterator[tuple[trio.testing.MemorySendStream, Connection]]:
+    """What is sent into the stream is one read of the connection."""
+    near, far = trio.testing.memory_stream_pair()
+    connection = Connection(
+        far,
+        PeerName("evil.edu", b"e" * 20),
+        dialled=False,
+        service=served.service,
+        caller=Caller("evil.edu", b"e" * 20),
+        events=Events(),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        yield near.send_stream, connection
+        nursery.cancel_scope.cancel()
+
+
+def calls(method: str, count: int) -> bytes:
+    """Whole calls of that method, as they go over the wire."""
+    sender, sent = Multiplexer(dialled=True), b""
+    for number in range(count):
+        stream = sender.open(method, 1)
+        message = encode(Number(number))
+        sender.send(stream, len(message).to_bytes(4, "big") + bytes(4), message)
+        sender.finish(stream)
+        buffers, _ = sender.pull(2**20)
+        sent += b"".join(buffers)
+    return sent
+
+
+async def test_a_read_full_of_calls_is_worked_on_in_many_turns() -> None:
+    async with counted() as turns:
+        served = Served(turns)
+        async with listening(served) as (wire, _):
+            await wire.send_all(calls("note", CALLS))
+            with trio.fail_after(10):
+                while served.answered.total() < CALLS:
+                    await trio.lowlevel.checkpoint()
+            assert max(served.answered.values()) <= FRAMES_AT_ONCE
+
+
+async def test_a_read_full_of_refusals_as_well() -> None:
+    """They cost as much as calls, and no handler runs that could wait."""
+    async with counted() as turns, listening(Served(turns)) as (wire, connection):
+        handled = Counter[int]()
+        start = connection._start
+
+        def note(stream: object, nursery: object) -> None:
+            handled[turns.now] += 1
+            start(stream, nursery)  # type: ignore[arg-type]
+
+        connection._start = note  # type: ignore[assignment, method-assign]
+        await wire.send_all(calls("nothing", CALLS))
+        with trio.fail_after(10):
+            while handled.total() < CALLS:
+                await trio.lowlevel.checkpoint()
+        assert max(handled.values()) <= FRAMES_AT_ONCE
+
+
+async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_there() -> None:
+    near, far = trio.testing.memory_stream_pair()
+    peer = PeerName("mit.edu", b"m" * 20)
+    async with counted() as turns, trio.open_nursery() as nursery:
+        ends = [
+            Connection(
+                stream,
+                peer,
+                dialled=stream is near,
+                service=Served(turns).service,
+                caller=Caller("mit.edu", b"m" * 20),
+                events=Events(),
+            )
+            for stream in (near, far)
+        ]
+        for end in ends:
+            nursery.start_soon(end.run)
+        body = bytes(REQUEST_BYTES)
+        with pytest.raises(DecodeError, match=r"note: a request of 131076 bytes; at most 131072"):
+            await ends[0].call("note", Number(1), Number, body=body)
+        assert (await ends[0].call("long", Number(1), Number, body=body)).n == 1
+        with pytest.raises(NotFoundError):
+            await ends[0].call("nothing", Number(1), Number, body=bytes(2**20))
+        # only the lengths are sent: it is refused by them
+        async with _opened(ends[0], "note") as duplex:
+            head = (2**19).to_bytes(4, "big") + bytes(4)
+            duplex._multiplexer.send(duplex.stream, head)
+            duplex._wake_writer()
+            with trio.fail_after(10), pytest.raises(DecodeError, match="a request of 524288 bytes"):
+                await duplex.receive(Number)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _opened(connection: Connection, method: str) -> AsyncIterator[Duplex]:
+    duplex = connection._add(connection._multiplexer.open(method, 1))
+    try:
+        yield duplex
+    finally:
+        duplex.close()
+
+
+async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_for_itself() -> None:
+    root = Root.create("mit.edu", NOW)
+    membership = Membership.found(root, NOW)
+    peers = PeerTable(Identity.issue(root, NOW), membership)
+    exchanger = Exchanger(Exchange(membership, peers), peers, events=Events(), learned=lambda: None)
+    admission = membership.admit(root, Root.create("new.edu", NOW).certificate, NOW)
+    numbers = itertools.count()
+
+    def forged(count: int) -> Push:
+        """Statements that nobody has signed, each another."""
+        made = [admission[:-4] + next(numbers).to_bytes(4, "big") for _ in range(count)]
+        return Push(tuple(made), ())
+
+    done: list[tuple[str, int]] = []
+    async with counted() as turns, trio.open_nursery() as nursery:
+
+        async def push(participant: str, said: Push) -> None:
+            assert (await exchanger._on_push(Caller(participant, b"p" * 20), said, b"")).new == 0
+            done.append((participant, turns.now))
+
+        for _ in range(4):
+            nursery.start_soon(push, "evil.edu", forged(16 * TAKEN_AT_ONCE))
+        await trio.lowlevel.checkpoint()
+        nursery.start_soon(push, "utah.edu", forged(TAKEN_AT_ONCE))
+    assert done[0][0] == "utah.edu"
+    ends = [turn for participant, turn in done if participant == "evil.edu"]
+    assert all(after - before >= 16 for before, after in itertools.pairwise(ends))

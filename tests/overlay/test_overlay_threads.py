@@ -1,0 +1,105 @@
+"""Long work in threads: in turn between participants, and bounded."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+import trio.testing
+
+from overlay.errors import BusyError
+from overlay.threads import AT_ONCE, MAX_WAITING, Threads
+
+
+class Work:
+    """Pieces of work that take until they are told to end."""
+
+    def __init__(self, threads: Threads, nursery: trio.Nursery) -> None:
+        self._threads = threads
+        self._nursery = nursery
+        self._ends: dict[str, threading.Event] = {}
+        self.begun: list[str] = []
+        self.done: list[str] = []
+
+    def give(self, participant: str, name: str) -> None:
+        end = self._ends[name] = threading.Event()
+
+        def work() -> str:
+            trio.from_thread.run_sync(self.begun.append, name)
+            assert end.wait(10)
+            return name
+
+        async def run() -> None:
+            self.done.append(await self._threads.run(participant, work))
+
+        self._nursery.start_soon(run)
+
+    def allow(self, name: str) -> None:
+        self._ends[name].set()
+
+    async def end(self, name: str) -> None:
+        self.allow(name)
+        await self.until(self.done, name)
+
+    async def until(self, names: list[str], name: str) -> None:
+        with trio.fail_after(5):
+            while name not in names:  # noqa: ASYNC110 - told by a thread
+                await trio.sleep(0.001)
+
+
+async def test_one_participant_has_one_thread_and_others_go_on() -> None:
+    async with trio.open_nursery() as nursery:
+        work = Work(Threads(), nursery)
+        for name in ("evil 1", "evil 2", "evil 3"):
+            work.give("evil.edu", name)
+            await trio.testing.wait_all_tasks_blocked()
+        await work.until(work.begun, "evil 1")
+        work.give("utah.edu", "utah")
+        await work.until(work.begun, "utah")
+        assert work.begun == ["evil 1", "utah"]
+        assert len(work.begun) == AT_ONCE
+        await work.end("utah")
+        await work.end("evil 1")
+        await work.until(work.begun, "evil 2")
+        work.give("mit.edu", "mit")
+        await work.until(work.begun, "mit")  # before what evil.edu has asked for long ago
+        await work.end("evil 2")
+        await work.end("mit")
+        await work.end("evil 3")
+
+
+async def test_a_flood_is_refused_and_what_waits_is_done() -> None:
+    threads = Threads()
+    async with trio.open_nursery() as nursery:
+        work = Work(threads, nursery)
+        names = [str(number) for number in range(MAX_WAITING)]
+        for name in names:
+            work.give("evil.edu", name)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(BusyError, match=r"32 pieces of work for evil\.edu wait here"):
+            await threads.run("evil.edu", lambda: None)
+        assert await threads.run("utah.edu", lambda: 7) == 7
+        for name in names:
+            work.allow(name)
+    assert sorted(work.done) == sorted(names)
+    assert await threads.run("evil.edu", lambda: 8) == 8
+
+
+async def test_what_work_raises_and_who_leaves() -> None:
+    threads = Threads()
+
+    def fail() -> None:
+        raise BusyError("mine")
+
+    with pytest.raises(BusyError, match="mine"):
+        await threads.run("mit.edu", fail)
+    async with trio.open_nursery() as nursery:
+        work = Work(threads, nursery)
+        work.give("mit.edu", "first")
+        await work.until(work.begun, "first")
+        with trio.move_on_after(0.01) as left:
+            await threads.run("mit.edu", fail)  # its turn does not come
+        assert left.cancelled_caught
+        await work.end("first")
+    assert await threads.run("mit.edu", lambda: 9) == 9

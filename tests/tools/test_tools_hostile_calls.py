@@ -1,0 +1,237 @@
+"""Random well-typed calls to a whole peer: of a stranger, a partner, a sibling, an own client."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from engine_peers import Place, make_stream, rows, to_the_end, until
+from hostile_calls import Call, Generator, drawn, make, methods_of
+from msgspec import Struct
+from tools_market_town import (
+    CHEAP,
+    COST_NS,
+    QUICK,
+    contracted,
+    open_market_town,
+    proposed,
+    set_up,
+    settle,
+    trader,
+    windows,
+)
+
+from contracts.market.messages import Item, Offer
+from engine.availability import Availability, Mode, Recovery
+from engine.former import Former
+from engine.homes.messages import Follow, Found, Inquire
+from engine.homes.messages import Tell as HomeTell
+from engine.messages import (
+    Acknowledge,
+    CreateQuery,
+    CreateXml,
+    Done,
+    Post,
+    PostEvent,
+    ReceiveEvents,
+    Subscribe,
+)
+from engine.modifying.messages import BoxChange, ModifyQuery
+from engine.moves.messages import (
+    Activate,
+    Assignment,
+    Confirm,
+    Deal,
+    MoveTask,
+    PassOn,
+    ReadInput,
+)
+from engine.replicas.messages import KeepUp, StandBy
+from engine.tenure import Tenure
+from engine.view import Last, Range, Recent, View
+from engine.views.messages import Locate
+from engine.xml_documents import write_query
+from overlay.connection import Connection
+from overlay.errors import NotAuthorisedError
+from tools.dialling import dial_to
+from tools.market.settler import Passed
+from tools.market.trader import TELL, Tell
+
+
+@dataclass
+class Stage:
+    """mit.edu, to which everybody speaks.
+
+    Attributes:
+        connections: by who speaks.
+    """
+
+    mit: Place
+    connections: dict[str, Callable[[], Any]]
+    names: list[str]
+    blobs: list[bytes]
+    samples: list[Struct]
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncIterator[Stage]:
+    async with open_market_town(folder) as town:
+        mit = await settle(town, "mit.edu", 80)
+        sibling = await settle(town, "mit.edu", 80, sibling=True)
+        third = await settle(town, "mit.edu", 80, sibling=True)
+        utah = await settle(town, "utah.edu", 80, trade=False)
+        brown = await settle(town, "brown.edu", 80, trade=False)
+        await town.acquainted(mit, sibling, third, utah, brown)
+        contract = await contracted(mit, brown)
+        async with mit.client() as client:
+            source = await make_stream(client, mit, "s")
+            safe = await make_stream(client, mit, "safe", k_safety=1)
+            await client.create_query(windows(mit, source, "out"))
+            await client.start_query(mit.name("q/out"))
+            for stream in (source, safe):
+                await client.post_event(stream, rows((at, at) for at in range(250)), boundary=249)
+            await client.flush()
+        await until(lambda: mit.kept("out").log.boundary >= 199)
+        async with brown.client() as client:
+            theirs = await make_stream(client, brown, "s")
+            await client.create_query(windows(brown, theirs, "out"))
+            await client.start_query(brown.name("q/out"))
+            await client.post_event(theirs, rows((at, at) for at in range(250)), boundary=249)
+            await client.flush()
+        item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (theirs,))
+        connection = await brown.up.engine.overlay.connect(bytes.fromhex(mit.id))
+        await connection.call(TELL, Tell(Offer(1, contract, CHEAP, (item,))), Done)
+        await until(lambda: item.task in trader(mit).brain.held.coming, "accepted")
+        places = (mit, sibling, utah, brown)
+        names = [source, safe, mit.name("out"), mit.name("q/out"), mit.name("event"), contract]
+        names += [mit.name("new"), utah.name("x"), f"{source}/late"]
+        names += [place.id for place in places]
+        names += [place.participant for place in places]
+        blobs = [bytes.fromhex(place.id) for place in places]
+        blobs += [*proposed(mit, brown), *proposed(utah, brown)]
+        blobs += list(mit.up.engine.overlay.membership.statements()[:2])
+
+        def peer(place: Place) -> Callable[[], Any]:
+            return lambda: place.up.engine.overlay.connect(bytes.fromhex(mit.id))
+
+        async with dial_to(mit.home.folder, None)() as own:
+
+            async def client_of_mit() -> Connection:
+                return own
+
+            connections = {
+                "stranger": peer(utah),
+                "partner": peer(brown),
+                "sibling": peer(sibling),
+                "client": client_of_mit,
+            }
+            yield Stage(mit, connections, names, blobs, samples_of(mit, sibling, brown, contract))
+
+
+def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[Struct]:
+    """What mit.edu and its neighbours might say to each other."""
+    stored, placed = mit.up.engine.queries.find(mit.name("out"))
+    keeper = mit.up.engine.homes.get(mit.name("safe"))
+    assert keeper is not None
+    source, safe = mit.kept("s").entry, keeper.entry
+    query = stored.entry.query
+    deal = Deal(contract, brown.id, CHEAP, COST_NS)
+    theirs, given = brown.up.engine.queries.find(brown.name("out"))
+    tenure = Tenure(7, sibling.id, mit.id)
+    item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (brown.name("s"),))
+    availability = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
+    return [
+        *(source, safe, source.schema, source.stream, safe.stream, query, *query.boxes),
+        *(query.boxes[0].functions[0], source.schema.fields[0], availability, tenure),
+        View(mit.name("view"), source.stream.name, Last(5)),
+        *(Last(5), Recent(1_000), Range(0, 100)),
+        msgspec.structs.replace(stored, tenure=tenure),
+        Assignment(given.name, 9, theirs.entry.query, theirs.inputs, (), given.boundary, deal),
+        deal,
+        Former(100, query.boxes),
+        CreateQuery(msgspec.structs.replace(query, name=mit.name("q/new"))),
+        CreateXml(write_query(msgspec.structs.replace(query, name=mit.name("q/xml")))),
+        ModifyQuery(query.name, (BoxChange("sum", (("window-size", "0.0002"),)),)),
+        *(Subscribe(source.stream.name), ReceiveEvents(source.stream.name, 7)),
+        *(PostEvent(source.stream.name, "p"), PostEvent(safe.stream.name, "p")),
+        *(Post(1), Post(2, boundary=300), Acknowledge(100)),
+        MoveTask(placed.name, sibling.id),
+        *(
+            PassOn(placed.name, 1, brown.id, deal),
+            Confirm(placed.name, 1),
+            Activate(placed.name, 1, 5),
+        ),
+        ReadInput(placed.name, 1, source.stream.name, 7),
+        *(Offer(1, contract, CHEAP, (item,)), item),
+        HomeTell(safe.stream.name, Inquire()),
+        Found(safe, keeper.tenure.ballot.electors),
+        Follow(safe.stream.name, keeper.tenure.ballot.promised),
+        Locate(source.stream.name, Last(5), True),
+        StandBy(msgspec.structs.replace(stored, tenure=tenure)),
+        KeepUp(query.name, 7, {}, {}),
+        Passed(placed.name, 1, 5),
+    ]
+
+
+def may_be_said(call: Call) -> bool:
+    """A sibling is trusted with the numbers of terms: it may take all there are."""
+    return not (call.who == "sibling" and call.method.startswith("home."))
+
+
+async def check(stage: Stage, seed: int, count: int) -> None:
+    """So many random calls are answered, and the peer goes on as if there had been none."""
+    rng = random.Random(seed)
+    service = stage.mit.up.engine.overlay.service
+    generator = Generator(rng, stage.names, stage.blobs, stage.samples)
+    calls = drawn(rng, generator, methods_of(service), list(stage.connections), count)
+    outcome = await make(filter(may_be_said, calls), lambda who: stage.connections[who]())
+    notes = [event.text for event in stage.mit.up.engine.overlay.events.recent()]
+    assert not outcome.faults, [note for note in notes if "failed:" in note]
+    assert not outcome.late
+    for who, method, answer in outcome.answers:
+        if service._methods[method].own and who in {"stranger", "partner"}:
+            assert answer == NotAuthorisedError.code, (who, method, answer)
+    await until(lambda: not under_way(stage.mit), "calls end when their callers leave")
+    async with stage.mit.client() as client:
+        stream = await make_stream(client, stage.mit, "afterwards")
+        await client.post_event(stream, rows([(1, 1), (2, 2)]), end=True)
+        assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2)]
+
+
+def under_way(place: Place) -> int:
+    """Calls of other participants that it works on."""
+    connections = place.up.engine.overlay.transport.connections()
+    others = [each for each in connections if each.remote.participant != place.participant]
+    assert others
+    return sum(each._handling for each in others)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted stays so for as long as the test takes."""
+    set_up(monkeypatch)
+    patient = dataclasses.replace(QUICK, reserve_s=1e6)
+    monkeypatch.setattr(
+        "tools.market.trader.MarketConfig", lambda **own: dataclasses.replace(patient, **own)
+    )
+
+
+@pytest.mark.usefixtures("patience")
+async def test_random_calls_are_answered(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await check(stage, seed=1, count=500)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("seed", range(2, 6))
+async def test_ten_thousand_random_calls_are_answered(tmp_path: Path, seed: int) -> None:
+    async with staged(tmp_path) as stage:
+        await check(stage, seed, 10_000)
