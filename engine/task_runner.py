@@ -22,7 +22,7 @@ from engine.messages import TaskStatus
 from engine.pacing import Pacer, Rate
 from engine.plan import Task
 from engine.schema import BEGINNING, END
-from engine.streams.epochs import EpochDamagedError
+from engine.streams.epochs import JOB_BYTES, EpochDamagedError
 from engine.streams.log import StreamLog
 from engine.streams.recent import Epoch
 from engine.windows import Interval, needed_after, needs, whole_after
@@ -315,10 +315,11 @@ class TaskRunner:
         return min(self._reach(after), self.task.edition_until(after), self.halt.at)
 
     def _reach(self, after: int) -> int:
-        """The smallest boundary of the inputs, or less if that were too many rows at once, or more
-        than the task reads."""
-        share = max(1, self._config.epoch_rows // len(self._inputs))
-        reach = min(log.reach(after, share) for log in self._inputs.values())
+        """The smallest boundary of the inputs, or less if that were too much at once, or more than
+        the task reads."""
+        rows = max(1, self._config.epoch_rows // len(self._inputs))
+        size = JOB_BYTES // len(self._inputs)
+        reach = min(log.reach(after, rows, size) for log in self._inputs.values())
         return min(reach, self.task.until)
 
     def _interval(self, after: int, upto: int) -> Interval | None:

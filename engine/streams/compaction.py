@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.schema import BEGINNING, END
-from engine.streams.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
+from engine.streams.epochs import GROUP_BYTES, JOB_BYTES, EpochFile, EpochWriter, read_groups
 from engine.streams.ordering import tidy
 from overlay.errors import InternalError
 
@@ -20,7 +20,7 @@ TIERS: Final = (64 * 2**10, 2**20, 16 * 2**20)
 """Bytes. Files below a tier are merged with their likes before anything larger is rewritten."""
 MERGED_BYTES: Final = 64 * 2**20
 """A merged file has at most about this many bytes, so that retention can still let go of days by
-the hour, and a reader of a few rows opens no giant."""
+the hour, and a reader of a few rows opens no giant; nor more rows than one job takes."""
 
 
 def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
@@ -30,15 +30,17 @@ def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
     """
     for tier in TIERS:
         run: list[EpochFile] = []
-        size = 0
+        size = content = 0
         for file in files[:-1]:
-            if file.lost or file.bytes >= tier or size + file.bytes > MERGED_BYTES:
+            full = size + file.bytes > MERGED_BYTES or content + file.content > JOB_BYTES
+            if file.lost or file.bytes >= tier or full:
                 if len(run) >= RUN:
                     break
-                run, size = [], 0
+                run, size, content = [], 0, 0
             if file.bytes < tier and not file.lost:
                 run.append(file)
                 size += file.bytes
+                content += file.content
         if len(run) >= RUN:
             return run
     return ()

@@ -32,8 +32,13 @@ from overlay.files import storing
 
 GROUP_BYTES: Final = PART_BYTES
 """Arrow bytes in one row group, at most unless a row has more: a reader is given one at a time."""
+JOB_BYTES: Final = 128 * 2**20
+"""Arrow bytes of the rows that one job of Spark takes of its inputs, unless one epoch has more: its
+result is in the memory of Spark and of the peer at once."""
 _GROUP_ROWS: Final = 2**17
 """Most rows in one row group."""
+_CONTENT: Final = "arrow_bytes"
+"""Key of what a footer says of a file's `EpochFile.content`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +47,7 @@ class EpochFile:
 
     Attributes:
         after, upto: the interval, microseconds. rows, bytes: in it, and of the file.
+        content: Arrow bytes of its rows: a file of like rows is much smaller than they are.
         low, high: least and greatest stime in it; None without rows.
         pins: readers that still need the file under this path.
         replaced: it is no longer part of the log, and goes when the last pin does.
@@ -53,6 +59,7 @@ class EpochFile:
     upto: int
     rows: int
     bytes: int
+    content: int
     low: int | None
     high: int | None
     pins: int = field(default=0)
@@ -114,7 +121,7 @@ class EpochWriter:
     def __init__(self, folder: Path, schema: pa.Schema, *, compress: bool, durable: bool) -> None:
         self._temporary = folder / f"{TEMPORARY}{id(self):x}.parquet"
         self._durable = durable
-        self.rows = 0
+        self.rows = self.content = 0
         strings = [f.name for f in schema if pa.types.is_string(f.type)]
         with storing(self._temporary):
             self._writer = pq.ParquetWriter(
@@ -135,10 +142,12 @@ class EpochWriter:
             for group in _groups(table):
                 self._writer.write_table(group)
         self.rows += table.num_rows
+        self.content += table.nbytes
 
     def finish(self) -> None:
         """Completes the file, still under its temporary name. Raises: StorageError."""
         with storing(self._temporary):
+            self._writer.add_key_value_metadata({_CONTENT: str(self.content)})
             self._writer.close()
             footers.seal(self._temporary)
             if self._durable:
@@ -195,14 +204,25 @@ def rows_of(parquet: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(read_group(parquet, group).columns, schema=schema)
 
 
-def reach_of(files: Sequence[EpochFile], after: int, limit_rows: int) -> int:
+def content_of(metadata: pq.FileMetaData) -> int:
+    """Arrow bytes of all rows of a file; of one from before that was written down, the bytes of its
+    pages."""
+    written = (metadata.metadata or {}).get(_CONTENT.encode())
+    if written is not None:
+        return int(written)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return sum(group.total_byte_size for group in groups)
+
+
+def reach_of(files: Sequence[EpochFile], after: int, limit_rows: int, limit_bytes: int) -> int:
     """See `StreamLog.reach`."""
-    rows, upto = 0, after
+    rows, size, upto = 0, 0, after
     for file in files:
         if file.upto <= after:
             continue
         rows += file.rows
-        if upto > after and rows > limit_rows:
+        size += file.content
+        if upto > after and (rows > limit_rows or size > limit_bytes):
             break
         upto = file.upto
     return upto

@@ -62,7 +62,7 @@ class EpochFolder:
         except BaseException:
             writer.abandon()
             raise
-        return EpochFile(path, after, upto, writer.rows, size, None, None)
+        return EpochFile(path, after, upto, writer.rows, size, writer.content, None, None)
 
     def extend(self, upto: int) -> None:
         """The newest file covers an empty epoch as well.
@@ -76,7 +76,7 @@ class EpochFolder:
         with self._naming(path), storing(path):
             os.link(last.path, path)
         self.files[-1] = EpochFile(
-            path, last.after, upto, last.rows, last.bytes, last.low, last.high
+            path, last.after, upto, last.rows, last.bytes, last.content, last.low, last.high
         )
         _replace(last)
 

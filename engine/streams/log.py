@@ -29,6 +29,7 @@ from engine.load import metered
 from engine.schema import BEGINNING
 from engine.streams import compaction
 from engine.streams.epochs import (
+    JOB_BYTES,
     EpochDamagedError,
     EpochFile,
     EpochWriter,
@@ -182,12 +183,13 @@ class StreamLog:
         """The greatest stime in the log; None without rows."""
         return next((file.high for file in reversed(self._files) if file.high is not None), None)
 
-    def reach(self, after: int, limit_rows: int) -> int:
-        """The latest boundary up to which `after` is followed by no more than about that many rows.
+    def reach(self, after: int, limit_rows: int, limit_bytes: int = JOB_BYTES) -> int:
+        """The latest boundary up to which `after` is followed by no more than about that many rows,
+        and that many Arrow bytes of them.
 
-        At least one epoch file is included, however many rows it has.
+        At least one epoch file is included, however much it has.
         """
-        return reach_of(self._files, after, limit_rows)
+        return reach_of(self._files, after, limit_rows, limit_bytes)
 
     def count(self, after: int, upto: int) -> int:
         """How many rows the log has with after < stime <= upto. Blocking, and cheap: a file is read

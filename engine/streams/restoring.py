@@ -64,7 +64,7 @@ async def write_anew(
         StorageError: the disk does not take them.
     """
     writer = EpochWriter(lost.path.parent, schema, compress=True, durable=durable)
-    found = EpochFile(lost.path, lost.after, lost.upto, 0, 0, None, None)
+    found = EpochFile(lost.path, lost.after, lost.upto, 0, 0, 0, None, None)
     reached = lost.after
     try:
         async for epoch in epochs:
@@ -84,7 +84,7 @@ async def write_anew(
         if reached < lost.upto:
             raise NotRetainedError(f"what follows boundary {reached} is not there either")
         await trio.to_thread.run_sync(writer.finish)
-        found.rows, found.bytes = writer.rows, writer.bytes
+        found.rows, found.bytes, found.content = writer.rows, writer.bytes, writer.content
         if lost.rows and (found.rows, found.low, found.high) != (lost.rows, lost.low, lost.high):
             raise InternalError(
                 f"{found.rows} rows of {found.low} to {found.high} came for {lost.path.name}, "

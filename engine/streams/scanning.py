@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.schema import STIME
-from engine.streams.epochs import EpochDamagedError, EpochFile, path_of, reading
+from engine.streams.epochs import EpochDamagedError, EpochFile, content_of, path_of, reading
 from engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
 from overlay.errors import DamagedError
 from overlay.files import storing
@@ -108,8 +108,8 @@ def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
     """
     with reading(path) as parquet:
         ends = _ends(parquet.metadata, after, upto, schema)
-        rows = parquet.metadata.num_rows
-    return EpochFile(path, after, upto, rows, path.stat().st_size, *ends)
+        rows, content = parquet.metadata.num_rows, content_of(parquet.metadata)
+    return EpochFile(path, after, upto, rows, path.stat().st_size, content, *ends)
 
 
 def _described(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
@@ -122,7 +122,7 @@ def _described(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFil
 def _lost(path: Path, after: int, upto: int) -> EpochFile:
     """Something may be in it, from its beginning on: nobody takes it for empty."""
     size = path.stat().st_size if path.is_file() else 0
-    return EpochFile(path, after, upto, 0, size, after + 1, after + 1, lost=True)
+    return EpochFile(path, after, upto, 0, size, 0, after + 1, after + 1, lost=True)
 
 
 def _ends(

@@ -211,7 +211,7 @@ async def test_too_early_and_too_late_is_unavailable() -> None:
         def abandon(self) -> None:
             pass
 
-        async def receive(self, _: object) -> None:
+        async def receive(self, _: object, _limit: int) -> None:
             self.begun.set()
             await trio.sleep_forever()
 

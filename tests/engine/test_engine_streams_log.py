@@ -373,6 +373,22 @@ def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
     assert (log.rows, log.boundary) == (2000, 1000)
 
 
+def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the files are on the disk: rows that are alike take next to nothing there."""
+    log, rows = filled(tmp_path, 100)
+    limit = 20 * log._files[1].content
+    monkeypatch.setattr(compaction, "JOB_BYTES", limit)
+    while log.compact_now():
+        assert max(file.content for file in log._files) <= limit
+    assert len(log._files) < 20
+    assert [file.content for file in opened(tmp_path)._files] == [
+        file.content for file in log._files
+    ]
+    assert all_rows(log) == rows
+
+
 async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 40, history_us=0)
     run = compaction.choose(log._files)

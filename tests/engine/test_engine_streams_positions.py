@@ -100,3 +100,27 @@ def test_reach_takes_whole_epochs_within_the_limit_and_at_least_one(
     # and no further epoch would have fitted
     further = [file for file in log._files if file.upto > upto]
     assert not further or rows + further[0].rows > limit
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 300), st.data())
+def test_reach_takes_no_more_bytes_than_allowed_and_a_restart_knows_them(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    log = open_log(folder)
+    log.append(0, None)
+    content = {0: 0}
+    for size in sizes:
+        table = logged([(log.boundary + 1 + i, i) for i in range(size)])
+        log.append(log.boundary + 10, table)
+        content[log.boundary] = table.nbytes
+    if data.draw(st.booleans()):
+        log.close()
+        log = open_log(folder)
+    after = data.draw(st.sampled_from(sorted(content)[:-1]))
+    upto = log.reach(after, 10**6, limit)
+    reached = [size for at, size in content.items() if after < at <= upto]
+    assert upto > after
+    assert sum(reached) <= limit or len([size for size in reached if size]) == 1
+    further = [size for at, size in content.items() if at > upto]
+    assert not further or sum(reached) + further[0] > limit

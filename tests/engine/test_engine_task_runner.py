@@ -1,0 +1,48 @@
+"""What one job of a task takes of its inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import DEADLINE_S, make_stream, open_town, rows, to_the_end
+
+from engine.query import Filter, Query
+from engine.schema import END
+from engine.task_runner import TaskRunner
+
+
+async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that is started late has all that was posted before it: some epochs at a time."""
+    interpret(monkeypatch)
+    reached: list[int] = []
+    compute = TaskRunner._compute
+
+    async def noted(runner: TaskRunner, after: int, upto: int, interval: object) -> float:
+        reached.append(upto)
+        return await compute(runner, after, upto, interval)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TaskRunner, "_compute", noted)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            for at in range(1, 31):
+                await client.post_event(stream, rows([(at, at)]), boundary=at)
+                with trio.fail_after(DEADLINE_S):
+                    await client.flush()
+                    await mit.kept(stream).log.wait_beyond(at - 1)
+            await client.post_event(stream, rows([]), end=True)
+            size = sum(file.content for file in mit.kept(stream).log._files)
+            monkeypatch.setattr("engine.task_runner.JOB_BYTES", size // 3)
+            query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
+            await client.create_query(query)
+            await client.start_query(query.name)
+            found = await to_the_end(client.subscribe(mit.name("out")))
+    assert found == [(at, at) for at in range(1, 31)]
+    assert reached[-1] == END
+    assert 3 <= len(reached) <= 6
