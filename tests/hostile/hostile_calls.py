@@ -279,7 +279,7 @@ async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> 
 
     async def in_time(call: Call) -> bool:
         """Make it: whether it was answered, or may wait."""
-        answer = await _outcome_of(await connect(call.who), call)
+        answer = await answer_of(await connect(call.who), call)
         outcome.answers[call.who, call.method, answer] += 1
         if answer == InternalError.code:
             outcome.faults.append(call)
@@ -295,7 +295,7 @@ async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> 
     return outcome
 
 
-async def _outcome_of(connection: Connection, call: Call) -> str:
+async def answer_of(connection: Connection, call: Call) -> str:
     with trio.move_on_after(LOOK_S if call.may_wait else ANSWER_S):
         return await _answer(connection, call)
     return WAITS

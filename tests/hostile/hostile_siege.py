@@ -179,7 +179,7 @@ async def open_siege() -> AsyncIterator[Siege]:
         mit = await federation.found("mit.edu")
         utah = await federation.admit("utah.edu")
         await utah.ready()
-        evil = await _admitted(federation, "evil.org")
+        evil = await admitted(federation, "evil.org")
         async with open_medusa(mit.home.folder) as client:
             schema = schema_of("mit.edu")
             await client.create_schema(schema)
@@ -187,7 +187,7 @@ async def open_siege() -> AsyncIterator[Siege]:
         yield Siege(mit, utah, *evil)
 
 
-async def _admitted(federation: Federation, participant: str) -> tuple[HostileMember, Home]:
+async def admitted(federation: Federation, participant: str) -> tuple[HostileMember, Home]:
     """A member without a running peer."""
     home = Home(federation.folder / participant)
     await run_command("init", "--participant", participant, "--home", str(home.folder))

@@ -1,0 +1,187 @@
+"""Failover and moves while a member attacks every peer that has a part in them: exact answers."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import make_stream, open_town, rows, until
+from hostile_calls import Call, Generator, answer_of, drawn, methods_of
+from hostile_member import HostileMember
+from hostile_siege import admitted
+from test_engine_moves import Sums, expected, post, siblings, windows
+
+from engine.availability import Mode
+from engine.messages import Subscribe
+from engine.moves.messages import Deal
+from engine.schema import END
+from overlay.addresses import Address
+from overlay.connection import Connection
+from overlay.errors import MedusaError
+from overlay.rpc import Service
+from testnet.board import Board
+from testnet.intrusion import Options, run_intrusion
+from testnet.kills import Killer
+from testnet.peers import Federation
+from tools.async_client import open_medusa
+
+AT_ONCE = 4
+AGAIN_S = 0.2
+SUBSCRIPTIONS = 50
+
+
+class RandomCalls:
+    """Calls without end of every method of such a service. made: how many were."""
+
+    def __init__(self, service: Service, names: list[str], blobs: list[bytes], seed: int) -> None:
+        self.made = 0
+        self._rng = random.Random(seed)
+        self._generator = Generator(self._rng, names, blobs)
+        self._methods = methods_of(service)
+
+    def next(self) -> Call:
+        self.made += 1
+        (call,) = drawn(self._rng, self._generator, self._methods, ["evil"], 1)
+        return call
+
+
+async def say(connection: Connection, calls: RandomCalls) -> None:
+    """One call after the other, until the connection ends."""
+    while not connection.closed.is_set():
+        await answer_of(connection, calls.next())
+
+
+class Besieger:
+    """Attacks every peer of a federation for as long as peers are killed.
+
+    Attributes:
+        killer: kills them. calls: those that were made; None before.
+    """
+
+    def __init__(self, killer: Killer, service: Service, mortal: int) -> None:
+        """mortal: how many of the last peers are killed; 0: all may be."""
+        self.killer = killer
+        self.calls: RandomCalls | None = None
+        self._service = service
+        self._mortal = mortal
+
+    async def __call__(self, federation: Federation, board: Board) -> None:
+        async with open_medusa(federation.peers[0].home.folder) as client:
+            found = await client.list_objects()
+        streams = list(found.names["stream"])
+        names = [name for kind in found.names.values() for name in kind]
+        names += [peer.running.peer for peer in federation.peers if peer.running is not None]
+        evil, _ = await admitted(federation, "evil.org")
+        calls = self.calls = RandomCalls(self._service, names, [], 1)
+        async with trio.open_nursery() as nursery:
+            for peer in federation.peers:
+                assert peer.running is not None
+                address = peer.running.overlay  # it comes back there
+                nursery.start_soon(self._annoy, evil, address, calls)
+                nursery.start_soon(self._subscribe, evil, address, streams)
+            mortal = federation.peers[-self._mortal :]
+            await self.killer(replace(federation, peers=mortal), board)
+            nursery.cancel_scope.cancel()
+
+    async def _annoy(self, evil: HostileMember, address: Address, calls: RandomCalls) -> None:
+        while True:
+            with suppress(MedusaError, OSError, trio.BrokenResourceError):
+                async with (
+                    evil.peer().connection(address) as connection,
+                    trio.open_nursery() as nursery,
+                ):
+                    for _ in range(AT_ONCE):
+                        nursery.start_soon(say, connection, calls)
+            await trio.sleep(AGAIN_S)
+
+    async def _subscribe(self, evil: HostileMember, address: Address, streams: list[str]) -> None:
+        """And never read."""
+        while True:
+            with suppress(MedusaError, OSError, trio.BrokenResourceError):
+                async with evil.peer().wire(address) as wire:
+                    for number in range(SUBSCRIPTIONS):
+                        await wire.call("subscribe", Subscribe(streams[number % len(streams)]))
+                    while not wire.over:  # noqa: ASYNC110 - told by a reader of its own
+                        await trio.sleep(AGAIN_S)
+            await trio.sleep(AGAIN_S)
+
+
+async def besieged_answers_are_exact(folder: Path, kills: int, seed: int, k_safety: int) -> None:
+    (folder / "model").mkdir()
+    async with open_town(folder / "model") as town:
+        service = (await town.settle("mit.edu")).up.engine.overlay.service
+    board, killer = Board(), Killer(kills, seed)
+    besieger = Besieger(killer, service, mortal=0 if k_safety else 2)
+    stretch_s = 10.0 + 12.0 * kills
+    mode = Mode.ACTIVE_STANDBY
+    options = Options(
+        peers=2, out=folder, mode=mode, seed=seed, stretch_s=stretch_s, k_safety=k_safety
+    )
+    result = await run_intrusion(options, board, besieger)
+    assert besieger.calls is not None
+    print(f"{besieger.calls.made} calls; {board.toll.kills} kills; {killer.log}")
+    assert result.exact, (result.answers, killer.log)
+    assert not killer.faults
+    assert not board.history.faults()
+    assert board.toll.kills == board.toll.restarts == kills
+    assert besieger.calls.made > 100 * kills
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+async def test_primaries_and_standbys_are_killed_during_an_attack(tmp_path: Path) -> None:
+    await besieged_answers_are_exact(tmp_path, kills=4, seed=3, k_safety=0)
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("k_safety", [0, 1])
+async def test_many_are_killed_during_an_attack(tmp_path: Path, k_safety: int) -> None:
+    await besieged_answers_are_exact(tmp_path, kills=12, seed=11, k_safety=k_safety)
+
+
+async def test_a_task_moves_there_and_back_during_an_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner, its workers and the other peers of both are told anything that can be said."""
+    interpret(monkeypatch)
+    async with open_town(tmp_path) as town, trio.open_nursery() as nursery:
+        one, two = await siblings(town)
+        evil = await town.settle("evil.org")
+        await town.acquainted(one, two, evil)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            names = [source, one.name("out"), one.name("q/out"), one.id, two.id, evil.id, "mit.edu"]
+            blobs = [bytes.fromhex(place.id) for place in (one, two, evil)]
+            calls = RandomCalls(one.up.engine.overlay.service, names, blobs, 2)
+            for place in (one, two):
+                connection = await evil.up.engine.overlay.connect(bytes.fromhex(place.id))
+                for _ in range(AT_ONCE):
+                    nursery.start_soon(say, connection, calls)
+            sums = Sums(client, one.name("out"))
+            mover = one.up.engine.mover
+            for number in range(10):
+                await post(client, source, range(250 * number, 250 * number + 250))
+                await sums.take(250 * number + 249)
+                if number % 2:
+                    await mover.take_home(one.name("out"))
+                    await until(
+                        lambda: not two.up.engine.assignments.all(), "dropped by the worker"
+                    )
+                else:
+                    await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await client.post_event(source, rows((at, at) for at in range(2_500, 2_777)), end=True)
+            await sums.take(END)
+            assert sums.rows == expected(range(2_777))
+        assert calls.made > 100
+        nursery.cancel_scope.cancel()
