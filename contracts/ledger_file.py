@@ -106,7 +106,8 @@ def _check_there(path: Path) -> None:
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise InvalidInputError(f"{path}: damaged ({found}); {_mend(path)}")
+        reason = " ".join(str(found).split())  # SQLite says it in several lines
+        raise InvalidInputError(f"{path}: damaged ({reason}); {_mend(path)}")
 
 
 def _mend(path: Path) -> str:

@@ -126,7 +126,7 @@ def _damage(path: Path) -> str:
         return ""  # it cannot be opened: who opens it says why
     except sqlite3.DatabaseError as error:
         return str(error)
-    return "" if found == "ok" else str(found)
+    return "" if found == "ok" else " ".join(str(found).split())  # it is said in several lines
 
 
 def _put_aside(path: Path) -> Path:

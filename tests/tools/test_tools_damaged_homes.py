@@ -56,7 +56,7 @@ KINDS: dict[str, set[str]] = {
 """By file: which damage may pass without a word."""
 
 MEND = re.compile(
-    r"restore it|remove|put a copy|made anew|look at|must be a file"
+    r"restore it|remove|it is put aside as|put a copy|made anew|look at|must be a file"
     r"|save it|move it away|is kept as|write into it|in its place|has cut the file"
 )
 

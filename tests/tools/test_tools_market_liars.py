@@ -50,8 +50,10 @@ from contracts.receipts import (
 )
 from contracts.receipts import propose as bill
 from engine.messages import Done
+from overlay.clock import MILLIS
 from overlay.encoding import encode
 from overlay.errors import MedusaError, NotAuthorisedError
+from overlay.events import wall_clock
 from overlay.identity import Root
 from overlay.signing import signed
 from tools.market.settler import PASSED, SETTLE, Passed
@@ -116,6 +118,11 @@ def says_it_is_over(_: Proposal, receipt: Receipt) -> list[Message]:
     return [refusal(receipt, upto=receipt.after, final=True)]
 
 
+def next_number() -> int:
+    """Of an offer: later than all that mit.edu itself has made."""
+    return int(wall_clock() * MILLIS) + 10_000
+
+
 @pytest.mark.parametrize("lie", [says_nothing, refuses, signs_crumbs, says_it_is_over])
 async def test_nobody_works_for_long_for_who_does_not_pay(
     tmp_path: Path, loads: Loads, lie: Lie
@@ -130,7 +137,7 @@ async def test_nobody_works_for_long_for_who_does_not_pay(
             assert f"contract {town.contract[:8]}: what ran is not paid" in notes(town.utah)
             await stays(lambda: not town.guests)
             with pytest.raises(NotAuthorisedError, match="is not paid yet"):
-                await offer(town, 2**50)
+                await offer(town, next_number())
         await town.work.post(250)
         town.work.check()
 
@@ -291,7 +298,7 @@ async def test_an_offer_is_what_it_was_first(tmp_path: Path, loads: Loads) -> No
     async with trade(tmp_path, loads) as town:
         admission = trader(town.utah)._admission
         item = small_item(town)
-        number = 2**50
+        number = next_number()
         for price in (PRICE, 1):
             await say(town.mit, town.utah, TELL, Tell(Offer(number, town.contract, price, (item,))))
         await until(lambda: item.task in admission._accepted)
@@ -306,12 +313,11 @@ async def test_a_flood_of_offers_holds_nobody_up(tmp_path: Path, loads: Loads) -
             Item(town.mit.name(f"x{n}"), 1.0, town.mit.id, COST_NS, ("aggregate",), inputs)
             for n in range(64)
         )
-        for number in range(100):
-            await say(
-                town.mit, town.utah, TELL, Tell(Offer(2**50 + number, town.contract, CHEAP, items))
-            )
+        first = next_number()
+        for number in range(first, first + 100):
+            await say(town.mit, town.utah, TELL, Tell(Offer(number, town.contract, CHEAP, items)))
             assert len(admission._offers) <= 1
-        too_many = msgspec.structs.replace(Offer(2**51, town.contract, CHEAP, items * 2))
+        too_many = msgspec.structs.replace(Offer(first + 100, town.contract, CHEAP, items * 2))
         with pytest.raises(MedusaError):
             await say(town.mit, town.utah, TELL, Tell(too_many))
         await town.work.post(250)

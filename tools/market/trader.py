@@ -50,7 +50,7 @@ from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
-from overlay.rpc import Caller
+from overlay.rpc import MAX_STRUCT_BYTES, Caller
 from tools.market.admission import Admission
 from tools.market.items import item_of
 from tools.market.members import Members
@@ -125,7 +125,7 @@ class Trader:
 
     def register(self) -> None:
         """Serve partners, and decide what the engine asks for."""
-        self._overlay.service.unary(TELL, Tell, self._on_tell)
+        self._overlay.service.unary(TELL, Tell, self._on_tell, limit=MAX_STRUCT_BYTES)
         self._engine.assignments.expect = self.expect
         self._engine.assignments.admit = self.admit
         self._engine.mover.may_pass_on = self._admission.check_pass_on

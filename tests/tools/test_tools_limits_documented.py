@@ -1,0 +1,168 @@
+"""SECURITY.md: its table of limits says what the code says, and the tests that it names exist."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "SECURITY.md"
+PACKAGES = ("overlay", "dht", "engine", "contracts", "tools")
+
+NOT_FROM_OUTSIDE = {
+    "contracts.delivery.MAX_HURRIED",  # calls of our own
+    "contracts.payee.MAX_RETRY_S",
+    "dht.meeting.MAX_WAIT_S",
+    "engine.digests.MAX_DIGEST",  # what we say ourselves
+    "engine.digests.MAX_VERSIONS",
+    "engine.query_files.MAX_LEFT",  # our own past
+    "engine.replicas.care.MAX_LEASES_TOLD",
+    "engine.stream_store.MAX_FILE_NAME",  # of every file system
+    "tools.addresses.MAX_PORT",  # of TCP
+}
+
+BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+SECONDS = {
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3_600.0,
+    "d": 86_400.0,
+}
+UNIT_OF_NAME = {"_kib": 2.0**10, "_s": 1.0, "_us": 1e-6, "_ns": 1e-9}
+"""In which a constant counts bytes or seconds, by the end of its name; else it counts ones."""
+
+
+class Limit(NamedTuple):
+    """A row of the table. where: the dotted name of a constant, or of a field with a default."""
+
+    what: str
+    value: str
+    reason: str
+    where: str
+
+
+def rows_under(header: str) -> Iterator[list[str]]:
+    """The cells of the rows of every table with that header."""
+    inside = False
+    for line in PAGE.read_text().splitlines():
+        inside = line == header or (inside and line.startswith("|"))
+        if inside and line != header and not line.startswith("|---"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def limits() -> list[Limit]:
+    found = []
+    for cells in rows_under("| limit | value | reason | where |"):
+        what, value, reason, where = cells
+        found.append(Limit(what, value, reason, where.strip("`")))
+    return found
+
+
+def number_of(text: str) -> float:
+    """`1,024`, `0.25`, `1/8` or `2^62`."""
+    if "/" in text:
+        above, below = text.split("/")
+        return int(above) / int(below)
+    if "^" in text:
+        base, power = text.split("^")
+        return float(int(base) ** int(power))
+    return float(text.replace(",", ""))
+
+
+def value_of(text: str, where: str) -> float:
+    """What the table says, as the constant of that name would say it."""
+    number, _, unit = text.partition(" ")
+    size = {"": 1.0, **BYTES, **SECONDS}[unit]
+    ends = (each for end, each in UNIT_OF_NAME.items() if where.lower().endswith(end))
+    counted = next(ends, 1.0)
+    assert unit or counted == 1.0, f"{where} is no plain number: say its unit"
+    assert (unit in SECONDS) == where.lower().endswith(("_s", "_us", "_ns"))
+    return number_of(number) * size / counted
+
+
+def in_code(where: str) -> Any:
+    """The value of `module.CONSTANT`, or the default of `module.Class.field`."""
+    module, _, name = where.rpartition(".")
+    if module.rpartition(".")[2][:1].isupper():
+        module, _, owner = module.rpartition(".")
+        kind = getattr(importlib.import_module(module), owner)
+        (field,) = (each for each in dataclasses.fields(kind) if each.name == name)
+        return field.default
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("limit", limits(), ids=lambda limit: limit.where)
+def test_a_limit_is_what_the_page_says(limit: Limit) -> None:
+    value = in_code(limit.where)
+    assert isinstance(value, int | float)
+    assert math.isclose(value_of(limit.value, limit.where), value)
+    assert limit.what
+    assert limit.reason
+
+
+def test_each_limit_is_listed_once() -> None:
+    listed = [limit.where for limit in limits()]
+    assert len(listed) > 200
+    assert len(set(listed)) == len(listed)
+
+
+def constants() -> Iterator[str]:
+    """The names of all constants `MAX_...` of modules."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for statement in ast.parse(path.read_text()).body:
+                match statement:
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        pass
+                    case ast.Assign(targets=[ast.Name(id=name)]):
+                        pass
+                    case _:
+                        continue
+                if name.startswith("MAX_"):
+                    yield f"{module}.{name}"
+
+
+def test_every_limit_is_listed() -> None:
+    found = set(constants())
+    listed = {limit.where for limit in limits()}
+    assert sorted(found - listed - NOT_FROM_OUTSIDE) == []
+    assert found >= NOT_FROM_OUTSIDE
+    assert not listed & NOT_FROM_OUTSIDE
+
+
+@cache
+def tests_of(path: Path) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    body = ast.parse(path.read_text()).body
+    return frozenset(each.name for each in body if isinstance(each, kinds))
+
+
+def shown_by(cell: str) -> Iterator[tuple[str, str]]:
+    """File and function of each test that a cell names; a file may be that of the one before."""
+    path = ""
+    for named, function in re.findall(r"`([\w/.]*)::(\w+)`", cell):
+        path = named or path
+        yield path, function
+
+
+def test_every_attack_is_shown_by_tests_that_exist() -> None:
+    attacks = list(rows_under("| # | attack | what happens now | shown by |"))
+    assert {number for number, *_ in attacks} == {*map(str, range(1, 19)), "S"}
+    for _, attack, _, cell in attacks:
+        named = list(shown_by(cell))
+        assert named, attack
+        for path, function in named:
+            assert function in tests_of(ROOT / path), f"{path}::{function}"
