@@ -1,0 +1,116 @@
+"""Members that send what is long to read: documents, tasks, contracts, statements, gossip."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+import pytest
+import trio
+from engine_peers import schema_of
+from hostile_siege import Siege
+
+from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
+from engine.definitions import StreamDefinition, StreamEntry
+from engine.messages import CreateXml
+from engine.moves.messages import Assignment
+from engine.query import Filter, Query
+from engine.schema import BEGINNING
+from engine.xml_documents import write_query
+from overlay.exchange import MAX_SENT, PUSH, Push
+from overlay.gossip.driver import SYNC_METHOD
+from overlay.gossip.messages import MAX_STATE, State
+
+CONNECTIONS = 4
+PREDICATE = " or ".join(f"value = {number}" for number in range(200))
+Said = tuple[str, msgspec.Struct]
+
+
+def long_query(boxes: int) -> Query:
+    """Of evil.org, which reads a stream of its own."""
+    return Query(
+        "medusa://evil.org/q",
+        tuple(
+            Filter(f"b{n}", "medusa://evil.org/s", (f"medusa://evil.org/o{n}",), (PREDICATE,))
+            for n in range(boxes)
+        ),
+    )
+
+
+def document(_siege: Siege) -> Callable[[int], Said]:
+    """Nobody may define anything at a peer of another participant."""
+    text = write_query(long_query(256))
+    assert len(text) > 700_000
+    return lambda _number: ("create_query_xml", CreateXml(text))
+
+
+def task(_siege: Siege) -> Callable[[int], Said]:
+    """For which there is no contract."""
+    schema = schema_of("evil.org")
+    entry = StreamEntry(StreamDefinition("medusa://evil.org/s", schema.name), schema)
+    query, inputs = long_query(256), {entry.stream.name: entry}
+
+    def said(number: int) -> Said:
+        name = f"medusa://evil.org/o{number % 256}"
+        return "task.assign", Assignment(name, number, query, inputs, (), BEGINNING)
+
+    return said
+
+
+def contracts(siege: Siege) -> Callable[[int], Said]:
+    """As many documents as one message has, each signed by nobody."""
+    whole = siege.evil.membership.statements()[0]
+
+    def said(number: int) -> Said:
+        tail = (number.to_bytes(4, "big") + bytes([each]) for each in range(MAX_DOCUMENTS))
+        return DELIVER, Deliver(tuple(whole[:-5] + end for end in tail))
+
+    return said
+
+
+def statements(siege: Siege) -> Callable[[int], Said]:
+    whole = siege.evil.membership.statements()[0]
+    count = MAX_SENT // (len(whole) + 8)
+
+    def said(number: int) -> Said:
+        tails = ((number * count + each).to_bytes(6, "big") for each in range(count))
+        return PUSH, Push(tuple(whole[:-6] + tail for tail in tails), ())
+
+    return said
+
+
+def gossip(_siege: Siege) -> Callable[[int], Said]:
+    """Claims by the thousand."""
+
+    def said(number: int) -> Said:
+        claims = ((number * 1000 + each).to_bytes(100, "big") for each in range(MAX_STATE // 110))
+        return SYNC_METHOD, State(tuple(claims), ())
+
+    return said
+
+
+@pytest.mark.parametrize("kind", [document, task, contracts, statements, gossip])
+async def test_what_is_long_to_read(
+    siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
+) -> None:
+    """As fast as it is taken, on four connections of four peers."""
+    said, numbers = kind(siege), itertools.count(1)
+    async with siege.watched() as watch, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            while True:
+                with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                    async with siege.evil.peer().wire(siege.address) as wire:
+                        while not wire.over:
+                            await wire.call(*said(next(numbers)))
+                await trio.sleep(0.05)
+
+        for _ in range(CONNECTIONS):
+            nursery.start_soon(send)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    print(next(numbers), "messages;", watch)
+    assert next(numbers) > CONNECTIONS
+    watch.check()
