@@ -395,6 +395,11 @@ class StreamStore:
                 await self._compact()
                 compacted_at = trio.current_time()
 
+    @property
+    def short_bytes(self) -> int:
+        """See `Room.short_bytes`."""
+        return self._room.short_bytes
+
     def _let_others_go(self, now: float) -> None:
         """Keep no more for other participants than they may hold."""
         held = [

@@ -30,6 +30,7 @@ from engine.moves.checks import (
     permitted_task,
     planned_task,
 )
+from engine.moves.crowding import crowding
 from engine.moves.messages import (
     Activate,
     Assignment,
@@ -117,6 +118,7 @@ class Assignments:
         self._released: dict[tuple[str, str, int], int] = {}
         # its owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
+        self._going_home: set[str] = set()
         self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
         self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
@@ -380,6 +382,28 @@ class Assignments:
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
                     nursery.start_soon(self._confirm, assigned)
+            self._send_home_what_crowds()
+
+    def _send_home_what_crowds(self) -> None:
+        found = crowding(
+            self.all(),
+            self._participant,
+            disk_bytes=self._config.disk_bytes,
+            short_bytes=self._store.short_bytes,
+        )
+        for task, why in found.items():
+            if task not in self._going_home:
+                self._overlay.events.note("warning", f"{task} goes home: {why}")
+                self._going_home.add(task)
+                self._nursery.start_soon(self._send_home, task)
+
+    async def _send_home(self, task: str) -> None:
+        try:
+            await self.give_back(task)
+        except MedusaError as error:  # it is tried again
+            self._overlay.events.note("warning", f"{task} was not given back: {error}")
+        finally:
+            self._going_home.discard(task)
 
     async def _confirm(self, assigned: AssignedTask) -> None:
         stored, known_s = assigned.stored, trio.current_time() - assigned.known_at

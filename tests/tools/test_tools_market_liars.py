@@ -341,6 +341,19 @@ async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
         assert len(settler(town.utah).ledger.deals()) <= 10
 
 
+async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
+    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it needs them for: its worker's own posts must not wait for room."""
+    async with trade(tmp_path, loads) as town:
+        (guest,) = town.guests
+        monkeypatch.setattr("engine.foreign.OF_STREAM", 1e-9)
+        await until(lambda: guest not in town.guests)
+        assert f"{guest} goes home" in notes(town.utah)
+        await town.work.post(250)
+        town.work.check()
+
+
 async def test_an_altered_contract_binds_nobody(tmp_path: Path, loads: Loads) -> None:
     """utah signs another document than the one mit proposed, and delivers it as the contract."""
     async with open_market_town(tmp_path) as town:
