@@ -22,11 +22,19 @@ class Room:
     """
     Args:
         limit_bytes: that may be taken. taken: bytes that are.
+        make: called when it is full, before anybody is refused: lets go of what may go.
     """
 
-    def __init__(self, limit_bytes: int, taken: Callable[[], int], events: Events) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        taken: Callable[[], int],
+        events: Events,
+        make: Callable[[], None],
+    ) -> None:
         self._limit_bytes = limit_bytes
         self._taken = taken
+        self._make = make
         self._events = events
         self._made = trio.Event()
         self._told = False
@@ -36,6 +44,8 @@ class Room:
         Raises:
             StorageFullError: it is full.
         """
+        if self._taken() > self._limit_bytes:
+            self._make()
         if self._taken() > self._limit_bytes:
             raise StorageFullError(
                 f"{stream}: the streams of this peer hold {self._taken()} bytes, "

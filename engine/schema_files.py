@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from engine.kept import file_name
 from engine.schema import Schema
-from overlay.errors import InternalError
-from overlay.files import write_atomically
+from overlay.files import load_json, save_json, storing
 
 
 class SchemaFiles:
@@ -26,26 +23,23 @@ class SchemaFiles:
     def load(self) -> Iterator[Schema]:
         """
         Raises:
-            InternalError: one is damaged.
+            DamagedError: one is damaged. StorageError: one cannot be read.
         """
         for path in sorted(self._folder.glob("*.json")):
-            try:
-                yield msgspec.json.decode(path.read_bytes(), type=Schema)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise InternalError(
-                    f"{path} is damaged ({error}); remove it, and create the schema again"
-                ) from None
+            yield load_json(path, Schema, mend="remove it, and create the schema again")
 
     def save(self, schema: Schema) -> None:
         """
         Raises:
-            StorageFullError: no room; what was there is untouched.
+            StorageError: the disk does not take it; what was there is untouched.
         """
-        write_atomically(self._path(schema.name), msgspec.json.encode(schema))
+        save_json(self._path(schema.name), schema)
 
     def remove(self, name: str) -> None:
         """It is another peer's."""
-        self._path(name).unlink(missing_ok=True)
+        path = self._path(name)
+        with storing(path):
+            path.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return self._folder / file_name(name, ".json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
@@ -37,6 +38,9 @@ from overlay.memory import Budgets
 
 TEND_S: Final = 1.0
 """How often retention, leases and rates are looked after, seconds."""
+
+TIDY_S: Final = 0.1
+"""How often at most while posts find the disk full, seconds: it takes a look at every stream."""
 
 GIVE_BACK_S: Final = 2.0
 """How often memory that is free within the process goes back to the system, seconds."""
@@ -105,7 +109,8 @@ class StreamStore:
         self._streams: dict[str, KeptStream] = {}
         self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
-        self._room = Room(config.disk_bytes, lambda: self.total_bytes, events)
+        self._room = Room(config.disk_bytes, lambda: self.total_bytes, events, self._make_room)
+        self._tidied_at = -math.inf
         self.intake = Intake(config, self._room, clock, events, nursery)
         self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
 
@@ -381,10 +386,9 @@ class StreamStore:
         while True:
             await trio.sleep(TEND_S)
             now = trio.current_time()
-            self._let_others_go(now)
+            self._tidy(now)
             for kept in list(self._streams.values()):
                 kept.measure(now)
-                self._retain(kept, now)
                 kept.suffix.tidy()
             self._room.look()
             await self._subscriptions.tend()
@@ -399,6 +403,19 @@ class StreamStore:
     def short_bytes(self) -> int:
         """See `Room.short_bytes`."""
         return self._room.short_bytes
+
+    def _make_room(self) -> None:
+        """Between two looks much may be posted: nobody is refused before others were let go."""
+        now = trio.current_time()
+        if now - self._tidied_at >= TIDY_S:
+            self._tidy(now)
+
+    def _tidy(self, now: float) -> None:
+        """Let go of what nobody needs any more, and of what others need and may not keep."""
+        self._tidied_at = now
+        self._let_others_go(now)
+        for kept in list(self._streams.values()):
+            self._retain(kept, now)
 
     def _let_others_go(self, now: float) -> None:
         """Keep no more for other participants than they may hold."""

@@ -22,7 +22,7 @@ from overlay.events import Events
 from overlay.identity import PeerName
 from overlay.memory import Share
 from overlay.multiplex import Multiplexer
-from overlay.rpc import Caller, Duplex, EndOfCall, Service
+from overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
 from overlay.streams import Buffer, Event, Opened, Stream
 
 READ_BYTES: Final = 256 * 2**10
@@ -254,9 +254,7 @@ class Connection:
     async def _keep_pace(self) -> None:
         """Go no further while the remote's participant has spent too much of our time."""
         await trio.lowlevel.checkpoint()
-        pace = self._memory.pace
-        while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
-            await trio.sleep(pause_s)  # its other connections may spend more meanwhile
+        await keep(self._memory.pace)
 
     def _charge(self) -> None:
         cost_s = self._multiplexer.cost_s

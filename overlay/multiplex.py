@@ -37,7 +37,7 @@ from overlay.frames import (
     encode_header,
 )
 from overlay.memory import Share
-from overlay.pace import CALL_S, FRAME_S, MESSAGE_S
+from overlay.pace import CALL_S, FRAME_S, MESSAGE_S, Pace
 from overlay.streams import (
     MAX_WEIGHT,
     WINDOW_BYTES,
@@ -121,6 +121,11 @@ class Multiplexer:
     def streams(self) -> Sequence[Stream]:
         """All streams that are not over."""
         return tuple(self._streams.values())
+
+    @property
+    def pace(self) -> Pace:
+        """Of the remote's participant."""
+        return self._memory.pace
 
     # -- sending
 

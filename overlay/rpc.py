@@ -27,6 +27,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.multiplex import AHEAD_BYTES, Multiplexer
+from overlay.pace import DECODED_S, Pace
 from overlay.streams import Buffer, Stream
 
 MAX_STRUCT_BYTES: Final = 2**20
@@ -47,6 +48,10 @@ _LENGTHS: Final = Layout("!II")
 T = TypeVar("T", bound=Struct)
 
 
+LONG_STRUCT: Final = 16 * 2**10
+"""Bytes of a struct that takes longer to decode than all else that is done for a message."""
+
+
 class EndOfCall(trio.EndOfChannel):
     """The other side has finished: no message follows."""
 
@@ -63,6 +68,12 @@ class Caller:
     participant: str
     peer_id: bytes | None
     own: bool = False
+
+
+async def keep(pace: Pace) -> None:
+    """Returns once no more is spent than may be."""
+    while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
+        await trio.sleep(pause_s)  # others of the same participant may spend more meanwhile
 
 
 class Duplex:
@@ -156,12 +167,21 @@ class Duplex:
                 f"{self.method}: a request of {size + body_size} bytes; at most {limit} are allowed"
             )
         await self._available(size + body_size)
+        if size > LONG_STRUCT:
+            await self._keep_pace(size)
         self._lengths = None
         message = self._multiplexer.take(self.stream, size)
         body = self._multiplexer.take(self.stream, body_size)
         self._multiplexer.hand_over(self.stream, size + body_size)
         self._wake_writer()
         return message, body
+
+    async def _keep_pace(self, size: int) -> None:
+        """Every connection of a participant may have a long message ready at this moment: they are
+        decoded one after the other, within its share of our time."""
+        pace = self._multiplexer.pace
+        await keep(pace)
+        pace.spend(size * DECODED_S, trio.current_time())
 
     async def finish(self) -> None:
         """Send no more. On the side that answers this ends the call, both ways."""

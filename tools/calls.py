@@ -28,8 +28,8 @@ T = TypeVar("T")
 PATIENCE_S: Final = 10.0
 """A person waits at the prompt."""
 
-MAX_DOCUMENT_BYTES: Final = 1024 * 1024
-"""What a peer accepts of one document."""
+MAX_DOCUMENT_BYTES: Final = 1020 * 1024
+"""What a peer accepts of one document: a request of 1 MiB has some words beside it."""
 
 
 def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from overlay.errors import InvalidInputError, NotFoundError
-from overlay.files import load_json, mended_by, read_public, write_atomically
+from overlay.files import load_json, mended_by, read_public, save_json
 from tools.addresses import Address, format_address, parse_address
 from tools.home import Home
 
@@ -155,7 +155,7 @@ def read_bootstrap(home: Home) -> tuple[Address, ...]:
 
 def write_bootstrap(home: Home, addresses: tuple[Address, ...]) -> None:
     texts = [format_address(address) for address in addresses]
-    write_atomically(home.bootstrap, msgspec.json.encode(texts) + b"\n")
+    save_json(home.bootstrap, texts)
 
 
 def read_section(

@@ -99,7 +99,7 @@ class EpochDamagedError(DamagedError, code="epoch_damaged"):
     """path: of the file."""
 
     def __init__(self, path: Path, reason: object) -> None:
-        super().__init__(f"{path} is damaged ({reason})")
+        super().__init__(f"{path} is damaged ({reason}): it is fetched again where it can be")
         self.path = path
 
 

@@ -16,6 +16,10 @@ from msgspec import Struct
 LONGEST_S: Final = 6.0
 """Of a drawn fault, seconds: well beyond the detector's time on the local preset."""
 
+LEAPS_S: Final = (-3_000.0, 45.0, 3_600.0, 8_640_000.0)
+"""By which a clock may leap, seconds: back beyond what a datagram may be old, ahead by less and by
+more than is believed, and ahead by a hundred days."""
+
 
 class _Fault(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
     """
@@ -188,7 +192,7 @@ def _drawn(
         return Stop(0, 0, peer) if kind == "stop" else Crash(0, 0, peer, kind == "power")
     if kind == "drift":
         rate = round(rng.uniform(-0.01, 0.01), 4)
-        step_s = round(rng.choice((0.0, rng.uniform(-2.0, 2.0))), 2)
+        step_s = round(rng.choice((0.0, rng.uniform(-2.0, 2.0), rng.choice(LEAPS_S))), 2)
         return Drift(0, 0, rng.choice(list(peers)), rate, step_s)
     if kind == "noise":
         return Noise(0, 0, round(rng.uniform(0.05, 0.4), 2), 0.1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +13,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, rows, schema_of, to_the_end, until
 
+from engine.api import definitions
 from engine.definitions import StreamDefinition
 from engine.kinds import QUERY, STREAM
 from engine.messages import (
@@ -24,8 +28,11 @@ from engine.messages import (
     Subscribe,
     Tuples,
 )
+from engine.moves.messages import Deal
+from engine.network import Network
 from engine.query import Box, Filter, Map, Query, QueryStatus
 from engine.schema import Field, FieldType
+from engine.xml_documents import write_query
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -441,3 +448,36 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
             assert mit.up.engine.store.get(mit.name("out/many")) is None
         await town.restart(mit)
         assert not mit.up.engine.queries.unfit
+
+
+async def test_documents_are_read_and_planned_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a client defines, one that a sibling is to stand by for, and a task that it runs."""
+    interpret(monkeypatch)
+    beside: list[tuple[str, bool]] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            thread = threading.current_thread()
+            beside.append((name, thread is not threading.main_thread()))
+            return function(*args, **named)
+
+        return call
+
+    monkeypatch.setattr(
+        "engine.api.definitions.read_document", noted("read", definitions.read_document)
+    )
+    monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
+    async with open_town(tmp_path) as town:
+        one, two = await town.settle("mit.edu"), await town.settle("mit.edu", sibling=True)
+        await town.acquainted(one, two)
+        async with one.client() as client:
+            source = await make_stream(client, one, "s")
+            query = passing(one, "q", source, one.name("out"))
+            await client.create_query_xml(write_query(query))
+            await client.start_query(query.name)
+            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await town.restart(one)
+    assert {name for name, _ in beside} == {"read", "plan"}
+    assert all(aside for _, aside in beside), beside

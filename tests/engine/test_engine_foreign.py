@@ -61,11 +61,13 @@ def test_when_room_is_short_those_that_keep_most_go_first() -> None:
     assert "room is short" in gone[large]
 
 
-async def fill(client: AsyncMedusaClient, stream: str, first: int, posts: int) -> None:
-    """Posts of 500 tuples; history alone keeps none of them."""
+async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, posts: int) -> None:
+    """Posts of 500 tuples, of which each becomes an epoch; history alone keeps none of them."""
     for number in range(first, first + posts):
-        await client.post_event(stream, rows([(number * 500 + i, 0) for i in range(500)]))
+        stimes = range(number * 500, number * 500 + 500)
+        await client.post_event(stream, rows([(at, 0) for at in stimes]), boundary=stimes[-1])
         await client.flush()
+        await mit.kept(stream).log.wait_beyond(stimes[-1] - 1)
 
 
 async def besieged(town: Town) -> tuple[Place, Place]:
@@ -83,14 +85,14 @@ async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=1)
             other = await make_stream(client, mit, "other", history_us=1)
-            await fill(client, stream, 1, 1)
+            await fill(client, mit, stream, 1, 1)
             connection = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
             request = Subscribe(stream, subscriber=name)
             async with connection.open("subscribe", request) as duplex:
                 await duplex.receive(Tuples)
                 with trio.fail_after(60):
-                    await fill(client, stream, 2, 45)
-                    await fill(client, other, 1, 3)
+                    await fill(client, mit, stream, 2, 45)
+                    await fill(client, mit, other, 1, 3)
                 with pytest.raises(NotRetainedError, match="you are waited for no"):  # noqa: PT012
                     while True:
                         await duplex.receive(Tuples)
@@ -104,12 +106,12 @@ async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(tmp_path: Pa
         mit, evil = await besieged(town)
         async with mit.client() as client, evil.client() as reader:
             stream = await make_stream(client, mit, "s", history_us=1)
-            await fill(client, stream, 1, 1)
+            await fill(client, mit, stream, 1, 1)
             async with reader.subscribe(stream, subscriber="me") as visit:
                 await received(visit, 1)
                 boundary = visit.boundary
             with trio.fail_after(60):
-                await fill(client, stream, 2, 45)
+                await fill(client, mit, stream, 2, 45)
             await until(lambda: mit.kept("s").log.start > boundary)
             back = reader.subscribe(stream, after=boundary, subscriber="me")
             with pytest.raises(NotRetainedError, match="bytes were kept for it in this stream"):
@@ -122,10 +124,10 @@ async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path)
         async with mit.client() as client, utah.client() as other:
             for reader, path in ((client, "ours"), (other, "theirs")):
                 stream = await make_stream(client, mit, path, history_us=1)
-                await fill(client, stream, 1, 1)
+                await fill(client, mit, stream, 1, 1)
                 async with reader.subscribe(stream, subscriber="me") as visit:
                     await received(visit, 1)
-                await fill(client, stream, 2, 3)
+                await fill(client, mit, stream, 2, 3)
             await until(lambda: not mit.kept("theirs").log.retention.consumers)
             assert mit.kept("ours").log.retention.consumers == ("subscriber mit.edu me",)
             assert mit.kept("ours").log.start < mit.kept("theirs").log.start

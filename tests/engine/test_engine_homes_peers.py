@@ -22,6 +22,7 @@ from engine.homes.messages import TELL, AskVote, Install, Tell, Told
 from engine.kept import Role
 from engine.streams.replicated import ReplicatedSource
 from overlay.errors import InvalidInputError, StorageFullError
+from overlay.files import load_json, save_json
 from tools.async_client import open_medusa
 
 
@@ -181,9 +182,9 @@ async def test_an_elector_that_claims_a_fence_of_the_future_stops_nobody(tmp_pat
                         await connection.call(TELL, Tell(stream, message), Told)
             await town.stop(second)
             (file,) = (second.home.data / "ballots").glob("*.json")
-            stored = msgspec.json.decode(file.read_bytes(), type=StoredBallot)
+            stored = load_json(file, StoredBallot, mend="")
             ballot = msgspec.structs.replace(stored.ballot, promised=2**62, voted=third.id)
-            file.write_bytes(msgspec.json.encode(msgspec.structs.replace(stored, ballot=ballot)))
+            save_json(file, msgspec.structs.replace(stored, ballot=ballot))
             await town.start(second)
             await client.post_event(stream, rows([(2, 2)]), boundary=2)
             await client.flush()

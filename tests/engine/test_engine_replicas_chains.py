@@ -222,15 +222,20 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
                 await ask(stranger, secondary, "replica.dismiss", Dismiss(query.name, wrong))
         with pytest.raises(ConflictError, match="has not let go of it"):
             await ask(home, secondary, "replica.dismiss", Dismiss(query.name, fence))
-        for by in (stranger, home):
-            await ask(by, secondary, "replica.keep_up", KeepUp(query.name, fence, {}, {}))
-            with pytest.raises(MedusaError):
-                await ask(by, primary, "replica.incumbent", Incumbent(query.name, fence))
-            connection = await by.up.engine.overlay.connect(parse_peer_id(primary.id))
-            read = ReadReplica(query.name, fence, source, 0)
-            with pytest.raises(NotFoundError):
-                async with connection.open("replica.read", read) as duplex:
-                    await duplex.receive(Tuples)
+        keep_up, incumbent = KeepUp(query.name, fence, {}, {}), Incumbent(query.name, fence)
+        read = ReadReplica(query.name, fence, source, 0)
+        await ask(home, secondary, "replica.keep_up", keep_up)
+        with pytest.raises(MedusaError):
+            await ask(home, primary, "replica.incumbent", incumbent)
+        with pytest.raises(NotFoundError):
+            await ask(home, primary, "replica.read", read)
+        for method, message in (
+            ("replica.keep_up", keep_up),
+            ("replica.incumbent", incumbent),
+            ("replica.read", read),
+        ):
+            with pytest.raises(NotAuthorisedError, match="own participant"):
+                await ask(stranger, secondary, method, message)
         assert secondary.up.engine.standbys.get(query.name) is not None
         # and a stranger's fence deposes nobody
         connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))

@@ -11,11 +11,18 @@ from overlay.events import Events
 
 
 class Disk:
+    """spare: what goes when room is made."""
+
     taken = 0
+    spare = 0
+
+    def make(self) -> None:
+        self.taken -= self.spare
+        self.spare = 0
 
 
 def room(disk: Disk, events: Events) -> Room:
-    return Room(100, lambda: disk.taken, events)
+    return Room(100, lambda: disk.taken, events, disk.make)
 
 
 def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
@@ -28,6 +35,17 @@ def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
         told.append(len(events.recent()) > before)
     assert told == [False, False, True, False, False, False, False, True]
     assert "80% of engine.disk_bytes" in events.recent()[0].text
+
+
+def test_what_may_go_goes_before_anybody_is_refused() -> None:
+    disk = Disk()
+    made = room(disk, Events())
+    disk.taken, disk.spare = 110, 10
+    made.check("s")
+    assert disk.taken == 100
+    disk.taken, disk.spare = 110, 5
+    with pytest.raises(StorageFullError, match="hold 105 bytes"):
+        made.check("s")
 
 
 async def test_who_waits_goes_on_when_there_is_room(autojump_clock: trio.testing.MockClock) -> None:

@@ -320,6 +320,13 @@ def test_producers_in_an_old_journal_are_the_owners() -> None:
     assert state.is_duplicate(Writer("sensor"), 8)
 
 
+@given(st.binary(max_size=40) | st.sampled_from([b"\x91\xa1\xff", b"\x91\xa3s\xff\xff"]))
+def test_an_entry_is_decoded_or_refused_with_one_error(meta: bytes) -> None:
+    """A name that is no UTF-8 as well."""
+    with suppress(DecodeError):
+        decode_entry(meta)
+
+
 def test_arrival_gives_the_time_where_no_field_does(tmp_path: Path) -> None:
     with opened(tmp_path, schema=ARRIVING) as s:
         s.post([(1, 1), (2, 2)])

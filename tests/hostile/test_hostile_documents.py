@@ -19,9 +19,10 @@ from engine.moves.messages import Assignment
 from engine.query import Filter, Query
 from engine.schema import BEGINNING
 from engine.xml_documents import write_query
-from overlay.exchange import MAX_SENT, PUSH, Push
+from overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
 from overlay.gossip.driver import SYNC_METHOD
 from overlay.gossip.messages import MAX_STATE, State
+from overlay.peers import Stamp
 
 CONNECTIONS = 4
 PREDICATE = " or ".join(f"value = {number}" for number in range(200))
@@ -81,6 +82,12 @@ def statements(siege: Siege) -> Callable[[int], Said]:
     return said
 
 
+def exchanges(_siege: Siege) -> Callable[[int], Said]:
+    """What it claims to have, by the ten thousand."""
+    stamps = tuple(Stamp(number.to_bytes(20, "big"), number, 1) for number in range(25_000))
+    return lambda number: (EXCHANGE, Offer((), (*stamps, Stamp(bytes(20), number, 1))))
+
+
 def gossip(_siege: Siege) -> Callable[[int], Said]:
     """Claims by the thousand."""
 
@@ -91,7 +98,7 @@ def gossip(_siege: Siege) -> Callable[[int], Said]:
     return said
 
 
-@pytest.mark.parametrize("kind", [document, task, contracts, statements, gossip])
+@pytest.mark.parametrize("kind", [document, task, contracts, statements, exchanges, gossip])
 async def test_what_is_long_to_read(
     siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
 ) -> None:

@@ -22,7 +22,9 @@ from overlay.events import Events
 from overlay.exchange import TAKEN_AT_ONCE, Exchange, Exchanger, Push
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
+from overlay.memory import Memory
 from overlay.multiplex import Multiplexer
+from overlay.pace import BURST_S, DECODED_S, SHARE
 from overlay.peers import PeerTable
 from overlay.rpc import REQUEST_BYTES, Caller, Duplex, Service
 
@@ -201,3 +203,49 @@ async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_fo
     assert done[0][0] == "utah.edu"
     ends = [turn for participant, turn in done if participant == "evil.edu"]
     assert all(after - before >= 16 for before, after in itertools.pairwise(ends))
+
+
+class Text(Struct):
+    text: str
+
+
+async def test_long_messages_that_are_all_here_are_decoded_at_a_pace(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A participant fills its connections with them, and sends the last byte of each at once."""
+    service, decoded, size, count = Service(), list[float](), 100_000, 500
+
+    async def note(_caller: Caller, _request: Text, _body: bytes) -> Number:
+        decoded.append(trio.current_time())
+        return Number(1)
+
+    service.unary("note", Text, note)
+    share = Memory(2**30).share("evil.edu")
+    async with trio.open_nursery() as nursery:
+        for _ in range(count // 50):
+            near, far = trio.testing.memory_stream_pair()
+            connections = [
+                Connection(
+                    stream,
+                    PeerName(name, b"p" * 20),
+                    dialled=stream is near,
+                    service=service,
+                    caller=Caller(name, b"p" * 20),
+                    events=Events(),
+                    memory=held,
+                )
+                for stream, name, held in ((near, "mit.edu", None), (far, "evil.edu", share))
+            ]
+            for connection in connections:
+                nursery.start_soon(connection.run)
+            for _ in range(50):
+                text = Text("x" * size)
+                nursery.start_soon(connections[0].call, "note", text, Number)
+        with trio.fail_after(60):
+            while len(decoded) < count:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    spent_s = size * count * DECODED_S
+    assert decoded[-1] - decoded[0] > spent_s / SHARE - BURST_S
+    moments = Counter(decoded)  # of the virtual clock: what is done without a pause
+    assert max(moments.values()) * size * DECODED_S < 2 * BURST_S * SHARE

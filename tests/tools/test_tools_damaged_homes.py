@@ -19,6 +19,7 @@ from tools_market_town import contracted, set_up, settle
 from engine.moves.messages import Deal
 from overlay.encoding import encode
 from overlay.errors import MedusaError
+from tools.config import write_bootstrap
 from tools.daemon import open_peer
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
@@ -26,6 +27,7 @@ PAGES = {"flipped"}
 """Found when it is read."""
 
 KINDS: dict[str, set[str]] = {
+    "bootstrap.json": set(),
     "client.token": {"flipped", "halved", "all 0xff"},
     "contracts/*.contract": set(),
     "contracts/.lock": ANYTHING,
@@ -36,6 +38,7 @@ KINDS: dict[str, set[str]] = {
     "data/leases.json": set(),
     "data/peers": set(),
     "data/queries/*.json": set(),
+    "data/schemas/*.json": set(),
     "data/streams/mit.edu,out/log/*.parquet": PAGES,
     "data/streams/mit.edu,s/journal/*.journal": set(),
     "data/streams/mit.edu,s/late/*.parquet": PAGES,
@@ -56,8 +59,8 @@ KINDS: dict[str, set[str]] = {
 """By file: which damage may pass without a word."""
 
 MEND = re.compile(
-    r"restore it|remove|it is put aside as|put a copy|made anew|look at|must be a file"
-    r"|save it|move it away|is kept as|write into it|in its place|has cut the file"
+    r"restore it|remove|it is fetched again|it is put aside as|put a copy|made anew|look at"
+    r"|must be a file|save it|move it away|is kept as|write into it|in its place|has cut the file"
 )
 
 
@@ -140,6 +143,7 @@ async def build(folder: Path) -> Place:
         for place in (one, two, three, utah):
             await town.stop(place)
     (one.home.data / "peers").write_bytes(encode([]))  # nobody is waited for
+    write_bootstrap(one.home, ())
     return one
 
 
