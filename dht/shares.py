@@ -5,7 +5,7 @@ chooses (Douceur, The Sybil Attack, 2002); taken by distance alone they would be
 asks and all that a publication reaches. But every id is of an admitted participant. So wherever
 nodes are chosen, each participant has a share, and more than that only where the others leave room.
 
-It takes the place of what others do for want of admissions: costly ids and sibling lists (Baumgart
+Networks without admissions do this by other means: costly ids and sibling lists (Baumgart
 and Mies, S/Kademlia, 2007, "Secure nodeId assignment", "Sibling broadcast"), constrained routing
 tables (Castro et al., Secure routing for structured peer-to-peer overlay networks, 2002, "Routing
 table maintenance"), and bounded degrees (Singh et al., Eclipse attacks on overlay networks, 2006).
@@ -21,8 +21,9 @@ T = TypeVar("T")
 
 
 def share_of(copies: int) -> int:
-    """Of so many nodes, how many may be one participant's: a quarter. Then it takes three that
-    collude to be the majority that an absence is believed of, and four to be all."""
+    """Of so many nodes, how many may be one participant's: a quarter. A majority is believed when
+    it says that a record is absent: that takes three participants that collude. To be all the nodes
+    takes four."""
     return max(1, copies // 4)
 
 
@@ -34,7 +35,7 @@ def chosen(
     share: int | None = None,
     spent: Counter[str] | None = None,
 ) -> list[T]:
-    """The first `count` of them within the shares; then, where those are fewer, of the others.
+    """The first `count` nodes within the shares; where there are fewer, nodes beyond them as well.
 
     Args:
         nearest: in order of distance; read no further than needed.
@@ -55,8 +56,8 @@ def chosen(
 
 
 def surplus(nodes: Iterable[T], participant_of: Callable[[T], str], count: int) -> list[T]:
-    """Of nodes that are `count` together, those of the participant that has most beyond its share;
-    [] where none has."""
+    """All nodes of the participant that has the most of them, if that is more than its share of
+    `count`; else []."""
     of: dict[str, list[T]] = {}
     for each in nodes:
         of.setdefault(participant_of(each), []).append(each)

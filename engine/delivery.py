@@ -18,20 +18,21 @@ from overlay.memory import Memory
 from overlay.rpc import Caller, Duplex
 
 TURNS: Final = 4
-"""Parts that are read and encoded at once, each with some three times `PART_BYTES`: more would not
-be quicker on the same disk and cores, and the next participant would wait for all of them."""
+"""Parts that are read and encoded at once; each takes about three times `PART_BYTES`. More would
+not be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024
 """Subscriptions of one participant's peers, or of our own clients, that are served here: each takes
 part of a millisecond an epoch."""
 
 MAX_OF_PEER: Final = 256
-"""And of one peer, so that no connection takes all that its participant may have."""
+"""Subscriptions of one peer, so that no connection takes all that its participant may have."""
 
 
 class Turns:
-    """Who makes a part next: participants one after the other, each for its own subscriptions in
-    the order in which they asked. Whoever holds too much of the memory waits until it is read."""
+    """For which subscription a part is made next: participants take turns, and the subscriptions of
+    one participant are served in the order in which they asked. A participant that holds too much
+    of the memory waits until the other side has read some of it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -136,7 +137,7 @@ class Delivery:
             released: returns once readers may have the stream up to that boundary, microseconds.
 
         Raises:
-            NotRetainedError: what follows is gone. ClosedError: the log was closed.
+            NotRetainedError: the rows that follow are gone. ClosedError: the log was closed.
             MedusaError: the call failed.
         """
         holder = _holder(caller)
@@ -159,5 +160,5 @@ class Delivery:
 
 
 def _holder(caller: Caller) -> str:
-    """Whose share of the memory a caller's connection takes."""
+    """The holder whose share of the memory a caller's connection takes."""
     return CLIENTS if caller.peer_id is None else caller.participant

@@ -1,7 +1,7 @@
 """What other participants hold of our disk: bounded in bytes and time, and the first to go.
 
-A subscriber of another participant that does not acknowledge keeps what it has not acknowledged,
-so that it can go on after an absence. It must not stop posts by that, to this stream or another.
+The log keeps what a subscriber of another participant has not acknowledged, so that it can go on
+after an absence. That must not stop posts, to this stream or to another one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 OF_ALL: Final = 1 / 4
-"""Of `engine.disk_bytes`, for all other participants together: most of it is ours."""
+"""The part of `engine.disk_bytes` for all other participants together: most of it is ours."""
 
 OF_PARTICIPANT: Final = OF_ALL / 2
-"""For one of them, on all streams: there is always room for another."""
+"""For one participant, on all streams: there is always room for another participant."""
 
 OF_STREAM: Final = OF_PARTICIPANT / 2
-"""For one of them on one stream: it can read a second one."""
+"""For one participant on one stream: it can read a second stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class Held:
     """What one consumer of another participant keeps in one stream's log.
 
     Attributes:
-        key: of the log. consumer: who is waited for. holder: its participant.
-        bytes: that would go without it, and without any other foreign one.
+        key: of the log. consumer: the subscriber, or the task, that the log waits for.
+        holder: its participant.
+        bytes: of files that are kept for it and that nobody of our own participant needs.
         since: when it last acknowledged anything, or began to lag; seconds.
     """
 
@@ -40,13 +41,13 @@ class Held:
 def to_let_go(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
-    """Which of them are waited for no longer, and why, for people.
+    """The consumers that are waited for no longer, each with the reason, for people.
 
     Those that keep the most go first.
 
     Args:
         disk_bytes: that the streams of this peer may take. short_bytes: missing at the moment.
-        hold_s: how long one is waited for that acknowledges nothing, seconds.
+        hold_s: how long a consumer that acknowledges nothing is waited for, seconds.
     """
     gone: dict[Held, str] = {}
     for each in held:
@@ -69,7 +70,7 @@ def to_let_go(
 
 
 def _kept(held: Iterable[Held]) -> int:
-    """What they keep together: in one stream, what the one of them that lags most does."""
+    """Bytes that they keep together: of each stream, what the consumer that lags most keeps."""
     most: dict[str, int] = {}
     for each in held:
         most[each.key] = max(most.get(each.key, 0), each.bytes)

@@ -4,8 +4,9 @@ A file of a log that is damaged or missing is made anew from, in this order:
 
 * itself: a disk has come back, or somebody has put a copy there,
 * the other peers of the stream's participant: a replica, a standby, a mirror, its producer,
-* its producer, where the log is a mirror, and who produces what it shows, where it is a view,
-* the inputs, where the log is an output of a query here and they are still kept.
+* the stream's producer, where the log is a mirror; where it is a view, the producer of the stream
+  that it shows,
+* the inputs of a query here, where the log is one of its outputs and the inputs are still kept.
 
 Nobody else is believed: what a stream holds is its participant's to say.
 """
@@ -42,13 +43,13 @@ from overlay.rpc import Caller, Duplex, EndOfCall
 LEND: Final = "log.lend"
 
 LOOK_S: Final = 1.0
-"""How often it is looked whether something is lost, seconds."""
+"""Between two looks for lost files, seconds."""
 
 AGAIN_S: Final = 30.0
-"""After which what nobody had is asked for again, seconds: a peer may have come back."""
+"""After which a file that nobody had is asked for again, seconds: a peer may have come back."""
 
 SILENCE_S: Final = 10.0
-"""How long one that is asked may take for the next part, seconds."""
+"""How long a peer that is asked may take for the next part, seconds."""
 
 
 class Lend(Struct, frozen=True):
@@ -87,13 +88,13 @@ class Mending:
                     await self.mend(kept, lost)
 
     async def mend(self, kept: KeptStream, lost: EpochFile) -> None:
-        """Have a lost file made anew, unless that has failed a moment ago; returns once it is
-        decided."""
+        """Have a lost file made anew, unless that failed less than `AGAIN_S` ago; returns when it
+        is whole, or when nobody has it."""
         async with self._mending[kept.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
             if lost not in kept.log.lost_files or since < AGAIN_S:
                 return
-            if await self._is_whole_again(kept.log, lost):
+            if await self._is_whole_again(kept, lost):
                 return
             for offer in self._offers(kept, lost):
                 try:
@@ -109,14 +110,16 @@ class Mending:
             }
             self._failed_at[lost] = trio.current_time()
 
-    async def _is_whole_again(self, log: StreamLog, lost: EpochFile) -> bool:
+    async def _is_whole_again(self, kept: KeptStream, lost: EpochFile) -> bool:
         try:
             found = await trio.to_thread.run_sync(
-                check_whole, lost.path, lost.after, lost.upto, log.schema
+                check_whole, lost.path, lost.after, lost.upto, kept.log.schema
             )
         except MedusaError:
             return False
-        log.put_back(lost, found, None)
+        kept.log.put_back(lost, found, None)
+        text = f"the rows after boundary {lost.after} up to {lost.upto} are there again"
+        self._overlay.events.note("info", f"{kept.name}: {text}: {lost.path} is whole")
         return True
 
     async def _write(self, kept: KeptStream, lost: EpochFile, epochs: AsyncIterator[Epoch]) -> None:
@@ -126,7 +129,7 @@ class Mending:
         text = f"the rows after boundary {lost.after} up to {lost.upto} were fetched again"
         self._overlay.events.note("info", f"{kept.name}: {text}")
 
-    # -- who may have it ----------------------------------------------------------------------
+    # -- peers that may have it ---------------------------------------------------------------
 
     def _offers(
         self, kept: KeptStream, lost: EpochFile
@@ -141,7 +144,7 @@ class Mending:
                 yield partial(_given, partial(subscribe, follow), kept.log, lost)
         for running in self._queries.all():
             if lost.after < running.stored.since.get(kept.name, BEGINNING):
-                continue  # nobody knows any more how it was made
+                continue  # the query's edition that made it is no longer kept
             for task in running.tasks:
                 if task.kept is kept:
                     yield partial(task.runner.recompute, lost.after, lost.upto)
@@ -161,7 +164,7 @@ class Mending:
     async def lend(self, caller: Caller, request: Lend, duplex: Duplex) -> None:
         """
         Raises:
-            NotAuthorisedError: the stream is not the caller's participant's, or not ours.
+            NotAuthorisedError: the caller is no peer of our participant, or the stream is not ours.
             NotFoundError: this peer does not have all of it.
         """
         participant = self._overlay.identity.participant
@@ -189,7 +192,7 @@ class Mending:
 
 
 def _copied(kept: KeptStream) -> str | None:
-    """The stream that this log is a copy of, whole or a part."""
+    """The stream that this log is a copy of, or of a part of; None: it is no copy."""
     view = kept.entry.stream.view
     if kept.role is Role.VIEW and view is not None:
         return view.stream
@@ -199,10 +202,10 @@ def _copied(kept: KeptStream) -> str | None:
 async def _given(
     opening: Callable[[], AbstractAsyncContextManager[Feed]], log: StreamLog, lost: EpochFile
 ) -> AsyncGenerator[Epoch, None]:
-    """What another peer gives of a lost file, epoch by epoch.
+    """The rows of a lost file that another peer gives, epoch by epoch.
 
     Raises:
-        MedusaError: it does not have it. trio.TooSlowError: it does not go on.
+        MedusaError: that peer does not have them. trio.TooSlowError: it does not go on.
     """
     assembler = Assembler(log.schema, lost.after)
     async with opening() as feed:

@@ -11,18 +11,18 @@ from overlay.errors import StorageFullError
 from overlay.events import Events
 
 NEARLY: Final = 0.8
-"""A share of the room from which a person is told, while there is time to do something: what a
-split or an absent subscriber makes a peer keep only grows until they come back."""
+"""From this share of the room on a person is warned, while there is time to do something: what a
+peer keeps because of a split, or for an absent subscriber, grows until that is over."""
 
 AGAIN: Final = 0.7
-"""Below this share it is news when it is nearly full the next time."""
+"""Once less than this share is taken, the next time that it is nearly full is a new warning."""
 
 
 class Room:
     """
     Args:
-        limit_bytes: that may be taken. taken: bytes that are.
-        make: called when it is full, before anybody is refused: lets go of what may go.
+        limit_bytes: that may be taken. taken: returns the bytes that are.
+        make: called when it is full, before a post is refused: frees what may be freed.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Room:
 
     @property
     def short_bytes(self) -> int:
-        """What must go for it not to be nearly full; 0: nothing."""
+        """Bytes that must go until it is no longer nearly full; 0: none."""
         return max(0, self._taken() - int(self._limit_bytes * NEARLY))
 
     async def wait(self) -> None:
-        """Return once there is some."""
+        """Return once there is room."""
         while self._taken() > self._limit_bytes:
             await self._made.wait()
 
     def look(self) -> None:
-        """Let those go on who wait, and tell a person in time."""
+        """Wake those that wait for room, and warn a person in time."""
         taken = self._taken()
         if taken <= self._limit_bytes:
             self._made.set()

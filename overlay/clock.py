@@ -1,10 +1,10 @@
 """What time it is for this peer: what its machine says, as long as that can be believed.
 
-Certificates, contracts, catalog records and the stime of what arrives all hang on the wall clock,
-and a clock can be set wrong while the peer runs. Between two readings as much time passes as on the
-steady clock; where the wall clock leaps beyond that, the peer goes on by its own count until the
-clocks of other participants agree with the new reading or, where nobody says anything else, it has
-stood for a while. A peer never takes the time from others: they confirm its machine's, or do not.
+Certificates, contracts, catalog records and the stime of what arrives all depend on the wall clock,
+and a clock can be set wrong while the peer runs. Between two readings the wall clock should advance
+as the steady clock does. Where it leaps, the peer goes on by its own count until the clocks of most
+other participants agree with the new reading or, unless most agree with the count, until the leap
+has stood for a while. A peer never takes the time from others: they confirm its machine's, or not.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ MAX_AHEAD_S: Final = 600.0
 ahead of ours. One that lay further ahead could not be outdone: no later one would be believed."""
 
 MAX_STEP_S: Final = 30.0
-"""Seconds by which the clock may be set and is followed at once, in each `ANCHOR_S`: half of what
-the time in a datagram may be off, so that others still hear a peer that follows it."""
+"""The clock is followed at once when it is set by no more seconds than these, in each `ANCHOR_S`:
+half of what the time in a datagram may be off, so that others still hear this peer."""
 
 ANCHOR_S: Final = 60.0
 """Seconds between two marks from which the wall clock is compared with the steady one."""
 
 HOLD_S: Final = 900.0
-"""Seconds after which a leap is believed that nobody contradicts: time for a person to see the
-error and set the clock back, before anything that cannot be taken back follows from it."""
+"""Seconds after which a leap is believed, unless most others agree with our own count: time for a
+person to see the error and set the clock back, before anything irrevocable follows from it."""
 
 FRESH_S: Final = 300.0
 """Seconds for which another participant's word on the time counts: some exchanges."""
 
 AGREE_S: Final = 60.0
-"""Seconds by which clocks that agree may differ: as much as the time in a datagram."""
+"""Seconds by which clocks that agree may differ: as much as the time in a datagram may be off."""
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the machine's clock."""
 
 TELL_S: Final = 600.0
-"""Seconds between two events about the same fault of the clock."""
+"""Seconds between two events that say that others contradict the clock."""
 
 MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
 
@@ -76,7 +76,7 @@ class _Mark:
     steady: float
 
     def at(self, steady: float) -> float:
-        """What it must show at that time of the steady clock."""
+        """What it should show when the steady clock shows `steady`."""
         return self.wall + steady - self.steady
 
 
@@ -89,7 +89,7 @@ class Clock:
         events: told of a clock that leaps, or that others contradict.
 
     Attributes:
-        set: called, by `look`, when the peer goes by another time from now on than its count said.
+        set: called, by `look`, when the peer begins to follow a leap instead of its own count.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Clock:
         return wall if abs(wall - ours) <= MAX_STEP_S else ours
 
     async def run(self) -> None:
-        """Look after it, for ever."""
+        """Look at the machine's clock, for ever."""
         while True:
             self.look()
             await trio.sleep(LOOK_S)
@@ -140,14 +140,15 @@ class Clock:
         steady = self._steady()
         self._others[participant] = _Mark(theirs, steady)
         ours, others = self(), self._others_say(steady)
-        if not _most(others, ours) and steady - self._told_at >= TELL_S:
+        differing = [each for each in others if abs(each - ours) > AGREE_S]
+        if 2 * len(differing) > len(others) and steady - self._told_at >= TELL_S:
             self._told_at = steady
-            self._note_contradiction(ours, others)
+            self._note_contradiction(ours, differing)
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether what cannot be taken back may follow from it: most others agree, or nobody says
-        anything and it has been so for `HOLD_S`."""
+        """Whether something irrevocable may follow from it: most others agree or, where none is
+        heard, the clock has stood for `HOLD_S`."""
         ours, steady = self(), self._steady()
         others = self._others_say(steady)
         if others:
@@ -161,7 +162,7 @@ class Clock:
         return not _most(others, ours) and steady - leap.steady >= HOLD_S
 
     def _others_say(self, steady: float) -> list[float]:
-        """What time it is by the clocks of the participants lately heard of, the earliest first."""
+        """The time now by the clocks of the participants lately heard, the earliest first."""
         said = self._others.items()
         self._others = {who: mark for who, mark in said if steady - mark.steady <= FRESH_S}
         return sorted(mark.at(steady) for mark in self._others.values())
@@ -176,8 +177,8 @@ class Clock:
         self._events.note(
             "error",
             f"this machine's clock leapt from {shown(ours)} to {shown(wall)}: {MEND}; this peer "
-            "goes on by its own count until other participants' clocks agree or, if none says "
-            f"anything else, for {HOLD_S / 60:.0f} minutes",
+            "goes on by its own count until other participants' clocks agree with the leap or, if "
+            f"they do not agree with that count, for {HOLD_S / 60:.0f} minutes",
         )
 
     def _note_contradiction(self, ours: float, others: list[float]) -> None:

@@ -20,11 +20,12 @@ and the tables of a federation of some hundred peers (measured: 120 to 140 MiB),
 with: the parts of streams that are being made (`engine.delivery`, 48 MiB)."""
 
 LEAST_BYTES: Final = 384 * 2**20
-"""The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill what is shared."""
+"""The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the part for
+messages."""
 
 MESSAGES_LEAST: Final = 9 * 2**20
-"""Bytes that a participant may hold in any case: the largest post, or two parts of a stream. Only
-with a dozen greedy participants is it more than its share."""
+"""Bytes that a participant may hold in any case: the largest post, or two parts of a stream. It is
+more than a participant's share only while many participants hold as much as they may."""
 
 STREAM_LEAST: Final = 256 * 2**10
 """Bytes that may wait for a stream in any case: small posts go on, whatever others do."""
@@ -34,11 +35,11 @@ class Memory:
     """A bound that holders share.
 
     Each may hold as much as is free (dynamic thresholds: Choudhury and Hahne, Dynamic Queue Length
-    Thresholds, IEEE/ACM ToN 1998, section III): one alone half of the limit, n greedy ones 1/(n+1)
-    each; so there is always room for one more.
+    Thresholds, IEEE/ACM ToN 1998, section III). One greedy holder gets half of the limit, n of them
+    1/(n+1) each; so there is always room for one more.
 
     Args:
-        limit: bytes. least: that a holder may hold in any case.
+        limit: bytes, for all. least: bytes that each holder may hold in any case.
 
     Attributes:
         held: bytes, by all.
@@ -57,7 +58,7 @@ class Memory:
         return self.limit - self.held
 
     def share(self, holder: str) -> Share:
-        """What one holder has of it, as long as anybody keeps that."""
+        """The share of one holder; it is forgotten once nobody refers to it any more."""
         share = self._shares.get(holder)
         if share is None:
             share = self._shares[holder] = Share(self)
@@ -77,7 +78,7 @@ class Share:
         self.pace = Pace()
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes more, or less."""
+        """Hold so many bytes more; fewer if negative."""
         self.held += size
         self._memory.held += size
         if size < 0:
@@ -109,10 +110,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Budgets:
-    """What a process holds, by kind: posts that wait take no memory from answers to readers.
+    """What a process may hold, by kind: posts that wait take no memory from answers to readers.
 
     Attributes:
-        messages: queued, under way or in hand, by participant (our own clients are one).
+        messages: queued, under way or in a handler, by participant (our own clients count as one).
         streams: posts that wait for their boundary and parts of epochs that are not whole, by
             stream.
         recent_bytes: for the latest epochs of all streams, which readers are about to ask for.
@@ -131,7 +132,7 @@ class Budgets:
         """
         if memory_bytes < LEAST_BYTES:
             raise InvalidInputError(
-                f"overlay.memory_bytes is {memory_bytes}; at least {LEAST_BYTES} are needed"
+                f"memory_bytes is {memory_bytes}; at least {LEAST_BYTES} are needed"
             )
         shared = memory_bytes - PROCESS_BYTES
         return cls(

@@ -5,34 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 SHARE: Final = 0.5
-"""Of the event loop's time, for all connections of one participant together: the others, and the
-failure detector, have the rest."""
+"""Of the event loop's time, the part for all connections of one participant together: the others,
+and the failure detector, have the rest."""
 
 BURST_S: Final = 0.25
-"""Seconds' worth that may come at once: hundreds of calls of a peer that starts again."""
+"""Seconds of work that may come at once: hundreds of calls of a peer that starts again."""
 
 FRAME_S: Final = 4e-6
 CALL_S: Final = 250e-6
 MESSAGE_S: Final = 100e-6
 """What a frame, a call and a message take at least, seconds, on a core of 2020 (measured: frames of
-one byte 3 us, calls of a method that there is not 200 us, acknowledgements 70 us)."""
+one byte 3 us, calls of a method that does not exist 200 us, acknowledgements 70 us)."""
 
 DECODED_S: Final = 10e-9
-"""And each byte that is decoded into Python objects (measured: 7 ns of a task to run, 13 ns of what
-is offered in an exchange)."""
+"""What it takes to decode a byte of a long message into Python objects, seconds (measured: 7 ns for
+a task to run, 13 ns for the lists of an exchange)."""
 
 
 class Pace:
-    """A holder's account of time: it is charged what its frames, calls and messages take, and its
+    """A participant's account of time: it is charged for its frames, calls and messages, and its
     connections are read no further while it has spent too much."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
 
     def spend(self, cost_s: float, now: float) -> None:
-        """now: on any one clock, seconds."""
+        """Charge so many seconds. now: seconds, always by the same clock."""
         self._free_at = max(self._free_at, now) + cost_s / SHARE
 
     def pause_s(self, now: float) -> float:
-        """How long nothing more may be read; 0: go on."""
+        """For how many seconds nothing more may be read; 0: go on."""
         return max(0.0, self._free_at - now - BURST_S)

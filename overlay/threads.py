@@ -1,8 +1,8 @@
 """Threads for long work that others ask for: a few at a time, and in turn between participants.
 
-Reading and planning what strangers wrote takes up to seconds of Python. Beside the event loop it
-stops nobody; the rest is fairness: one participant has one thread at a time, whatever it asks for,
-and what it asks for beyond a queue of its own is refused.
+Reading and planning what others wrote takes up to seconds of Python. In a thread it does not stop
+the event loop. To be fair, one participant has one thread at a time and a queue of its own; what it
+asks for beyond that queue is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ AT_ONCE: Final = 2
 two, so that one participant's long work does not hold up the others."""
 
 MAX_WAITING: Final = 32
-"""Pieces of work of one participant, the one under way among them: a peer that restarts asks for
-some at once; more is a flood."""
+"""Pieces of work of one participant, with the one under way: a peer that restarts asks for some at
+once; more is a flood."""
 
 
 @dataclass
@@ -40,8 +40,8 @@ class Threads:
         self._queues: dict[str, _Queue] = {}
 
     async def run(self, participant: str, work: Callable[[], T]) -> T:
-        """What `work` returns or raises, once it is that participant's turn. Cancelled, it still
-        waits for work that has begun.
+        """What `work` returns or raises; it runs when it is that participant's turn. Work that has
+        begun is waited for even when this is cancelled.
 
         Raises:
             BusyError: that participant has `MAX_WAITING` pieces here already.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from rich.progress import (
 
 from engine.schema import FieldType, Schema
 from engine.streams.revisions.columns import request_schema
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, MedusaError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.posting import Poster
 from tools.row_process import Asked, Rows, open_rows, read_apart
@@ -96,9 +96,12 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
                 await _post(poster, rows, options, show)
             await poster.flush()
         except InvalidInputError as error:
-            await poster.flush()
-            before = f"; the {poster.rows:,} rows before are posted" if poster.rows else ""
-            raise InvalidInputError(f"{error}{before}") from None
+            with suppress(MedusaError):  # the home may be who refuses a row
+                await poster.flush()
+            name = rows.asked.name
+            said = str(error).removeprefix(f"{name}: ")
+            posted = f"the first {poster.rows:,} rows are" if poster.rows else "no row is"
+            raise InvalidInputError(f"{name}: {said}; {posted} posted") from None
     return Done(poster.rows, poster.late, poster.duplicates, poster.boundary, tuple(missed))
 
 

@@ -1,8 +1,8 @@
 """A stranger's file is read in a process of its own, of bounded memory.
 
-A few kilobytes can claim gigabytes, in every format, and what breaks the library that reads them
-ends its process. Here that is one which does nothing else: who posts is told, in one line, and
-keeps what was posted before. The rows come back as an Arrow stream of the schema's payload.
+A few kilobytes can claim gigabytes, in every format, and a file that breaks the library that reads
+it ends the process. Here that process does nothing else: the user is told, in one line, and what
+was posted before stays. The rows come back as an Arrow stream of the schema's payload.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from tools.rows import Format, format_of, read_rows
 
 MEMORY_BYTES: Final = 2**30
-"""What the process may allocate: a few times what a batch of long rows takes while it is read."""
+"""Most that the process may allocate: a few times the memory of a batch of long rows."""
 
 BUFFER_BYTES: Final = 2**20
-"""Read ahead: the first line of a CSV file is looked at in it."""
+"""Bytes read ahead; the first line of a CSV file is checked within them."""
 
 _FAILED: Final = 3
-"""The exit code where standard error has the one line that says why; Python's own faults have 1."""
+"""The exit code when standard error has the one line that says why; Python's own faults exit with
+1."""
 
 _MAX_LINE: Final = 2000
 """Bytes of that line."""
@@ -65,7 +66,7 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Bytes read so far, of `total`: both processes share the place in the file."""
+        """Bytes read so far, of `total`: both processes share the file's offset."""
         if self.total is None:
             return 0
         return min(os.lseek(self._file.fileno(), 0, os.SEEK_CUR), self.total)

@@ -189,7 +189,7 @@ def _peek(file: IO[bytes]) -> bytes:
 
 
 def _parquet(file: IO[bytes], schema: Schema, *, ignore_extra: bool) -> Iterator[pa.Table]:
-    reader = pq.ParquetFile(file, pre_buffer=False)
+    reader = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
     if reader.metadata.num_columns > MAX_COLUMNS:
         raise InvalidInputError(f"it has more than {MAX_COLUMNS} columns")
     check_names(reader.schema_arrow.names, schema, ignore_extra=ignore_extra)

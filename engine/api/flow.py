@@ -123,7 +123,7 @@ class FlowCalls:
             await kept.log.fetch_lost()
         moved_away = kept.moved_away  # it may be, while a lease is written down
         self._check_current(caller, kept, request)
-        after = _literal(kept, request.after)
+        after = _literal(kept, request.after, caller)
         if after < kept.log.start:
             why = engine.subscriptions.why(kept.name, request.subscriber, caller.participant)
             raise too_old(kept.name, kept.log.start, after, why)
@@ -132,7 +132,8 @@ class FlowCalls:
         holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
 
         async def send() -> None:
-            cursor = cursor_for(kept, after, request.tentative)
+            whole = caller.peer_id is not None
+            cursor = cursor_for(kept, after, request.tentative, whole=whole)
             await _until_acknowledged(
                 partial(engine.delivery.send, cursor, duplex, caller, released=kept.released),
                 duplex,
@@ -174,14 +175,14 @@ class FlowCalls:
             raise UnavailableError(f"{kept.name}: who has its past cannot be reached now")
         if request.after == BEGINNING:
             await kept.log.fetch_lost()
-        after = _literal(kept, request.after)
+        after = _literal(kept, request.after, caller)
         if after < kept.log.start:
             raise too_old(kept.name, kept.log.start, after)
         with _over_for_now(request.stream):
             with trio.move_on_after(timeout_s):
                 while kept.log.boundary <= after < END:
                     await kept.log.wait_beyond(after)
-                    after = _literal(kept, after)
+                    after = _literal(kept, after, caller)
             if kept.log.boundary > after:
                 part = await kept.log.part(after)
                 if part.upto is None:
@@ -282,12 +283,16 @@ def _begins_later(kept: KeptStream, after: int) -> bool:
     return kept.role in COMPUTED_BESIDE and after < kept.log.start
 
 
-def _literal(kept: KeptStream, after: int) -> int:
+def _literal(kept: KeptStream, after: int, caller: Caller) -> int:
     """The beginning means the oldest that is kept, where that is the stream's; any other boundary
-    is taken literally. Of a log that is still empty that is not known yet."""
-    if after == BEGINNING and kept.role not in COMPUTED_BESIDE:
-        return kept.log.oldest
-    return after
+    is taken literally. Of a log that is still empty that is not known yet.
+
+    A client is given all that is whole, and told where something is lost. A peer copies the stream
+    and computes from it: for a peer it begins behind the last interval that is lost.
+    """
+    if after != BEGINNING or kept.role in COMPUTED_BESIDE:
+        return after
+    return kept.log.oldest_kept if caller.peer_id is None else kept.log.oldest
 
 
 async def _until_acknowledged(
@@ -333,11 +338,15 @@ async def _pass_on(
 @contextmanager
 def _over_for_now(stream: str) -> Iterator[None]:
     """What was closed under a call, a connection or a log, is nothing that its caller has closed:
-    it is to try again, and hears then if there is no such stream any more."""
+    it is to try again, and hears then if there is no such stream any more. What is lost is named
+    with its stream."""
     try:
         yield
     except ClosedError as error:
         raise BrokenError(f"{stream}: {error}") from None
+    except NotRetainedError as error:
+        text = str(error)
+        raise NotRetainedError(text if text.startswith(stream) else f"{stream}: {text}") from None
 
 
 async def _forward(source: Duplex, sink: Duplex) -> None:

@@ -1,7 +1,8 @@
 """Guests that fill the disk: tasks of other participants whose inputs take more than they may.
 
-Copies of a task's inputs stay here as long as the task needs them, or its bill. A partner must not
-stop our posts by that: its tasks go home, within the bounds of all that others hold (`foreign`).
+Copies of a task's inputs stay here as long as the task, or its bill, needs them. A partner must not
+stop our posts by that: its tasks go home once their inputs are over the bounds of `foreign`, which
+count inputs of tasks apart from what subscribers keep.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from overlay.names import ObjectName
 def crowding(
     tasks: Iterable[AssignedTask], participant: str, *, disk_bytes: int, short_bytes: int
 ) -> dict[str, str]:
-    """Tasks that are to go home, and why, for people.
+    """The tasks that are to go home, each with the reason, for people.
 
     Args:
         participant: our own, whose tasks may take what they need.

@@ -35,9 +35,14 @@ class Cursor:
         after: the boundary that the reader has, microseconds.
     """
 
-    def __init__(self, log: StreamLog, after: int) -> None:
-        """after: BEGINNING: the oldest that is kept, which an empty log does not know yet."""
+    def __init__(self, log: StreamLog, after: int, *, whole: bool = True) -> None:
+        """
+        Args:
+            after: BEGINNING: the oldest that is kept, which an empty log does not know yet.
+            whole: from where on nothing is lost, not only kept.
+        """
         self._log = log
+        self._whole = whole
         self._taken = 0
         self.after = after
 
@@ -50,7 +55,7 @@ class Cursor:
         """Returns once there is something to read. Raises: ClosedError: the log was closed."""
         await self._log.wait_beyond(self.after)
         if self.after == BEGINNING:
-            self.after = self._log.oldest
+            self.after = self._log.oldest if self._whole else self._log.oldest_kept
             await self._log.wait_beyond(self.after)
 
     async def read(self) -> tuple[Tuples, memoryview] | None:

@@ -19,13 +19,13 @@ _BUFFERS_SLOT: Final = 2
 _COMPRESSION_SLOT: Final = 3
 
 _BUFFER: Final = struct.Struct("<qq")
-"""Offset in the message's body, and length."""
+"""A buffer: its offset in the message's body, and its length, bytes."""
 
 V5: Final = int(pa.ipc.MetadataVersion.V5)
 
 
 def check_message(message: pa.Message) -> None:
-    """Refuse what changes how a message is read.
+    """Refuse a version or metadata that would change how Arrow reads the message.
 
     Arrow's format has had two ways to say that a record batch is compressed: since 1.0 a table in
     the batch, in 0.17 a pair of custom metadata beside a V4 message. Arrow C++ honours both.

@@ -162,8 +162,13 @@ class StreamLog:
 
     @property
     def oldest(self) -> int:
-        """What who asks for the beginning is given begins here. Blocking and cheap, as `tail`."""
+        """The boundary from which on all is kept and whole. Blocking and cheap, as `tail`."""
         return max(self.whole_from, self.shown_from())
+
+    @property
+    def oldest_kept(self) -> int:
+        """The boundary from which on rows are kept; some may be lost. Blocking and cheap."""
+        return max(self.start, self.shown_from())
 
     @property
     def rows(self) -> int:

@@ -1,8 +1,9 @@
-"""What a reader of a stream is given at once: some rows after a boundary, and often a boundary.
+"""What a reader of a stream is given at once: some rows after a boundary, and often a new boundary.
 
-A reader stands at a boundary, or behind it by the rows that it has of tuples that share one stime.
-The rows that follow a boundary never change, so neither position depends on how a log is cut into
-files, or on what of it is in memory; and nobody keeps anything for a reader between two parts.
+A reader's position is a boundary, and how many rows behind it the reader has already, where one
+stime has more rows than a part. The rows that follow a boundary never change, so a position does
+not depend on how a log is cut into files, or on what of it is in memory; and nothing is kept for a
+reader between two parts.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ def first_part(
     """As many of the first rows as make a part, up to a boundary of its own where there is one.
 
     Args:
-        after: the boundary that the rows follow. They may be the last of those that follow it.
+        after: the boundary that the rows follow. A reader may have some rows behind it already.
         upto: the boundary that they reach.
         table: rows in canonical order. limit_rows: at most so many of them; None: `PART_ROWS`.
-        more: others with the stime of the last row follow, before `upto`.
+        more: further rows with the stime of the last one follow, up to `upto`.
     """
     count = _fitting(table, limit_rows or PART_ROWS)
     if count == table.num_rows and not more:
@@ -80,7 +81,7 @@ def first_part(
 
 
 def _fitting(table: pa.Table, limit_rows: int) -> int:
-    """How many of the first rows are within the limits; at least one of those that there are."""
+    """How many of the first rows are within the limits; at least one, unless there is none."""
     count = min(int(table.num_rows), max(1, limit_rows))
     while count > 1 and (size := table.slice(0, count).nbytes) > PART_BYTES:
         count = max(1, min(count - 1, count * PART_BYTES // size))

@@ -28,8 +28,8 @@ def lost_in_words(file: EpochFile) -> str:
 def not_here(file: EpochFile) -> NotRetainedError:
     """For who asks for what is in it."""
     return NotRetainedError(
-        f"the rows after boundary {file.after} up to {file.upto} are damaged at this peer, and "
-        f"were not given again by another one so far: read from {file.upto} on"
+        f"the rows after boundary {file.after} up to {file.upto} are damaged at this peer, and no "
+        f"other peer has given them again so far: read from {file.upto} on"
     )
 
 

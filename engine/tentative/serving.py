@@ -15,9 +15,12 @@ from engine.streams.recent import Epoch
 from overlay.concurrency import until_one_ends
 
 
-def cursor_for(kept: KeptStream, after: int, seen: int | None) -> Cursor:
-    """A subscriber's place in a stream. seen: see `BothCursor`; None: no tentative tuples."""
-    return Cursor(kept.log, after) if seen is None else BothCursor(kept, after, seen)
+def cursor_for(kept: KeptStream, after: int, seen: int | None, *, whole: bool = True) -> Cursor:
+    """A subscriber's place in a stream; see `Cursor`. seen: see `BothCursor`; None: no tentative
+    tuples."""
+    if seen is None:
+        return Cursor(kept.log, after, whole=whole)
+    return BothCursor(kept, after, seen, whole=whole)
 
 
 class BothCursor(Cursor):
@@ -28,8 +31,8 @@ class BothCursor(Cursor):
         seen: so far the reader has tentative tuples, microseconds.
     """
 
-    def __init__(self, kept: KeptStream, after: int, seen: int) -> None:
-        super().__init__(kept.log, after)
+    def __init__(self, kept: KeptStream, after: int, seen: int, *, whole: bool = True) -> None:
+        super().__init__(kept.log, after, whole=whole)
         self._suffix = kept.suffix
         self._seen = seen
         self._seen_taken = 0

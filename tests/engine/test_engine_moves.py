@@ -14,7 +14,7 @@ from engine.moves.messages import Deal
 from engine.moves.mover import Mover
 from engine.moves.telling import Teller
 from engine.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
-from engine.schema import END
+from engine.schema import BEGINNING, END
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
 from tools import calls
 from tools.async_client import AsyncMedusaClient
@@ -58,8 +58,8 @@ def expected(stimes: range) -> list[tuple[int, int]]:
 class Sums:
     """A subscriber that gathers the sums."""
 
-    def __init__(self, client: AsyncMedusaClient, stream: str) -> None:
-        self._subscription = client.subscribe(stream)
+    def __init__(self, client: AsyncMedusaClient, stream: str, after: int = BEGINNING) -> None:
+        self._subscription = client.subscribe(stream, after)
         self.rows: list[tuple[int, int]] = []
 
     async def take(self, boundary: int) -> None:

@@ -40,7 +40,7 @@ INTEGERS: Final = (
     *(-(2**power) + more for power in (31, 53, 62, 63) for more in (0, 1)),
     2**64 - 1,
 )
-"""All that MessagePack can carry."""
+"""Boundary values, up to both ends of what MessagePack can carry."""
 
 FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 0.25, 1e-300, 1e300, -1e300, math.inf, -math.inf, math.nan)
 
@@ -97,10 +97,10 @@ FOLLOWING: Final[Mapping[str, tuple[type[Struct], ...]]] = {
 class Generator:
     """
     Args:
-        names: of what there is: objects, peers (hex), participants, contracts.
+        names: of things that exist: objects, peers (hex), participants, contracts.
         blobs: bytes that mean something: documents, digests, ids.
-        samples: messages, and parts of them, that make sense: half of those drawn are one of
-            these with another value in a field or two.
+        samples: messages, and parts of them, that make sense: most of those drawn are one of these
+            with other values in two fields at most.
     """
 
     def __init__(
@@ -206,7 +206,8 @@ def methods_of(service: Service) -> dict[str, type[Struct]]:
 
 @dataclass(frozen=True)
 class Call:
-    """One call before it is made. who: the name of a connection. said: what follows the request."""
+    """One call before it is made. who: the name of the caller's connection. said: the messages that
+    follow the request. finishes: whether the caller then says that no more follow."""
 
     who: str
     method: str
@@ -258,9 +259,10 @@ class Outcome:
     """What came of many calls.
 
     Attributes:
-        answers: how often a call ended how, by (caller, method, "answer" or "waits" or an error's
+        answers: how many calls ended so, by (caller, method, "answer" or "waits" or an error's
             code).
-        late: calls that were not answered in time, twice. faults: that failed inside the peer.
+        late: calls that were not answered in time, twice. faults: calls that failed inside the
+            peer.
     """
 
     answers: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -269,8 +271,8 @@ class Outcome:
 
 
 async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> Outcome:
-    """Make the calls, so many at once; each over the connection of who makes it. One that is late
-    is made again, alone: it may have been the machine.
+    """Make the calls, so many at once, each over its caller's connection. A call that is late is
+    made again, alone: the machine may have been slow.
 
     Args:
         connect: the connection of a caller by its name, dialled again if it broke.
@@ -278,7 +280,7 @@ async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> 
     outcome, left = Outcome(), iter(calls)
 
     async def in_time(call: Call) -> bool:
-        """Make it: whether it was answered, or may wait."""
+        """Make the call; returns whether it was answered, or may wait."""
         answer = await answer_of(await connect(call.who), call)
         outcome.answers[call.who, call.method, answer] += 1
         if answer == InternalError.code:

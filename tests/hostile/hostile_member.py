@@ -44,7 +44,7 @@ class HostileMember:
     membership: Membership
 
     def peer(self) -> HostilePeer:
-        """One more peer of its."""
+        """One more peer of this member."""
         return HostilePeer(Identity.issue(self.root, wall_clock()), self.membership)
 
 
@@ -96,9 +96,10 @@ class Wire:
     """Frames written as they are, answers read and counted.
 
     Attributes:
-        received: bytes of DATA by stream. ended: streams that the other side has reset or finished.
+        received: bytes of DATA by stream.
+        ended: streams that the other side has reset or finished, with the frame's payload.
         over: the other side has ended the connection.
-        reads: whether anything is read from the socket at all; set it anew to go on.
+        reads: the socket is read only while this is set.
     """
 
     tls: TlsStream
@@ -115,12 +116,12 @@ class Wire:
         await self.tls.send_all(b"".join(frames))
 
     async def call(self, method: str, request: msgspec.Struct, body: bytes = b"") -> int:
-        """Open a call with its request; the number of its stream."""
+        """Open a call with its request; returns the number of its stream."""
         said = pack(request)
         return await self.announce(method, _LENGTHS.pack(len(said), len(body)) + said + body)
 
     async def announce(self, method: str, data: bytes) -> int:
-        """Open a call with any bytes; the number of its stream."""
+        """Open a call with any bytes; returns the number of its stream."""
         self._last += 2
         await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16))))
         await self.data(self._last, data)

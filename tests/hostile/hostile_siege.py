@@ -33,11 +33,11 @@ from tools.home import Home
 MEMORY_BYTES = 384 * 2**20
 """overlay.memory_bytes of the honest peers."""
 SLACK_BYTES = 64 * 2**20
-"""By which the resident memory of a process may exceed that."""
+"""The resident memory of a process may exceed that by so much."""
 P99_S = 1.0
-"""Within which an honest post is answered, 99 of 100."""
+"""Seconds within which 99 of 100 honest posts are answered."""
 FILES = 900
-"""Open files of a process: a connection each for all that may be accepted would be 1,024 more."""
+"""Most open files of a process. As many connections as a peer may accept would be 1,024 more."""
 
 PRESET = '[overlay]\npreset = "local"\nlisten = "127.0.0.1:0"\n'
 CONFIG = f"{PRESET}memory_bytes = {MEMORY_BYTES}\n"
@@ -52,8 +52,8 @@ class Watch:
     """What was seen during an attack.
 
     Attributes:
-        rss, files: the most of an honest peer's process at any moment: bytes, and how many.
-        seen: by honest clients.
+        rss: most resident bytes of an honest peer's process. files: most open files of it.
+        seen: what the honest clients saw.
     """
 
     rss: int = 0
@@ -94,7 +94,7 @@ class Siege:
     Attributes:
         mit, utah: the honest peers, running.
         evil: the attacker.
-        evil_home: of a peer of its own, which does not run.
+        evil_home: the home of one of the attacker's peers, which does not run.
     """
 
     mit: Peer
@@ -106,7 +106,7 @@ class Siege:
 
     @property
     def address(self) -> Address:
-        """Where mit.edu's peer is attacked."""
+        """Of mit.edu's peer, which is attacked."""
         assert self.mit.running is not None
         return self.mit.running.overlay
 
@@ -126,7 +126,7 @@ class Siege:
         return name
 
     async def acquainted(self, peers: int) -> None:
-        """Returns once mit.edu's peer knows so many."""
+        """Returns once mit.edu's peer knows so many peers."""
         async with open_medusa(self.mit.home.folder) as client:
             with trio.fail_after(READY_S):
                 while len((await client.status()).peers) < peers:  # noqa: ASYNC110

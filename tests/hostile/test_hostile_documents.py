@@ -61,7 +61,7 @@ def task(_siege: Siege) -> Callable[[int], Said]:
 
 
 def contracts(siege: Siege) -> Callable[[int], Said]:
-    """As many documents as one message has, each signed by nobody."""
+    """As many documents as one message may have, with signatures that are wrong."""
     whole = siege.evil.membership.statements()[0]
 
     def said(number: int) -> Said:
@@ -72,6 +72,7 @@ def contracts(siege: Siege) -> Callable[[int], Said]:
 
 
 def statements(siege: Siege) -> Callable[[int], Said]:
+    """As many statements as one message may have, with signatures that are wrong."""
     whole = siege.evil.membership.statements()[0]
     count = MAX_SENT // (len(whole) + 8)
 
@@ -83,16 +84,16 @@ def statements(siege: Siege) -> Callable[[int], Said]:
 
 
 def exchanges(_siege: Siege) -> Callable[[int], Said]:
-    """What it claims to have, by the ten thousand."""
+    """Lists of 25,000 peer records that it claims to have."""
     stamps = tuple(Stamp(number.to_bytes(20, "big"), number, 1) for number in range(25_000))
     return lambda number: (EXCHANGE, Offer((), (*stamps, Stamp(bytes(20), number, 1))))
 
 
 def gossip(_siege: Siege) -> Callable[[int], Said]:
-    """Claims by the thousand."""
+    """Thousands of claims in a message, all of them nonsense."""
 
     def said(number: int) -> Said:
-        claims = ((number * 1000 + each).to_bytes(100, "big") for each in range(MAX_STATE // 110))
+        claims = ((number * 10_000 + each).to_bytes(100, "big") for each in range(MAX_STATE // 110))
         return SYNC_METHOD, State(tuple(claims), ())
 
     return said
@@ -102,7 +103,7 @@ def gossip(_siege: Siege) -> Callable[[int], Said]:
 async def test_what_is_long_to_read(
     siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
 ) -> None:
-    """As fast as it is taken, on four connections of four peers."""
+    """It is sent as fast as it is taken, on four connections of four peers."""
     said, numbers = kind(siege), itertools.count(1)
     async with siege.watched() as watch, trio.open_nursery() as nursery:
 

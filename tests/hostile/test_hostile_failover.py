@@ -36,7 +36,7 @@ SUBSCRIPTIONS = 50
 
 
 class RandomCalls:
-    """Calls without end of every method of such a service. made: how many were."""
+    """Random calls without end, of every method of the service. made: how many were made."""
 
     def __init__(self, service: Service, names: list[str], blobs: list[bytes], seed: int) -> None:
         self.made = 0
@@ -60,11 +60,11 @@ class Besieger:
     """Attacks every peer of a federation for as long as peers are killed.
 
     Attributes:
-        killer: kills them. calls: those that were made; None before.
+        killer: kills them. calls: those that are made; None before the first.
     """
 
     def __init__(self, killer: Killer, service: Service, mortal: int) -> None:
-        """mortal: how many of the last peers are killed; 0: all may be."""
+        """mortal: how many peers, counted from the last, may be killed; 0: all."""
         self.killer = killer
         self.calls: RandomCalls | None = None
         self._service = service
@@ -100,7 +100,7 @@ class Besieger:
             await trio.sleep(AGAIN_S)
 
     async def _subscribe(self, evil: HostileMember, address: Address, streams: list[str]) -> None:
-        """And never read."""
+        """Subscribe, and never read."""
         while True:
             with suppress(MedusaError, OSError, trio.BrokenResourceError):
                 async with evil.peer().wire(address) as wire:
@@ -151,7 +151,7 @@ async def test_many_are_killed_during_an_attack(tmp_path: Path, k_safety: int) -
 async def test_a_task_moves_there_and_back_during_an_attack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner, its workers and the other peers of both are told anything that can be said."""
+    """Its owner and its worker are sent random calls of every method."""
     interpret(monkeypatch)
     async with open_town(tmp_path) as town, trio.open_nursery() as nursery:
         one, two = await siblings(town)

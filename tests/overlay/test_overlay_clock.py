@@ -133,6 +133,15 @@ def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machin
     assert len(machine.errors()) < 3, "not at every word of theirs"
 
 
+def test_one_liar_of_two_is_not_taken_for_all(machine: Machine) -> None:
+    machine.clock.hear("utah.edu", machine.true)
+    machine.clock.hear("liar.edu", machine.true + 3000)
+    assert not machine.events.recent()
+    machine.clock.hear("other.edu", machine.true + 3000)
+    (event,) = machine.events.recent()
+    assert "+3000 s; 2 participants" in event.text
+
+
 def test_small_steps_are_followed_and_many_of_them_are_a_leap(machine: Machine) -> None:
     machine.off = MAX_STEP_S - 1
     machine.pass_time(2 * ANCHOR_S)

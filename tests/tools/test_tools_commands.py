@@ -167,10 +167,12 @@ def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert peer.ended
         csv.write_text("ts,name\n1.5,a\nx,b\n")
         wrong = run("post", STREAM, str(csv))
-        assert wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double\n"
+        assert (
+            wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double; no row is posted\n"
+        )
         csv.write_text("ts,name\n" + "1.5,a\n" * 70_000 + "x,b\n")
         wrong = run("post", STREAM, str(csv), "--producer", "torn")
-        told = "row 70001, field 'ts': 'x' is no double; the 65,536 rows before are posted"
+        told = "row 70001, field 'ts': 'x' is no double; the first 65,536 rows are posted"
         assert wrong.err == f"medusa: {csv}: {told}\n"
         assert sum(count for _, count in peer.stored["torn"]) == 65_536
 

@@ -183,3 +183,14 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidInputError, match="--format"):
         format_of(Path("trace.xyz"))
+
+
+def test_a_flipped_bit_under_a_parquet_checksum_is_found() -> None:
+    rows = [b"2020-01-01T00:00:00Z,a,%d,,,\n" % n for n in range(1000)]
+    table, file = _read(HEADER + b"".join(rows), Format.CSV), io.BytesIO()
+    pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    column = pq.read_metadata(file).row_group(0).column(2)
+    data = bytearray(file.getvalue())
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    with pytest.raises(InvalidInputError, match=r"f: .*CRC"):
+        _read(bytes(data), Format.PARQUET)

@@ -1,8 +1,8 @@
 """Partners that do not pay for what runs for them: their tasks go back, and no others are taken.
 
-What somebody owes is billed again and again whatever happens (`contracts.payee`); here is only for
-how long one works for who does not sign. A partner that is away is no such one: in a partition its
-tasks go on.
+A debt is billed again and again whatever happens (`contracts.payee`). This module decides only for
+how long a peer works for a partner that does not sign. A partner that is away is not in arrears: in
+a partition its tasks go on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
 ARREARS_S: Final = 300.0
-"""Seconds for which a partner that is there may leave a receipt unsigned: some of the payee's
-longest waits (`contracts.payee.MAX_RETRY_S`), so that an honest one has answered."""
+"""Seconds for which a partner that is there may leave a receipt unsigned: more than two of the
+payee's longest waits (`contracts.payee.MAX_RETRY_S`), so that an honest one has answered."""
 
 DISTRUST_S: Final = 86_400.0
-"""Seconds for which nothing is run for a partner that counted much less than we: time for a person
-to look."""
+"""Seconds for which nothing is run under the contract of a partner that counted much less than we:
+time for a person to look."""
 
 AGAIN_S: Final = 10.0
 """Between two tries to give a task back, seconds."""
@@ -52,11 +52,12 @@ class Arrears:
         self._owing: frozenset[str] = frozenset()
 
     def owing(self, contract: str) -> bool:
-        """Whether what ran under that contract stays unpaid: nothing more is taken under it."""
+        """Whether that contract is in arrears, or its counts are disputed: then no more tasks are
+        taken under it."""
         return contract in self._owing
 
     def look(self, now: float) -> None:
-        """Give back what runs unpaid; now and then.
+        """Give back the tasks that run unpaid. To be called now and then.
 
         Args:
             now: seconds, of a clock that never goes back.
@@ -76,7 +77,7 @@ class Arrears:
                 self._nursery.start_soon(self._give_back, task.task.name)
 
     def _unpaid(self) -> Iterator[tuple[DealKey, int]]:
-        """What somebody who is there leaves unsigned, and up to which boundary."""
+        """Deals that a payer which is there leaves unsigned, and up to which boundary."""
         health = self._engine.overlay.gossip.health
         for standing in self._ledger.deals():
             key = standing.deal.key
@@ -85,7 +86,8 @@ class Arrears:
                 yield key, upto
 
     def _is_billed(self, task: AssignedTask) -> bool:
-        """Whether its deal goes on: an owner may say that it is over, and let it run."""
+        """Whether its deal still goes on: an owner may say that the deal is over, and let the task
+        run."""
         deal, key = task.stored.assignment.deal, task.stored.key
         account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
         standing = self._ledger.deal(DealKey(account, *key))
