@@ -273,7 +273,7 @@ def open_settled(settled: Settled, federation: str, key_of: KeyOf) -> Receipt:
 
 
 def read_dispute(given: Dispute) -> tuple[Receipt, Objection]:
-    """What the payee claimed, and what the payer counted, signed by whomever.
+    """Decode a dispute: the payee's receipt, and the payer's own count. No signature is verified.
 
     Raises:
         DecodeError: malformed, or the two agree.
@@ -288,7 +288,7 @@ def read_dispute(given: Dispute) -> tuple[Receipt, Objection]:
 
 
 def open_dispute(given: Dispute, federation: str, key_of: KeyOf) -> tuple[Receipt, Objection]:
-    """As `read_dispute`, and believed.
+    """Decode a dispute, and verify the signatures of payee and payer.
 
     Raises:
         DecodeError: see `read_dispute`.

@@ -1,8 +1,8 @@
 """Typed expressions: what a stranger's text becomes before anything runs it.
 
 Parts of an expression may be one object in several places: `x between 1 and 2` has its `x` twice.
-Whoever walks the expression, and Spark, meets such a part in each place, so an expression counts
-its `nodes` that way.
+Spark, and every function that walks the expression, visits such a part once in each place, so
+`nodes` counts it once in each place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What other participants hold of our disk: bounded in bytes and time, and the first to go.
+"""Bounds, in bytes and time, on the disk that a peer keeps for other participants' consumers.
 
 The log keeps what a subscriber of another participant has not acknowledged, so that it can go on
 after an absence. That must not stop posts, to this stream or to another one.
@@ -22,7 +22,7 @@ OF_STREAM: Final = OF_PARTICIPANT / 2
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one consumer of another participant keeps in one stream's log.
+    """The part of one stream's log that is kept for one consumer of another participant.
 
     Attributes:
         key: of the log. consumer: the subscriber, or the task, that the log waits for.

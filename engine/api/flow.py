@@ -214,8 +214,8 @@ class FlowCalls:
         return await self._engine.producers.connect(stream, oldest=oldest)
 
     def _check_relays(self, caller: Caller, stream: str) -> None:
-        """What is not here is asked for elsewhere for clients alone: for peers two records that are
-        out of date would make a circle.
+        """This peer relays a call for its own clients only. If it relayed calls of peers, two peers
+        with outdated records would pass a call to each other in a circle.
 
         Raises:
             UnavailableError, NotFoundError: a peer is to ask whoever has it.
@@ -273,7 +273,7 @@ class FlowCalls:
 
 
 def _writer(caller: Caller, request: PostEvent) -> Writer:
-    """Who numbers the posts of a call: no participant's numbers are taken for another's."""
+    """The producer of a call, with its participant: each participant numbers its own posts."""
     owner = ObjectName.parse(request.stream).participant
     return Writer(request.producer, "" if caller.participant == owner else caller.participant)
 
@@ -337,9 +337,11 @@ async def _pass_on(
 
 @contextmanager
 def _over_for_now(stream: str) -> Iterator[None]:
-    """What was closed under a call, a connection or a log, is nothing that its caller has closed:
-    it is to try again, and hears then if there is no such stream any more. What is lost is named
-    with its stream."""
+    """Turn errors of a log into errors for the caller.
+
+    This peer closed the log or its connection, the caller did not: a `ClosedError` becomes a
+    `BrokenError`, after which the caller tries again. A `NotRetainedError` names the stream.
+    """
     try:
         yield
     except ClosedError as error:

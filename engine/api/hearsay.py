@@ -1,5 +1,8 @@
-"""What one peer tells another of itself, and what is made of it: nothing is believed that the
-connection or this peer's own tables say better, and nobody's answer crowds out the others'."""
+"""The status that a peer sends to another peer, and how much of it the receiver believes.
+
+The receiver takes the sender's participant and id from the connection, and its address from its
+own peer table. It shortens long answers, so that short answers stay whole.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ SNAPSHOT_BYTES: Final = MAX_STRUCT_BYTES * 3 // 4
 """Of all peers in one answer to a client, which is one message."""
 
 STATES: Final = frozenset({"running", "starting"})
-"""What a peer may say of itself."""
+"""States that a peer may claim for itself."""
 
 COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLICA})
-"""What a peer may have of another participant's streams."""
+"""Roles in which a peer may keep a stream of another participant."""
 
 NONSENSE: Final = "nonsense"
 """The state of a peer whose answer cannot be read, or says what none can be in."""
@@ -31,8 +34,8 @@ _LISTS: Final = ("streams", "tasks", "events", "links", "replicas")
 
 
 def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStatus:
-    """What another participant is told: not what happened here, nor why a task fails, nor whom
-    this peer is connected to, nor anything of streams that it may not read.
+    """This peer's status for a peer of another participant: without events, links and the reasons
+    of failing tasks, and without streams that the other participant may not read.
 
     Args:
         may_read: whether it may read a stream.
@@ -49,7 +52,7 @@ def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStat
 
 
 def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
-    """What a peer says of itself, as far as it is to be believed.
+    """A status as received, with everything replaced or removed that its sender cannot vouch for.
 
     Args:
         known: who it is by its connection, and where, by this peer's table.

@@ -203,7 +203,8 @@ class StatusCalls:
         return self._overlay.gossip.health(peer).value
 
     def _known(self, peer: bytes, participant: str = "") -> PeerStatus:
-        """What this peer knows of another without its word. participant: by its connection."""
+        """The status of a peer that did not answer, from the peer table. participant: as its
+        connection has it."""
         record = self._overlay.peers.get(peer)
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
         participant = participant or (record.participant if record else "?")

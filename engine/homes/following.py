@@ -250,7 +250,7 @@ def _copy(journal: Journal, part: Part, body: bytes) -> None:
 
 
 class _Anew:
-    """What reads a journal that is only about to be written."""
+    """The reader of a new journal, in which there is nothing to read yet."""
 
     def restore(self, _: Record) -> None:
         raise ConflictError("a journal was there already")

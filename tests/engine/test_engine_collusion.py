@@ -11,11 +11,12 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
 from hostile_gossip import accuse_for_ever
-from test_engine_moves import expected, windows
+from test_engine_moves import Sums, expected, windows
 
 from engine.availability import Availability, Mode, Recovery
+from engine.schema import END
 from overlay.gossip.events import Health
-from overlay.gossip.members import Members
+from overlay.gossip.members import Member, Members
 
 ACCUSED_S = 4.0
 """Twenty probe intervals of the `local` preset, and as long as its longest suspicion."""
@@ -28,7 +29,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
     died: list[bytes] = []
     become = Members.become
 
-    def listened(members: Members, peer: bytes, member, health: Health, now: float) -> bool:  # noqa: ANN001
+    def listened(members: Members, peer: bytes, member: Member, health: Health, now: float) -> bool:
         if health is Health.DEAD:
             died.append(peer)
         return become(members, peer, member, health, now)
@@ -47,7 +48,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
             await client.create_query(query)
             await client.start_query(query.name)
             await until(lambda: other.up.engine.standbys.get(query.name) is not None)
-            following = reader.subscribe(mit.name("out"))
+            sums = Sums(reader, mit.name("out"))
             victim = bytes.fromhex(mit.id)
             listeners = [bytes.fromhex(place.id) for place in (other, utah)]
             slander = partial(accuse_for_ever, [each.up for each in liars], victim, listeners)
@@ -62,17 +63,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
             counters = other.up.engine.overlay.gossip.counters
             assert counters.suspected > 3, "they were heard"
             await client.post_event(source, None, end=True)
-            answers = await to_the_end_of(following)
+            await sums.take(END)
         assert victim not in died
         assert all(running.name != query.name for running in other.up.engine.queries.all())
-        assert answers == expected(range(int(ACCUSED_S * 100)))
-
-
-async def to_the_end_of(following):  # noqa: ANN001, ANN201
-    found = []
-    with trio.fail_after(20.0):
-        async for epoch in following:
-            names = ("stime", "total")
-            columns = [epoch.table.column(name).to_pylist() for name in names]
-            found += zip(*columns, strict=True)
-    return found
+        assert sums.rows == expected(range(int(ACCUSED_S * 100)))

@@ -10,7 +10,6 @@ import hostile_arrow
 import pytest
 import trio
 from engine_peers import rows, schema_of
-from engine_streams_data import logged  # noqa: F401
 from hostile_siege import Siege
 
 from engine.definitions import StreamDefinition
