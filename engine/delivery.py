@@ -17,8 +17,8 @@ from overlay.errors import BusyError
 from overlay.memory import Memory
 from overlay.rpc import Caller, Duplex
 
-TURNS: Final = 4
-"""Parts that are read and encoded at once; each takes about three times `PART_BYTES`. More would
+TURNS: Final = 2
+"""Parts that are read and encoded at once; each takes up to three times `PART_BYTES`. More would
 not be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024

@@ -25,12 +25,11 @@ import pyarrow.parquet as pq
 from engine.schema import STIME
 from engine.streams import footers
 from engine.streams.ordering import between, bounds, is_ordered
-from engine.streams.parts import PART_BYTES
 from engine.streams.storage import TEMPORARY, sync_file
 from overlay.errors import DamagedError, InternalError, StorageError
 from overlay.files import storing
 
-GROUP_BYTES: Final = PART_BYTES
+GROUP_BYTES: Final = 4 * 2**20
 """Arrow bytes in one row group, at most unless a row has more: a reader is given one at a time."""
 JOB_BYTES: Final = 128 * 2**20
 """Arrow bytes of the rows that one job of Spark takes of its inputs, unless one epoch has more: its

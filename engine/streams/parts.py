@@ -20,7 +20,7 @@ from engine.streams.ordering import rows_upto, tidy
 PART_ROWS: Final = 2**17
 """Rows of one part at most, about."""
 
-PART_BYTES: Final = 4 * 2**20
+PART_BYTES: Final = 7 * 2**20
 """Arrow bytes of one part at most, unless a single row has more: bounds what one reader takes of
 the memory of both ends, and goes in one message."""
 
