@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_peers import Place, Town, open_town, until
 
 from engine.homes.keeper import Keeper
-from engine.kept import KeptStream
+from engine.kept import KeptStream, Role
 
 QUIET_S = 0.4
 
@@ -45,8 +45,14 @@ def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
     return [place for place in places if place.peer is not None and place.id in tenure.replicas]
 
 
+def serves_as_home(place: Place, stream: str) -> bool:
+    """It has been confirmed, and its logs are open to readers: that takes a turn more."""
+    its = keeper(place, stream)
+    return its.is_home and its.kept is not None and its.kept.role is Role.SOURCE
+
+
 def home_of(places: list[Place], stream: str) -> Place | None:
-    at_home = [p for p in places if p.peer is not None and keeper(p, stream).is_home]
+    at_home = [p for p in places if p.peer is not None and serves_as_home(p, stream)]
     return max(at_home, key=lambda p: keeper(p, stream).tenure.fence) if at_home else None
 
 

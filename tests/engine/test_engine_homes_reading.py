@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import trio
 from engine_peers import Place, make_stream, pairs_of, received, rows, until
-from homes_town import keeper, kept_at, new_home, replicas_of, siblings
+from homes_town import keeper, kept_at, new_home, replicas_of, serves_as_home, siblings
 
 from engine.kept import KeptStream
 from engine.schema import BEGINNING
@@ -73,7 +73,7 @@ async def take_over(place: Place, stream: str, without: str = "") -> None:
         effects = candidate.tenure._stand(trio.current_time())
         candidate.tenure._crew._avoided[without] = float("inf")
         await candidate._carry_out(effects, None)
-    await until(lambda: candidate.is_home, "it is home")
+    await until(lambda: serves_as_home(place, stream), "it is home")
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["as a replica", "as a witness"])
