@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -40,6 +41,12 @@ WIDE: Final = 108
 
 _HEADER_LINES: Final = 3
 
+_BORDER_CELLS: Final = 4
+"""Left and right of a table's text."""
+
+_EVENT_CELLS: Final = 20
+"""The narrowest column in which an event is wrapped."""
+
 UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "correcting"}
 """States of a stream that a person should see, in words."""
 
@@ -69,7 +76,8 @@ def render(
     if tasks := _tasks(snapshot):
         parts.append(Section(len(tasks), partial(_tasks_table, tasks, wide=wide)))
     if events := _events(snapshot):
-        parts.append(Section(len(events), partial(_events_table, events)))
+        lines = [line for event in events for line in _event_lines(*event, width)]
+        parts.append(Section(len(lines), partial(_events_table, lines)))
     left = None if height is None else height - _HEADER_LINES
     return Group(_header(snapshot, wide=wide), *drawn(parts, left))
 
@@ -169,13 +177,24 @@ def _tasks_table(
     return spaced(table)
 
 
-def _events_table(events: Sequence[tuple[PeerStatus, EventRecord]], rows: int) -> RenderableType:
+def _event_lines(peer: PeerStatus, event: EventRecord, width: int) -> list[Text]:
+    """What needs a person is shown whole: the mend is at its end. News is cut at the border."""
+    said = f"{show_clock(event.at)}  {peer.participant}  "
+    style = STYLES.get(event.level) or "not dim"
+    if event.level == "info":
+        return [Text(said, "dim").append(event.text, style)]
+    room = max(_EVENT_CELLS, width - len(said) - _BORDER_CELLS)
+    first, *more = textwrap.wrap(event.text, room) or [""]
+    return [Text(said, "dim").append(first, style)] + [
+        Text(" " * len(said)).append(line, style) for line in more
+    ]
+
+
+def _events_table(lines: Sequence[Text], rows: int) -> RenderableType:
     """The latest."""
-    table = titled("Events", len(events) - rows)
-    for peer, event in events[len(events) - rows :]:
-        text = Text(f"{show_clock(event.at)}  {peer.participant}  ", "dim")
-        text.append(event.text, STYLES.get(event.level) or "not dim")
-        add_row(table, text)
+    table = titled("Events", len(lines) - rows)
+    for line in lines[len(lines) - rows :]:
+        add_row(table, line)
     return spaced(table)
 
 

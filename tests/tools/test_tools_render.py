@@ -149,6 +149,22 @@ def test_markup_of_strangers_is_only_text() -> None:
     assert "[bold red]not markup[/]" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_warning_is_shown_whole_and_news_on_one_line(width: int) -> None:
+    """The mend is at its end."""
+    warning = (
+        "mit.edu/flows: logs/flows/0000.parquet is damaged (page 3: wrong checksum): put aside as"
+        " 0000.parquet.damaged; 512 rows are fetched from the replica at bbbbbbbbbb"
+    )
+    events = (EventRecord(0.0, "warning", warning), EventRecord(1.0, "info", "news " * 40))
+    lines = _lines(render(Snapshot(0.0, "", "f", (_peer(1, events=events),)), width, 24), width)
+    assert len(lines) <= 24
+    at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("Events"))
+    shown = " ".join(line.strip() for line in lines[at + 1 :])
+    assert warning in " ".join(shown.split())
+    assert shown.count("news") < 40
+
+
 def test_an_old_screen_says_why() -> None:
     failure = UnavailableError("gone")
     lines = _lines(screen(Seen(_snapshot(), None), failure, 80, 24), 80)
