@@ -33,8 +33,10 @@ class Pacer:
         return max(0.0, max(self._due - EARLY * self._epoch_s, self._finished) - now)
 
     def started(self, now: float) -> None:
+        """Note the start of an epoch, which may be one that could not wait for its time: the next
+        is due no later than after any other."""
         self._started = now
-        self._due = max(self._due, now) + self._epoch_s
+        self._due = min(max(self._due, now), now + EARLY * self._epoch_s) + self._epoch_s
 
     def finished(self, now: float) -> float:
         """Note the end of the epoch; returns what it took, seconds."""

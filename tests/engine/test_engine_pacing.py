@@ -57,6 +57,19 @@ def test_starts_are_no_more_often_than_the_shortest_epoch_allows_and_never_overl
             assert at - start >= (later - EARLY) * epoch_s - 1e-9
 
 
+@given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=50), st.floats(0.01, 5.0))
+def test_after_epochs_that_could_not_wait_the_next_waits_no_longer_than_after_any_other(
+    gaps: list[float], epoch_s: float
+) -> None:
+    """A source that was posted to faster than its memory allows does not fall silent afterwards."""
+    pacer, now = Pacer(epoch_s), 0.0
+    for gap in gaps:
+        now += gap
+        pacer.started(now)
+        pacer.finished(now)
+        assert pacer.delay(now) <= epoch_s + 1e-9
+
+
 def test_a_steady_rate_is_found_and_fades_when_it_stops() -> None:
     rate, now = Rate(), 0.0
     for _ in range(100):
