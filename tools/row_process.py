@@ -138,21 +138,25 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (asked.memory, asked.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        with open(0, "rb", buffering=BUFFER_BYTES) as file:
-            rows = read_rows(
-                file, asked.name, asked.schema, asked.kind, ignore_extra=asked.ignore_extra
-            )
-            with pa.ipc.new_stream(sys.stdout.buffer, asked.schema.payload) as sink:
-                for table in rows.batches():
-                    sink.write_table(table)
-                    sys.stdout.flush()
+        # Not closed: a thread of Arrow's may be reading ahead in it, from a pipe that is silent.
+        file = open(0, "rb", buffering=BUFFER_BYTES)  # noqa: SIM115
+        rows = read_rows(
+            file, asked.name, asked.schema, asked.kind, ignore_extra=asked.ignore_extra
+        )
+        with pa.ipc.new_stream(sys.stdout.buffer, asked.schema.payload) as sink:
+            for table in rows.batches():
+                sink.write_table(table)
+                sys.stdout.flush()
+        sys.stdout.flush()  # the end of the stream
     except MedusaError as error:
         sys.stderr.buffer.write(str(error).encode(errors="replace")[:_MAX_LINE])
+        sys.stderr.flush()
         return _FAILED
-    except (BrokenPipeError, KeyboardInterrupt):  # nobody reads on
-        os._exit(0)
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0  # nobody reads on
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # At once: a thread of Arrow's that reads ahead would end the process with an abort.
+    os._exit(main())

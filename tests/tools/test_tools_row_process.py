@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 from engine.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from tools.row_process import Asked, open_rows, read_apart
-from tools.rows import BATCH_BYTES, Format, read_rows
+from tools.rows import BATCH_BYTES, CSV_BLOCK_BYTES, Format, read_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",
@@ -129,6 +131,25 @@ def test_hostile_files_are_refused_in_a_line(
     assert wanted in error
     assert "\n" not in error
     assert len(error) < 2000
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("row", "wanted"), [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "Row #2")]
+)
+def test_a_fault_is_told_while_more_is_being_read(row: bytes, wanted: str) -> None:
+    """The next block is being read ahead, and never comes: the writer of the pipe is silent."""
+    data = b"n,text\n" + row + b"1,a\n" * (2 * CSV_BLOCK_BYTES // 4 + 1)
+    source, sink = os.pipe()
+    asked = Asked("rows", SCHEMA, Format.CSV, memory=MEMORY)
+    with (
+        open(source, "rb") as file,
+        open(sink, "wb", buffering=0) as pipe,
+        read_apart(file, asked) as reading,
+    ):
+        Thread(target=pipe.write, args=(data,), daemon=True).start()
+        with pytest.raises(InvalidInputError, match=re.escape(wanted)):
+            list(reading.batches())
 
 
 def test_json_that_is_nested_deeply_is_refused_where_it_is_to_be_skipped(tmp_path: Path) -> None:
