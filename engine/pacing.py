@@ -33,8 +33,8 @@ class Pacer:
         return max(0.0, max(self._due - EARLY * self._epoch_s, self._finished) - now)
 
     def started(self, now: float) -> None:
-        """Note the start of an epoch, which may be one that could not wait for its time: the next
-        is due no later than after any other."""
+        """Note the start of an epoch. One that starts before its time, because memory is short,
+        delays the next one no longer than any other epoch does."""
         self._started = now
         self._due = min(max(self._due, now), now + EARLY * self._epoch_s) + self._epoch_s
 

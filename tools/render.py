@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from rich import box
@@ -76,8 +77,8 @@ def render(
     if tasks := _tasks(snapshot):
         parts.append(Section(len(tasks), partial(_tasks_table, tasks, wide=wide)))
     if events := _events(snapshot):
-        lines = [line for event in events for line in _event_lines(*event, width)]
-        parts.append(Section(len(lines), partial(_events_table, lines)))
+        texts = [_event_lines(*event, width) for event in events]
+        parts.append(Section(sum(map(len, texts)), partial(_events_table, texts)))
     left = None if height is None else height - _HEADER_LINES
     return Group(_header(snapshot, wide=wide), *drawn(parts, left))
 
@@ -178,7 +179,8 @@ def _tasks_table(
 
 
 def _event_lines(peer: PeerStatus, event: EventRecord, width: int) -> list[Text]:
-    """What needs a person is shown whole: the mend is at its end. News is cut at the border."""
+    """The lines of one event. A warning or an error is wrapped, since it ends with what to do about
+    it; an event of the level "info" is one line, which the table cuts at its border."""
     said = f"{show_clock(event.at)}  {peer.participant}  "
     style = STYLES.get(event.level) or "not dim"
     if event.level == "info":
@@ -190,10 +192,15 @@ def _event_lines(peer: PeerStatus, event: EventRecord, width: int) -> list[Text]
     ]
 
 
-def _events_table(lines: Sequence[Text], rows: int) -> RenderableType:
-    """The latest."""
-    table = titled("Events", len(lines) - rows)
-    for line in lines[len(lines) - rows :]:
+def _events_table(events: Sequence[list[Text]], rows: int) -> RenderableType:
+    """The latest events that fit into so many rows, each whole; the last one is cut if it must."""
+    shown = [events[-1][:rows]]
+    for lines in reversed(events[:-1]):
+        if sum(map(len, shown)) + len(lines) > rows:
+            break
+        shown.insert(0, lines)
+    table = titled("Events", len(events) - len(shown))
+    for line in chain.from_iterable(shown):
         add_row(table, line)
     return spaced(table)
 

@@ -1,4 +1,4 @@
-"""What is posted moves into the log of its source stream."""
+"""The home of a source stream moves posted tuples into the stream's log."""
 
 from __future__ import annotations
 

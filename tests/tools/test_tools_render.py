@@ -241,3 +241,16 @@ def test_whatever_a_market_has_is_drawn(market: MarketStatus, width: int) -> Non
     console.print(render(_snapshot(), width, None, market))
     drawn = cast("io.StringIO", console.file).getvalue()
     assert all(line.isprintable() for line in drawn.split("\n"))
+
+
+def test_as_many_whole_events_as_fit_are_shown_and_the_others_counted() -> None:
+    events = tuple(
+        EventRecord(float(n), "warning", f"begins{n} " + "word " * 40 + f"ends{n}.")
+        for n in range(20)
+    )
+    text = "\n".join(_lines(render(Snapshot(0.0, "", "f", (_peer(1, events=events),)), 80, 24), 80))
+    shown = [n for n in range(20) if f"begins{n} " in text]
+    assert shown == [n for n in range(20) if f"ends{n}." in text]
+    assert 1 < len(shown) < 20
+    assert shown[-1] == 19
+    assert f"Events +{20 - len(shown)}" in text
