@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import click
 
+from testnet.picture import picture_option
+
 FAILED: Final = 2
 INTERRUPTED: Final = 130
 """Exit codes; those of the other scenarios."""
@@ -110,12 +112,7 @@ class NumberRange(click.FloatRange):
 )
 @click.option("--sweep", is_flag=True, help="Run every price range and number of contracts.")
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A picture of it: .png, .svg or .pdf.",
-)
+@picture_option
 def bpm(
     *,
     nodes: int,
@@ -156,8 +153,6 @@ def bpm(
     console = Console(stderr=as_json)
     results: list[Result] = []
     try:
-        if plot is not None:
-            picture.check_picture(plot)
         with show.open_progress(console) as progress:
             for number, each in enumerate(runs, 1):
                 name = f"{number}/{len(runs)} {name_of(each)}:" if len(runs) > 1 else "bpm:"

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from overlay.errors import InvalidInputError
 from testnet.bpm.experiment import Result
+from testnet.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MICROS: Final = 1_000_000
-DPI: Final = 110
 MARGIN: Final = 0.15
 """Rounds shown after the last move, as a share of those before: that it is quiet is part of it."""
 
@@ -26,9 +25,9 @@ def draw(result: Result, path: Path) -> None:
     """Four panels over the rounds of one run.
 
     Raises:
-        InvalidInputError: the file cannot be written, or there is no matplotlib.
+        InvalidInputError: the file cannot be written.
     """
-    figure = _figure(9.5, 7.0)
+    figure = new_figure(9.5, 7.0)
     axes = figure.subplots(2, 2, sharex=True).flatten()
     series, shown = result.series, len(result.series.excess)
     if result.changes is None:
@@ -94,9 +93,9 @@ def draw_sweep(results: list[Result], path: Path) -> None:
     """Excess left and moves by number of contracts, one line a price range; means over seeds.
 
     Raises:
-        InvalidInputError: the file cannot be written, or there is no matplotlib.
+        InvalidInputError: the file cannot be written.
     """
-    figure = _figure(10.0, 4.4)
+    figure = new_figure(10.0, 4.4)
     excess, moves = figure.subplots(1, 2)
     for colour, width in zip(_LINES, sorted({r.range_tasks for r in results}), strict=False):
         of_width = [result for result in results if result.range_tasks == width]
@@ -138,38 +137,7 @@ def _means(results: list[Result], of: Callable[[Result], float]) -> list[tuple[i
     return [(contracts, sum(values) / len(values)) for contracts, values in sorted(points.items())]
 
 
-def check_picture(path: Path) -> None:
-    """Find out before a long run, not after it, that there will be no picture.
-
-    Raises:
-        InvalidInputError: see `draw`.
-    """
-    figure = _figure(1, 1)
-    if path.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
-        raise InvalidInputError(f"{path}: a picture is a .png, .svg or .pdf file")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path.parent}: no such folder; create it, or name another")
-
-
-def _figure(width: float, height: float) -> Figure:
-    """Inches. No window system is needed, nor any state of the whole process."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInputError(
-            "pictures need matplotlib: pip install 'medusa-federation[testnet]'"
-        ) from error
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _save(figure: Figure, path: Path) -> None:
     for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from error
+    save(figure, path)

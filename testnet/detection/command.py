@@ -10,6 +10,7 @@ from typing import Final, Literal
 import click
 
 from testnet.bpm.command import NumberRange
+from testnet.picture import picture_option
 
 FAILED: Final = 2
 INTERRUPTED: Final = 130
@@ -106,12 +107,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     help="Probes that got no answer try no connection, as if firewalls were in the way.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A picture of it: .png, .svg or .pdf.",
-)
+@picture_option
 def detect(
     *,
     sizes: tuple[int, ...],
@@ -145,8 +141,6 @@ def detect(
     console = Console(stderr=as_json)
     results: list[Result] = []
     try:
-        if plot is not None:
-            picture.check_picture(plot)
         with show.open_progress(console) as progress:
             for nodes in sizes:
                 options = Options(

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from overlay.errors import InvalidInputError
-from testnet.bpm.picture import check_picture
 from testnet.detection.figures import Result, title_of
+from testnet.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DPI: Final = 110
 _BLUE, _RED, _GREEN, _GREY = "#2364aa", "#c8553d", "#3d8361", "#8a8a8a"
-
-__all__ = ["check_picture", "draw"]
 
 
 def draw(results: list[Result], path: Path) -> None:
     """Two panels: seconds until a crash is known, and traffic.
 
     Raises:
-        InvalidInputError: the file cannot be written, or there is no matplotlib.
+        InvalidInputError: the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInputError(
-            "pictures need matplotlib: pip install 'medusa-federation[testnet]'"
-        ) from error
-    figure = Figure(figsize=(10.0, 4.6), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(10.0, 4.6)
     ordered = sorted(results, key=lambda result: result.nodes)
     times, traffic = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_times(times, ordered)
@@ -44,13 +32,9 @@ def draw(results: list[Result], path: Path) -> None:
         axes.set_xticklabels([f"{result.nodes:,}" for result in ordered])
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     figure.suptitle(title_of(ordered), fontsize=11)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from error
+    save(figure, path)
 
 
 def _draw_times(axes: Axes, results: list[Result]) -> None:

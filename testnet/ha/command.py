@@ -11,6 +11,7 @@ from rich.console import Console
 from engine.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
 from testnet.ha.variants import ALL, chosen
+from testnet.picture import picture_option
 from testnet.scenario import run_scenario
 
 
@@ -28,12 +29,7 @@ from testnet.scenario import run_scenario
     help="What consumers may notice; all that the mode is shown with, unless given.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A picture of the answers received over time (PNG, PDF or SVG by its name).",
-)
+@picture_option
 @click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
 def ha(mode: str, recovery: str | None, as_json: bool, plot: Path | None, keep: bool) -> None:
     """Kill a chain of servers all at once, mode by mode: the poster's high-availability experiment.

@@ -11,6 +11,7 @@ from engine.availability import Mode
 from testnet.ha.chain import ADVANCE_US, LANES
 from testnet.ha.observations import Observations
 from testnet.ha.result import ModeResult
+from testnet.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,14 +33,9 @@ def write_plot(path: Path, runs: Sequence[Observations], results: Sequence[ModeR
     Args:
         results: of the runs, in the same order.
     """
-    # Late, and without pyplot: no window system, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     drawn = [pair for pair in zip(runs, results, strict=True) if pair[0].killed_at]
     rows = max(-(-len(drawn) // COLUMNS), 1)
-    figure = Figure(figsize=(11, 1.0 + 2.1 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(11.0, 1.0 + 2.1 * rows)
     grid = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
     panels = [axes for row in grid for axes in row]
     taken_over = (result for run, result in drawn if run.variant.mode is not Mode.NONE)
@@ -55,7 +51,7 @@ def write_plot(path: Path, runs: Sequence[Observations], results: Sequence[ModeR
         _legend(panels[len(drawn)] if len(drawn) < len(panels) else panels[0])
     figure.supxlabel("seconds after B, C, D and E were killed", size=10)
     figure.supylabel("answers received", size=10)
-    figure.savefig(path, dpi=120)
+    save(figure, path)
 
 
 def received_by(run: Observations) -> tuple[list[float], list[int]]:

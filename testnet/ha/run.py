@@ -11,7 +11,7 @@ import trio
 
 from engine.availability import Mode
 from overlay.concurrency import one_error
-from overlay.errors import InvalidInputError, MedusaError
+from overlay.errors import MedusaError
 from overlay.events import wall_clock
 from testnet.ha.board import HaBoard
 from testnet.ha.cast import Cast
@@ -46,12 +46,10 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
     """Run every variant in a federation of its own, and compare.
 
     Raises:
-        InvalidInputError: the picture's folder is not there.
+        InvalidInputError: the picture cannot be written.
         MedusaError: the run without secondaries failed; a note has the ends of the peers' logs.
             Where another one fails, the result says so.
     """
-    if options.plot is not None and not options.plot.absolute().parent.is_dir():
-        raise InvalidInputError(f"--plot {options.plot}: there is no such folder: make it first")
     assert options.variants[0] == NONE, "what it costs is more than without secondaries"
     board.planned = options.variants
     folders: list[str] = []

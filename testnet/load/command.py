@@ -8,17 +8,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from testnet.picture import picture_option
 from testnet.scenario import run_scenario
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A picture of each peer's load over time (PNG, PDF or SVG by its name).",
-)
+@picture_option
 @click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
 @click.option("--seed", default=0, show_default=True, metavar="N", help="Of the traffic.")
 @click.option(

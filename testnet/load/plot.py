@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from testnet.load.board import STAGES, LoadBoard
 from testnet.load.places import EVERYBODY
+from testnet.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +24,7 @@ Lines = dict[str, tuple[list[float], list[float]]]
 
 def write_plot(path: Path, board: LoadBoard) -> None:
     """Draw what the board has seen. Blocking, a second."""
-    # Late, and without pyplot: no window system, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(11.0, 6.0)
     axes = figure.add_subplot()
     lines = lines_of(board)
     _draw_steps(axes, board)
@@ -38,10 +34,8 @@ def write_plot(path: Path, board: LoadBoard) -> None:
     axes.set_ylabel("load, 1 % of a core")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     figure.legend(loc="outside lower center", frameon=False, ncols=len(EVERYBODY) + 1)
-    figure.savefig(path, dpi=120)
+    save(figure, path)
 
 
 def lines_of(board: LoadBoard) -> Lines:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import trio
 
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, InvalidInputError, MedusaError
+from overlay.errors import DeadlineError, MedusaError
 from testnet.generate import generate
 from testnet.load.agreements import agree
 from testnet.load.board import STAGES, LoadBoard
@@ -85,11 +85,9 @@ async def run_load(options: Options, board: LoadBoard) -> LoadResult:
     """Run the demonstration from nothing to the comparison, and stop everything.
 
     Raises:
-        InvalidInputError: the picture's folder is not there.
+        InvalidInputError: the picture cannot be written.
         MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
     """
-    if options.plot is not None and not options.plot.absolute().parent.is_dir():
-        raise InvalidInputError(f"--plot {options.plot}: there is no such folder: make it first")
     async with open_federation(keep=options.keep) as federation:
         try:
             with one_error():

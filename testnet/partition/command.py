@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from testnet.picture import picture_option
 from testnet.scenario import run_scenario
 
 
@@ -63,12 +64,7 @@ from testnet.scenario import run_scenario
     help="Peers in network namespaces, and real cables between them that are pulled; needs root.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A picture of what the client was told over time (PNG, PDF or SVG by its name).",
-)
+@picture_option
 @click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
 def partition(  # noqa: PLR0917 - click passes them by name
     seconds: float,

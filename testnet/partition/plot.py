@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.streams.corrections import Kind
 from testnet.partition.observations import Observations
 from testnet.partition.result import PartitionResult
+from testnet.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +24,7 @@ BEHIND_S: Final = 6.0
 
 def write_plot(path: Path, run: Observations, result: PartitionResult) -> None:
     """Draw it. Blocking, a second."""
-    # Late, and without pyplot: no window system, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, 6.2)
     delays, tuples = figure.subplots(2, 1, sharex=True)
     _draw_delays(delays, run, result)
     _draw_tuples(tuples, run)
@@ -36,14 +32,13 @@ def write_plot(path: Path, run: Observations, result: PartitionResult) -> None:
     for axes in (delays, tuples):
         axes.axvspan(0.0, healed, color=RED, alpha=0.10, lw=0)
         axes.axvspan(healed, corrected, color=ORANGE, alpha=0.18, lw=0)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(FROM_S, corrected + BEHIND_S)
         axes.set_ylim(bottom=0)
     tuples.set_xlabel("seconds after the split began")
     servers = f"{result.chain} server{'s' if result.chain > 1 else ''}"
     bound = f"X = {result.bound_ms / 1e3:g} s"
     figure.suptitle(f"{servers}, {bound}, split for {result.seconds:g} s", size=11)
-    figure.savefig(path, dpi=120)
+    save(figure, path)
 
 
 def _draw_delays(axes: Axes, run: Observations, result: PartitionResult) -> None:

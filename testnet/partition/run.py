@@ -11,7 +11,7 @@ import trio
 
 from engine.streams.corrections import Corrections
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, InvalidInputError, MedusaError
+from overlay.errors import DeadlineError, MedusaError
 from testnet.cutting.links import open_links
 from testnet.partition.cast import Cast
 from testnet.partition.chain import sources
@@ -52,11 +52,9 @@ class Options:
 async def run_partition(options: Options, stages: Stages) -> PartitionResult:
     """
     Raises:
-        InvalidInputError: the picture's folder is not there.
+        InvalidInputError: the picture cannot be written.
         MedusaError: the run failed; a note has the ends of the peers' logs.
     """
-    if options.plot is not None and not options.plot.absolute().parent.is_dir():
-        raise InvalidInputError(f"--plot {options.plot}: there is no such folder: make it first")
     run = Observations()
     async with (
         open_links(netns=options.netns) as links,

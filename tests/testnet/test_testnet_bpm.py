@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections import deque
 from pathlib import Path
@@ -13,19 +12,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 import testnet.bpm.experiment
-from overlay.errors import InvalidInputError
 from testnet.bpm.clock import Clock
 from testnet.bpm.command import bpm
 from testnet.bpm.experiment import Options, Progress, run
 from testnet.bpm.graph import Graph, Kind, contract_graph, skewed
 from testnet.bpm.least import least_moves
 from testnet.bpm.market import CHEAPEST, PRICE, Market
-from testnet.bpm.picture import check_picture
-from testnet.bpm.show import render_progress, render_result
-from testnet.bpm.sweep import CONTRACTS, RANGES, over_contracts, over_seeds
 from testnet.bpm.tally import TINY, Tally
 from testnet.bpm.tasks import Link, cut
 
@@ -312,8 +306,6 @@ def test_a_picture_is_drawn(sweep: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--plot", "nowhere/at/all.png"], "nowhere/at: no such folder"),
-        (["--plot", "picture.txt"], "picture.txt: a picture is a .png, .svg or .pdf file"),
         (["--range-tasks", "100"], "100 tasks"),
     ],
 )
@@ -340,46 +332,3 @@ def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(bpm, [])
     assert result.exit_code == 130
     assert result.stderr == "interrupted\n"
-
-
-def test_a_picture_that_cannot_be_written_is_found_out_first(tmp_path: Path) -> None:
-    check_picture(tmp_path / "a.svg")
-    with pytest.raises(InvalidInputError):
-        check_picture(tmp_path / "a")
-
-
-def test_sweep_covers_every_pair() -> None:
-    runs = [each for one in over_seeds(Options(seed=5), 2) for each in over_contracts(one)]
-    assert len({(each.seed, each.contracts, each.range_tasks) for each in runs}) == len(runs)
-    assert len(runs) == 2 * len(CONTRACTS) * len(RANGES)
-    assert {each.seed for each in runs} == {5, 6}
-
-
-# -- screens ---------------------------------------------------------------------------------------
-
-
-def screen(renderable: object, width: int = 80) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(renderable)
-    return console.export_text()
-
-
-def test_the_summary_fits_80_columns() -> None:
-    text = screen(render_result(run(Options(nodes=60, vary=10))))
-    assert all(len(line) <= 80 for line in text.splitlines())
-    assert "acceptable: nobody is above capacity" in text
-    assert "…" not in text
-
-
-def test_the_verdict_says_what_is_wrong() -> None:
-    bad = run(Options(nodes=40, contracts=0))
-    assert "not acceptable" in screen(render_result(bad))
-    over = run(Options(nodes=40, contracts=0, load=1.5))
-    assert "nodes are below capacity" in screen(render_result(over))
-
-
-def test_progress_is_one_line() -> None:
-    progress = Progress("settle", 1000, 1234567.0, 12345678.0, 12345678, 12345)
-    assert len(render_progress("bpm:", progress).plain) <= 130
-    assert "round 1,000 (116:40 simulated)" in render_progress("bpm:", progress).plain
-    assert "signing" in render_progress("bpm:", Progress("build")).plain

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.process, pytest.mark.spark, pytest.m
 
 
 async def test_all_primaries_killed_at_once_mode_by_mode(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     picture = tmp_path / "ha.png"
     result = await run_ha(Options(plot=picture), HaBoard())
     assert [check for check in result.checks if check.certain and not check.good] == []

@@ -147,7 +147,6 @@ async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
 
 
 def test_the_picture(board: HaBoard, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     write_plot(tmp_path / "ha.png", board.runs, board.results)
     assert (tmp_path / "ha.png").read_bytes().startswith(b"\x89PNG")
     write_plot(tmp_path / "empty.svg", [], [])
@@ -183,13 +182,6 @@ def test_the_json_and_the_exit_code(lost: int, code: int, monkeypatch: pytest.Mo
     )
     assert set(wanted.split()) <= told["modes"][0].keys()
     assert [check["good"] for check in told["checks"]].count(False) == lost
-
-
-def test_a_picture_that_cannot_be_is_said_before_anything_starts(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(ha_command, ["--plot", str(tmp_path / "no" / "ha.png")])
-    assert ended.exit_code == 2
-    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error")]
-    assert "there is no such folder" in line
 
 
 def test_a_mode_that_cannot_promise_that_is_said_before_anything_starts() -> None:

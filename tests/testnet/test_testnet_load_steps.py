@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.process, pytest.mark.spark, pytest.m
 
 
 async def test_the_four_steps(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     picture = tmp_path / "load.png"
     result = await run_load(Options(plot=picture), LoadBoard())
     assert result.answers_exact, result.different

@@ -149,14 +149,11 @@ def test_a_real_split_is_borne_and_corrected() -> None:
 
 def test_what_cannot_be_is_refused_in_a_line() -> None:
     command = [sys.executable, "-c", "from testnet.command import main; main()", "partition"]
-    for options, reason in (
-        (["--replica", "--chain", "1"], "a chain of at least 2"),
-        (["--plot", "/no/such/folder/p.png"], "there is no such folder"),
-    ):
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert reason in done.stderr
-        assert "Traceback" not in done.stderr
+    options = ["--replica", "--chain", "1"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "a chain of at least 2" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_stream_that_ended_is_past_all_else() -> None:

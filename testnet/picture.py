@@ -1,0 +1,75 @@
+"""The pictures of scenarios: where one may go, and what is drawn on."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from overlay.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI: Final = 110
+SUFFIXES: Final = (".png", ".svg", ".pdf")
+
+
+class PictureFile(click.Path):
+    """A file that a picture can be written to: known before a long run, not after it."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(str(value))
+        super().convert(path, param, ctx)
+        if path.suffix.lower() not in SUFFIXES:
+            self.fail(f"{path}: a picture is a .png, .svg or .pdf file", param, ctx)
+        if not path.absolute().parent.is_dir():
+            self.fail(f"{path.parent}: no such folder; create it, or name another", param, ctx)
+        if find_spec("matplotlib") is None:
+            self.fail(
+                f"pictures need matplotlib: {sys.executable} -m pip install 'matplotlib>=3.8,<4'",
+                param,
+                ctx,
+            )
+        return path
+
+
+picture_option: Final = click.option(
+    "--plot",
+    metavar="FILE",
+    type=PictureFile(),
+    help="Draw what happened into FILE: .png, .svg or .pdf.",
+)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, inches. No window system is needed, nor any state of the whole process."""
+    # Late: drawing is loaded where there is something to draw.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write it.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+    """
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,47 @@
+"""A picture that cannot be drawn is refused before the run, by each command that draws one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import testnet.picture
+from testnet.command import main
+
+COMMANDS = ("bpm", "detect", "ha", "load", "partition")
+
+
+def refused(command: str, plot: Path | str) -> str:
+    """What is said about it. Nothing was run: that would take longer than this test may."""
+    outcome = CliRunner().invoke(main, [command, "--plot", str(plot)])
+    assert outcome.exit_code == 2, outcome.output
+    assert "Invalid value for '--plot'" in outcome.stderr
+    return outcome.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_folder(command: str, tmp_path: Path) -> None:
+    assert f"{tmp_path / 'no'}: no such folder" in refused(command, tmp_path / "no" / "a.png")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_picture(command: str) -> None:
+    assert "a.txt: a picture is a .png, .svg or .pdf file" in refused(command, "a.txt")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_matplotlib_the_words_that_install_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout as from a wheel: the name of our own package would find it in neither."""
+
+    def find(name: str) -> object:
+        return None if name == "matplotlib" else importlib.util.find_spec(name)
+
+    monkeypatch.setattr(testnet.picture, "find_spec", find)
+    said = refused(command, tmp_path / "a.png")
+    assert f"{sys.executable} -m pip install 'matplotlib>=3.8,<4'" in said

@@ -1,0 +1,73 @@
+"""Whatever the commands import is installed with them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
+OPTIONAL = {"matplotlib"}
+"""What `testnet/picture.py` asks for where it is missing."""
+
+
+def test_what_is_imported_is_a_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    installed = with_theirs({Requirement(each).name for each in project["dependencies"]})
+    owners = packages_distributions()
+    missing = {
+        f"{path}: {name}"
+        for path, name in imported()
+        if name not in OPTIONAL
+        and installed.isdisjoint(canonicalize_name(each) for each in owners.get(name, ()))
+    }
+    assert missing == set()
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Our files, and the top-level names of others' packages that they import to run."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name in names_in(ast.parse(path.read_text())):
+                if name not in sys.stdlib_module_names and name not in PACKAGES:
+                    yield str(path.relative_to(ROOT)), name
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Without those that only a type checker imports."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=otherwise):
+            for each in otherwise:
+                yield from names_in(each)
+            return
+        case ast.Import(names=names):
+            yield from (each.name.partition(".")[0] for each in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            yield module.partition(".")[0]
+    for child in ast.iter_child_nodes(node):
+        yield from names_in(child)
+
+
+def with_theirs(names: set[str]) -> set[str]:
+    """What pip installs along with them."""
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = canonicalize_name(todo.pop())
+        if name in found:
+            continue
+        found.add(name)
+        wanted = [Requirement(each) for each in requires(name) or ()]
+        todo += [
+            each.name
+            for each in wanted
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        ]
+    return found
