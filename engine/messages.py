@@ -269,11 +269,26 @@ class EventRecord(Struct, frozen=True):
     text: str
 
 
+class ClientStatus(Struct, frozen=True):
+    """A client that is connected.
+
+    Attributes:
+        token: the name of the token that it showed. scopes: what that allows, with commas.
+        address: where it came from. since: seconds since the epoch.
+    """
+
+    token: str
+    scopes: str
+    address: str
+    since: float
+
+
 class PeerStatus(Struct, frozen=True):
     """One peer, seen by itself; of an unreachable peer only the first four fields are known.
 
-    Another participant's is not told `events`, `links`, why tasks fail, nor of streams that it may
-    not read. Who asks takes participant, peer and address from its connection and its own table.
+    Another participant's is not told `events`, `links`, `clients`, why tasks fail, nor of
+    streams that it may not read. Who asks takes participant, peer and address from its connection
+    and its own table.
 
     Attributes:
         state: running, starting, unreachable, or nonsense where its answer makes no sense.
@@ -281,7 +296,8 @@ class PeerStatus(Struct, frozen=True):
         load: CPU seconds per second of all its tasks. capacity: cores.
         health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
-        left_out: how many streams, tasks, events, links and replicas did not fit the answer.
+        left_out: how many streams, tasks, events, links, replicas and
+            clients did not fit the answer.
     """
 
     participant: str
@@ -303,6 +319,7 @@ class PeerStatus(Struct, frozen=True):
     sent_bytes: int = 0
     received_bytes: int = 0
     left_out: int = 0
+    clients: tuple[ClientStatus, ...] = ()
 
 
 class Status(Struct, frozen=True):

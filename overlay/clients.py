@@ -1,15 +1,14 @@
-"""Clients of a participant: a listener that asks for the token, and the client's own end.
+"""Clients of a participant: a listener that asks for a token, and the client's own end.
 
-The peer shows its certificate, so that a client proves itself to nobody else; the client shows the
+The peer shows its certificate, so that a client proves itself to nobody else; the client shows its
 token's hash, once per connection, and before that nothing of it is read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -17,6 +16,7 @@ from cryptography import x509
 
 from overlay.addresses import Address, shown
 from overlay.certificates import PeerName, check_certificate, load_certificate
+from overlay.client_tokens import OWNER, PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
 from overlay.connection import Connection, KeepAlive, running
 from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
 from overlay.events import Events, wall_clock
@@ -41,16 +41,96 @@ from overlay.memory import MEMORY_BYTES, Memory
 from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands
 
-PROOF_BYTES: Final = hashlib.sha256().digest_size
-
 CLIENTS: Final = "our clients"
 """Whose memory their connections take; no participant has that name."""
+
+LOOK_S: Final = 1.0
+"""How often the tokens of those who are connected are looked at, seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A client that is connected.
+
+    Attributes:
+        token: what it showed. address: where it came from. since: seconds since the epoch.
+    """
+
+    token: ClientToken
+    address: Address
+    since: float
+    connection: Connection
+
+
+class Clients:
+    """The clients of one peer: what they may show, and who is connected.
+
+    Args:
+        tokens: what counts now.
+        clock: seconds since the epoch, by which tokens expire.
+    """
+
+    def __init__(
+        self, tokens: Callable[[], Sequence[ClientToken]], clock: Callable[[], float] = wall_clock
+    ) -> None:
+        self._tokens = tokens
+        self.clock = clock
+        self._sessions: dict[Session, None] = {}
+
+    @staticmethod
+    def of_owner(token: bytes) -> Clients:
+        """Those who hold that one token, which allows everything."""
+        tokens = (ClientToken.of(OWNER, token),)
+        return Clients(lambda: tokens)
+
+    def connected(self) -> tuple[Session, ...]:
+        """Those who are connected now, in the order in which they came."""
+        return tuple(self._sessions)
+
+    def admit(self, proof: bytes) -> ClientToken:
+        """The token that a client shows.
+
+        Raises:
+            NotAuthorisedError: there is none such, or it counts no more.
+        """
+        token = shown_by(proof, self._tokens())
+        if token is None:
+            raise NotAuthorisedError(
+                "wrong token: use the client.token of this peer's home, or one of `medusa-peer "
+                "token add` that was not rotated since"
+            )
+        self._check(token)
+        return token
+
+    @contextmanager
+    def session(self, session: Session) -> Iterator[None]:
+        """It is connected while the block lasts."""
+        self._sessions[session] = None
+        try:
+            yield
+        finally:
+            del self._sessions[session]
+
+    def refused(self) -> Iterator[tuple[Session, str]]:
+        """Those who are connected with a token that counts no more, and why it does not."""
+        now = self.clock()
+        current = {token.proof_hash: token for token in self._tokens()}
+        for session in self.connected():
+            token = current.get(session.token.proof_hash)
+            if token is None:
+                yield session, f"client token {session.token.name!a} was rotated"
+            elif (reason := token.refusal(now)) is not None:
+                yield session, reason
+
+    def _check(self, token: ClientToken) -> None:
+        if (reason := token.refusal(self.clock())) is not None:
+            raise NotAuthorisedError(f"{reason}: ask who runs the peer for another one")
 
 
 @asynccontextmanager
 async def open_client_listener(
     identity: Identity,
-    token: bytes,
+    clients: Clients,
     service: Service,
     listen: Address,
     *,
@@ -60,7 +140,9 @@ async def open_client_listener(
     handshake_s: float = HANDSHAKE_S,
     memory: Memory | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve clients of `identity`'s participant that hold `token`; gives the address.
+    """Serve clients of `identity`'s participant that hold a token; gives the address.
+
+    The connections of a token that is revoked, rotated or expired end within `LOOK_S`.
 
     Args:
         memory: bounds what their connections hold, together with whatever else shares it.
@@ -69,17 +151,18 @@ async def open_client_listener(
         ConflictError: the port is in use.
         InvalidInputError: the address cannot be listened on.
     """
-    assert token
     events = events or Events()
     context = listener_context(identity)
     share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
 
     async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
         tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)
-        shown = await receive_hello(tls, PROOF_BYTES)
-        if not hmac.compare_digest(shown, _proof(token)):
-            await send_verdict(tls, Verdict(Answer.WRONG_TOKEN))
-            raise NotAuthorisedError("a client showed a wrong token")
+        proof = await receive_hello(tls, PROOF_BYTES)
+        try:
+            token = clients.admit(proof)
+        except NotAuthorisedError as error:
+            await send_verdict(tls, Verdict(Answer.WRONG_TOKEN, text=str(error)))
+            raise
         await send_verdict(tls, Verdict(Answer.ACCEPTED))
         proven()
         connection = Connection(
@@ -87,17 +170,30 @@ async def open_client_listener(
             PeerName(identity.participant, b""),
             dialled=False,
             service=service,
-            caller=Caller(identity.participant, None, own=True),
+            caller=Caller(
+                identity.participant, None, own=True, token=token.name, scopes=token.scopes
+            ),
             events=events,
             keep_alive=keep_alive,
             memory=share,
         )
-        await connection.run()
+        came_from = stream.socket.getpeername()[:2]
+        with clients.session(Session(token, came_from, clients.clock(), connection)):
+            await connection.run()
+
+    async def send_away() -> None:
+        while True:
+            await trio.sleep(LOOK_S)
+            for session, reason in clients.refused():
+                scopes = in_words(session.token.scopes)
+                events.note("warning", f"{reason}: a client with {scopes} was disconnected")
+                session.connection.close(reason)
 
     listener = await listen_tcp(listen)
     listening = Listening(welcome, limits or ConnectionLimits(), events, handshake_s)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listening.serve, listener)
+        nursery.start_soon(send_away)
         yield bound_address(listener)
         nursery.cancel_scope.cancel()
 
@@ -133,7 +229,7 @@ async def open_client(
             name = check_certificate(load_certificate(tls.certificate), root_certificate, clock())
             if name.participant != participant:
                 raise UntrustedError(f"{where} is a peer of {name.participant}, not {participant}")
-            await send_hello(tls, _proof(token))
+            await send_hello(tls, proof_of(token))
             if (error := (await receive_verdict(tls)).error()) is not None:
                 raise error
             connection = Connection(
@@ -152,8 +248,3 @@ async def open_client(
         raise DeadlineError(f"{where} did not complete the handshake within {handshake_s:g} s")
     async with running(connection):
         yield connection
-
-
-def _proof(token: bytes) -> bytes:
-    """What a client shows: of one size, and not the token itself."""
-    return hashlib.sha256(token).digest()

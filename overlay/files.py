@@ -46,18 +46,23 @@ _CHECKSUM: Final = b"\n# crc32 "
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def load_json(path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON) -> T:
+def load_json(
+    path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON, secret: bool = False
+) -> T:
     """What a JSON file of a home holds; see `save_json`.
 
     Args:
         mend: what a person does about a damaged one, for the error.
+        secret: nobody but its owner may read it.
 
     Raises:
         NotFoundError: there is no such file.
+        NotAuthorisedError: it is secret, and open to others.
         DamagedError: it cannot be read, its checksum is wrong, or it does not hold a `kind`.
     """
     with mended_by(path, mend):
-        content, mark, checksum = read_public(path, limit).rpartition(_CHECKSUM)
+        data = read_secret(path, limit) if secret else read_public(path, limit)
+        content, mark, checksum = data.rpartition(_CHECKSUM)
         if not mark:
             content = checksum
         elif checksum != _checksum(content):
@@ -65,7 +70,7 @@ def load_json(path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON) ->
         return decode_json(content, kind, limit=limit, what=str(path))
 
 
-def save_json(path: Path, value: object) -> None:
+def save_json(path: Path, value: object, *, secret: bool = False) -> None:
     """Write a JSON file of a home, with a last line that has its checksum: a wrong digit is JSON as
     well. A file without that line, as a person may write one, is read as it is.
 
@@ -73,7 +78,8 @@ def save_json(path: Path, value: object) -> None:
         As `write_atomically`.
     """
     content = encode_json(value)
-    write_atomically(path, content + _CHECKSUM + _checksum(content))
+    write = write_secret if secret else write_atomically
+    write(path, content + _CHECKSUM + _checksum(content))
 
 
 def _checksum(content: bytes) -> bytes:

@@ -56,7 +56,8 @@ class Verdict:
             case Answer.UNTRUSTED:
                 return UntrustedError(f"it refuses us: {printable(self.text)}")
             case Answer.WRONG_TOKEN:
-                return NotAuthorisedError("wrong token: use the client.token of this peer's home")
+                reason = printable(self.text) or "wrong token"  # as older peers have it
+                return NotAuthorisedError(reason)
 
 
 async def send_hello(stream: trio.abc.Stream, hello: bytes) -> None:

@@ -7,7 +7,7 @@ side that answers finishes; an error ends it with its code and text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct as Layout
 from typing import Any, Final, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import trio
 from msgspec import Struct
 
+from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope, in_words
 from overlay.encoding import decode, encode
 from overlay.errors import (
     ClosedError,
@@ -43,6 +44,12 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 MAX_METHOD: Final = 128
 """Characters of a method's name."""
 
+MAX_TOLD: Final = 200
+"""Characters of a client's request in the event that tells of it: a line or two."""
+
+CHANGES: Final = frozenset({Scope.DEFINE, Scope.OPERATE})
+"""Scopes of calls that are told of: what a person does here, not what flows."""
+
 _LENGTHS: Final = Layout("!II")
 
 T = TypeVar("T", bound=Struct)
@@ -61,13 +68,16 @@ class Caller:
     """Who calls.
 
     Attributes:
-        peer_id: None for a client that holds the participant's token.
+        peer_id: None for a client that holds a token of the participant.
         own: whether it is of the participant whose peer is called.
+        token, scopes: of a client, the name of its token, and what that allows.
     """
 
     participant: str
     peer_id: bytes | None
     own: bool = False
+    token: str = OWNER
+    scopes: frozenset[Scope] = EVERY_SCOPE
 
 
 async def keep(pace: Pace) -> None:
@@ -265,10 +275,20 @@ class _Method:
 
 
 class Service:
-    """The methods a peer answers, filled by every package before the peer answers."""
+    """The methods a peer answers, filled by every package before the peer answers.
 
-    def __init__(self) -> None:
+    Args:
+        scopes: one of which a client's token must have, by method; of a method that is not in it,
+            all.
+    """
+
+    def __init__(self, scopes: Mapping[str, frozenset[Scope]] | None = None) -> None:
         self._methods: dict[str, _Method] = {}
+        self._scopes = scopes or {}
+
+    def for_clients(self) -> frozenset[str]:
+        """The methods that clients may call."""
+        return frozenset(name for name, method in self._methods.items() if method.clients)
 
     def unary(
         self,
@@ -328,7 +348,7 @@ class Service:
         """Answer one call to its end. Whatever a handler raises stays within its call."""
         try:
             with duplex.scope:
-                await self._dispatch(caller, duplex)
+                await self._dispatch(caller, duplex, events)
             duplex.finish_now()
         except MedusaError as error:
             duplex.fail(error)
@@ -338,7 +358,7 @@ class Service:
             duplex.fail(_as_ours(duplex.method, error, events))
         duplex.abandon()
 
-    async def _dispatch(self, caller: Caller, duplex: Duplex) -> None:
+    async def _dispatch(self, caller: Caller, duplex: Duplex, events: Events) -> None:
         method = self._methods.get(duplex.method)
         if method is None:
             raise NotFoundError(f"no method {duplex.method[:MAX_METHOD]!r} is served here")
@@ -349,11 +369,34 @@ class Service:
             raise NotAuthorisedError(
                 f"{duplex.method} is for this peer's own participant, not for {caller.participant}"
             )
+        if caller.peer_id is None:
+            self._check_scope(caller, duplex.method)
         try:
             request, body = await duplex.receive(method.request_type, method.limit)
         except EndOfCall:
             raise DecodeError(f"{duplex.method}: the call has no request") from None
+        if caller.peer_id is None and self._scopes.get(duplex.method, EVERY_SCOPE) <= CHANGES:
+            events.note("info", f"client {caller.token}: {repr(request)[:MAX_TOLD]}")
         await method.handler(caller, request, body, duplex)
+
+    def _check_scope(self, caller: Caller, method: str) -> None:
+        """
+        Raises:
+            NotAuthorisedError: a client's token does not allow the method.
+        """
+        enough = self._scopes.get(method)
+        if enough is None and caller.scopes < EVERY_SCOPE:
+            need, ask = "every scope", in_words(EVERY_SCOPE)
+        elif enough is not None and not caller.scopes & enough:
+            words = in_words(enough).split(",")
+            need, ask = f"the scope {' or '.join(words)}", words[0]
+        else:
+            return
+        raise NotAuthorisedError(
+            f"{method} needs {need}, and client token {caller.token!a} has "
+            f"{in_words(caller.scopes)}: ask who runs the peer for a token that has it "
+            f"(`medusa-peer token add NAME --scope {ask}`)"
+        )
 
 
 def _too_long(method: str, size: int, body_size: int) -> str:

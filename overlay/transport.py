@@ -15,7 +15,7 @@ from typing import NoReturn
 import trio
 
 from overlay.addresses import Address, shown
-from overlay.clients import open_client, open_client_listener
+from overlay.clients import Clients, open_client, open_client_listener
 from overlay.connection import Connection, KeepAlive
 from overlay.errors import (
     BusyError,
@@ -50,7 +50,14 @@ from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream, Traffic
 
-__all__ = ["Transport", "TransportConfig", "open_client", "open_client_listener", "open_transport"]
+__all__ = [
+    "Clients",
+    "Transport",
+    "TransportConfig",
+    "open_client",
+    "open_client_listener",
+    "open_transport",
+]
 
 
 @dataclass(frozen=True, slots=True)

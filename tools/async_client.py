@@ -41,7 +41,7 @@ from engine.view import View
 from engine.views.messages import CreateView, DeleteView
 from overlay.errors import NotFoundError, UnavailableError
 from tools.corrected_subscription import Change, CorrectedSubscription, Corrections
-from tools.dialling import Endpoint, dial_to
+from tools.dialling import Endpoint, dial_to, given_token
 from tools.entries import entry_of
 from tools.link import Dial, Link, Patience, call, open_background
 from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
@@ -57,6 +57,7 @@ __all__ = [
     "Epoch",
     "Subscription",
     "dial_to",
+    "given_token",
     "open_medusa",
 ]
 
@@ -392,6 +393,7 @@ async def open_medusa(
     *,
     endpoint: Endpoint | None = None,
     also: Sequence[Path | str | Endpoint] = (),
+    token: str | None = None,
     producer: str | None = None,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[AsyncMedusaClient]:
@@ -402,6 +404,8 @@ async def open_medusa(
     Args:
         also: homes or endpoints of other peers of the participant, asked in this order while the
             first does not answer: posts without an answer are sent again there.
+        token: a client token that `medusa-peer token add` printed; with an address in it no home
+            is needed. By default $MEDUSA_TOKEN, else the owner's, which the home has.
         producer: who numbers the posts. A client that posts the same things in the same pieces
             again under the same name, after a crash, posts only what is missing. Random by default.
         patience_s: how long a broken connection or a busy peer is borne, seconds.
@@ -410,7 +414,7 @@ async def open_medusa(
         UnavailableError: the peer does not run.
         MedusaError: it does not let us in.
     """
-    dial = dial_to(home, endpoint, also)
+    dial = dial_to(home, endpoint, also, given_token(token))
     async with open_client_over(dial, producer=producer, patience_s=patience_s) as client:
         yield client
         await client.finish()

@@ -31,6 +31,7 @@ from tools.async_client import (
     Epoch,
     Subscription,
     dial_to,
+    given_token,
     open_client_over,
     open_medusa,
 )
@@ -65,6 +66,7 @@ class MedusaClient:
         home: Path | str | None = None,
         *,
         endpoint: Endpoint | None = None,
+        token: str | None = None,
         producer: str | None = None,
         patience_s: float = PATIENCE_S,
         dial: Dial | None = None,
@@ -76,7 +78,9 @@ class MedusaClient:
             MedusaError: it does not let us in.
         """
         self._opening = open_client_over(
-            dial or dial_to(home, endpoint), producer=producer, patience_s=patience_s
+            dial or dial_to(home, endpoint, token=given_token(token)),
+            producer=producer,
+            patience_s=patience_s,
         )
         self._ready = threading.Event()
         self._failure: MedusaError | None = None

@@ -104,7 +104,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
         ),
         contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig),
-        client=section("client", ClientConfig),
+        client=load_client(home),
     )
 
 
@@ -115,6 +115,12 @@ def load_overlay(home: Home) -> OverlayConfig:
     defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
     table = _sections(home).get("overlay", {})
     return read_section(OverlayConfig, table, f"{home.config}: overlay", defaults)
+
+
+def load_client(home: Home) -> ClientConfig:
+    """The clients' settings alone; see `load_config`."""
+    table = _sections(home).get("client", {})
+    return read_section(ClientConfig, table, f"{home.config}: client")
 
 
 def _sections(home: Home) -> dict[str, object]:

@@ -32,8 +32,7 @@ from overlay.membership_file import load_membership
 from tools.async_client import dial_to
 from tools.contract_papers import read_papers, write_papers
 from tools.home import Home
-
-BALANCE: Final = "contract.balance"
+from tools.messages import BALANCE
 
 HAND_OVER_S: Final = 15.0
 """Seconds for the peer to take documents and to try to reach the other party's."""

@@ -23,7 +23,7 @@ from engine.api.status import StatusCalls
 from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
-from overlay.clients import open_client_listener
+from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.events import wall_clock
@@ -36,6 +36,8 @@ from tools.config import Config
 from tools.home import Home, Running
 from tools.market.opening import open_market
 from tools.messages import ADMIT, Admit, Admitted
+from tools.scopes import SCOPES
+from tools.token_file import LiveTokens
 
 SWITCH_S: Final = 0.0005
 """How long a thread that works in Python keeps the interpreter from others that want it, seconds.
@@ -102,8 +104,8 @@ async def _open(
 ) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
     membership = _membership(home)
-    token = home.client_token()
-    service = PeerService()
+    service = PeerService(SCOPES)
+    home.client_token()  # one that cannot be read is said before anything starts
     async with (
         open_overlay(
             identity, membership, home.folder, config.overlay, service, wall=wall
@@ -113,11 +115,17 @@ async def _open(
             overlay, catalog, home.data, config.engine, config.spark, execution=execution
         ) as engine,
     ):
-        register_calls(engine)
+        clients = Clients(LiveTokens(home, overlay.events), overlay.clock)
+        register_calls(engine, clients)
         async with (
             open_market(engine, home.folder, config.contracts),
             open_client_listener(
-                identity, token, service, config.client.listen, memory=overlay.memory.messages
+                identity,
+                clients,
+                service,
+                config.client.listen,
+                events=overlay.events,
+                memory=overlay.memory.messages,
             ) as client,
             service.answering(),
         ):
@@ -144,13 +152,13 @@ def _membership(home: Home) -> Membership:
         ) from None
 
 
-def register_calls(engine: Engine) -> None:
-    """Put every call of this peer on its service."""
+def register_calls(engine: Engine, clients: Clients) -> None:
+    """Put every call of this peer on its service. clients: who is told of in its status."""
     DefinitionCalls(engine).register()
     FlowCalls(engine).register()
     MovingCalls(engine).register()
     ReplicaCalls(engine).register()
-    StatusCalls(engine).register()
+    StatusCalls(engine, clients).register()
     VersionCalls(engine).register()
     overlay = engine.overlay
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 
@@ -17,6 +19,9 @@ from overlay.identity import read_certificate
 from tools.addresses import Address
 from tools.home import Home
 from tools.link import Dial
+from tools.token_text import PREFIX, parse_token
+
+TOKEN_VARIABLE: Final = "MEDUSA_TOKEN"  # noqa: S105 - its name, not the token
 
 
 @dataclass(frozen=True)
@@ -29,36 +34,57 @@ class Endpoint:
     token: bytes
 
     @staticmethod
-    def of(home: Home) -> Endpoint:
+    def of(home: Home, token: str | None = None) -> Endpoint:
         """The daemon of that home, as it runs now.
 
+        Args:
+            token: what clients show there, instead of the owner's. One that `medusa-peer token add`
+                printed with an address needs no home.
+
         Raises:
+            InvalidInputError: the token is damaged.
             MedusaError: no home, no daemon, or a secret that others can read.
         """
+        secret = None if token is None else token.strip().encode(errors="replace")
+        if token is not None and token.strip().startswith(PREFIX):
+            said = parse_token(token)
+            if said.address is not None:
+                root = said.root_certificate()
+                return Endpoint(said.address, said.participant, root, said.secret)
+            secret = said.secret
         running = home.running()
         return Endpoint(
             running.client,
             running.participant,
             read_certificate(home.root_certificate),
-            home.client_token(),
+            home.client_token() if secret is None else secret,
         )
+
+
+def given_token(
+    token: str | None = None, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """The token that a client means: the one it was given, else $MEDUSA_TOKEN; None: the owner's,
+    from the peer's home."""
+    return token or environment.get(TOKEN_VARIABLE) or None
 
 
 def dial_to(
     home: Path | str | None,
     endpoint: Endpoint | None,
     also: Sequence[Path | str | Endpoint] = (),
+    token: str | None = None,
 ) -> Dial:
     """Dials the peer of a home, wherever it answers by then, or of an endpoint; the first of them
-    that answers."""
-    places = (_where(home if endpoint is None else endpoint), *map(_where, also))
-    return partial(_dial_first, places)
+    that answers. token: shown to the peers of homes, see `Endpoint.of`."""
+    first = home if endpoint is None else endpoint
+    return partial(_dial_first, tuple(_where(place, token) for place in (first, *also)))
 
 
-def _where(place: Path | str | Endpoint | None) -> Callable[[], Endpoint]:
+def _where(place: Path | str | Endpoint | None, token: str | None) -> Callable[[], Endpoint]:
     if isinstance(place, Endpoint):
         return lambda: place
-    return partial(Endpoint.of, Home.locate(place))
+    return partial(Endpoint.of, Home.locate(place), token)
 
 
 @asynccontextmanager

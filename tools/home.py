@@ -63,8 +63,13 @@ class Home:
 
     @property
     def token(self) -> Path:
-        """The secret that this participant's clients show, mode 0600."""
+        """The token of this peer's owner, with every scope, mode 0600."""
         return self.folder / "client.token"
+
+    @property
+    def tokens(self) -> Path:
+        """What is kept of the other tokens, mode 0600."""
+        return self.folder / "tokens.json"
 
     @property
     def root_key(self) -> Path:
@@ -178,16 +183,13 @@ class Home:
             raise UnavailableError(f"the peer in {self.folder} is still starting") from None
 
     def client_token(self) -> bytes:
-        """What this participant's clients show.
+        """What its owner's clients show.
 
         Raises:
             NotFoundError, NotAuthorisedError: it is missing, or open to others.
             DamagedError: it is too short for a secret.
         """
-        mend = (
-            "have it made anew: "
-            f"python3 -c 'import secrets; print(secrets.token_hex({TOKEN_BYTES}))' > {self.token}"
-        )
+        mend = f"have it made anew: medusa-peer token rotate owner --home {self.folder}"
         with mended_by(self.token, mend):
             token = read_secret(self.token).strip()
             if len(token) < TOKEN_BYTES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -25,8 +26,19 @@ def main() -> NoReturn:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="medusa-federation")
-def medusa() -> None:
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Show the client token in FILE, as made by `medusa-peer token add`, "
+    "instead of the owner's (default: $MEDUSA_TOKEN).",
+)
+def medusa(token_file: str | None) -> None:
     """Define streams and queries, post, subscribe and watch: through your own Medusa peer."""
+    if token_file is not None:
+        from tools.dialling import TOKEN_VARIABLE
+        from tools.token_text import read_token
+
+        os.environ[TOKEN_VARIABLE] = read_token(token_file)
 
 
 for each in (schema, stream, query, view, post, subscribe):

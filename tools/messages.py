@@ -8,6 +8,8 @@ from msgspec import Struct
 
 ADMIT: Final = "admit"
 
+BALANCE: Final = "contract.balance"
+
 
 class Admit(Struct, frozen=True):
     """Membership statements made at this home: check them, keep them, spread them.

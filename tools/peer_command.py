@@ -10,6 +10,7 @@ import click
 from tools import command_line
 from tools.command_line import home_option, json_option, say
 from tools.contract_command import contract
+from tools.token_command import token as token_group
 
 
 def main() -> NoReturn:
@@ -169,3 +170,4 @@ if __name__ == "__main__":
 
 
 peer.add_command(contract)
+peer.add_command(token_group)

@@ -30,12 +30,12 @@ COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLIC
 NONSENSE: Final = "nonsense"
 """The state of a peer whose answer cannot be read, or says what none can be in."""
 
-_LISTS: Final = ("streams", "tasks", "events", "links", "replicas")
+_LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients")
 
 
 def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStatus:
-    """This peer's status for a peer of another participant: without events, links and the reasons
-    of failing tasks, and without streams that the other participant may not read.
+    """This peer's status for a peer of another participant: without events, links, clients and the
+    reasons of failing tasks, and without streams that the other participant may not read.
 
     Args:
         may_read: whether it may read a stream.
@@ -44,6 +44,7 @@ def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStat
         status,
         events=(),
         links=(),
+        clients=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
             msgspec.structs.replace(task, reason="") for task in status.tasks if may_read(task.name)
@@ -68,6 +69,7 @@ def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
         streams=tuple(s for s in clean.streams if s.role in COPIES or s.name.startswith(mine)),
         tasks=tuple(task for task in clean.tasks if task.owner or task.name.startswith(mine)),
         events=clean.events if own else (),
+        clients=clean.clients if own else (),
         left_out=max(0, clean.left_out),
     )
 

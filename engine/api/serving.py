@@ -7,21 +7,22 @@ or that a file is closed: it tries again and goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import trio
 
+from overlay.client_tokens import Scope
 from overlay.errors import UnavailableError
 from overlay.events import Events
 from overlay.rpc import Caller, Duplex, Service
 
 
 class PeerService(Service):
-    """The methods of a peer, filled by its parts while it starts."""
+    """The methods of a peer, filled by its parts while it starts. See `Service`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, scopes: Mapping[str, frozenset[Scope]] | None = None) -> None:
+        super().__init__(scopes)
         self._ready = False
         self._stopping = False
         self._under_way: dict[trio.CancelScope, None] = {}  # the oldest first

@@ -19,6 +19,7 @@ from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, find
 from engine.messages import (
+    ClientStatus,
     EventRecord,
     ListObjects,
     LookupObject,
@@ -29,6 +30,9 @@ from engine.messages import (
     Status,
     StreamStatus,
 )
+from overlay.addresses import shown
+from overlay.client_tokens import in_words
+from overlay.clients import Clients, Session
 from overlay.errors import DecodeError, MedusaError, NotFoundError
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -49,8 +53,9 @@ SHOWN_EVENTS: Final = 50
 class StatusCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clients: Clients) -> None:
         self._engine = engine
+        self._clients = clients
         self._overlay = engine.overlay
 
     def register(self) -> None:
@@ -189,6 +194,7 @@ class StatusCalls:
             sent_bytes=streams.sent + datagrams.sent_bytes,
             received_bytes=streams.received + datagrams.received_bytes,
             replicas=replica_status(engine),
+            clients=tuple(map(_client_status, self._clients.connected())),
         )
 
     def _stream_status(self, status: StreamStatus) -> StreamStatus:
@@ -209,6 +215,11 @@ class StatusCalls:
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
         participant = participant or (record.participant if record else "?")
         return PeerStatus(participant, peer.hex(), f"{host}:{port}", "unreachable")
+
+
+def _client_status(session: Session) -> ClientStatus:
+    token = session.token
+    return ClientStatus(token.name, in_words(token.scopes), shown(session.address), session.since)
 
 
 def resident_bytes() -> int:

@@ -31,7 +31,7 @@ from contracts.delivery import (
 )
 from contracts.documents import accept, contract_id, open_document, propose, revoke
 from contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
-from overlay.clients import open_client, open_client_listener
+from overlay.clients import Clients, open_client, open_client_listener
 from overlay.connection import Connection
 from overlay.errors import DecodeError
 from overlay.events import Events, Level, wall_clock
@@ -133,7 +133,9 @@ class Peer:
                 self.identity, self.membership, self.folder, config, service, events=events
             ) as overlay,
             open_contracts(overlay, self.folder, rng=random.Random(1)) as contracts,
-            open_client_listener(self.identity, TOKEN, service, ("127.0.0.1", 0)) as address,
+            open_client_listener(
+                self.identity, Clients.of_owner(TOKEN), service, ("127.0.0.1", 0)
+            ) as address,
             open_client(address, self.root.participant, self.root.certificate, TOKEN) as client,
         ):
             running = Running(overlay, contracts, events, client)

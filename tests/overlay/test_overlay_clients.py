@@ -9,7 +9,7 @@ import trio
 from msgspec import Struct
 
 from overlay.addresses import Address
-from overlay.clients import open_client, open_client_listener
+from overlay.clients import Clients, open_client, open_client_listener
 from overlay.errors import BrokenError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.events import Events
 from overlay.identity import Identity, Root
@@ -43,7 +43,7 @@ async def listening(
     service.unary("internal", Word, whoami)
     identity = Identity.issue(root, NOW)
     async with open_client_listener(
-        identity, TOKEN, service, LOCAL, events=events, handshake_s=handshake_s
+        identity, Clients.of_owner(TOKEN), service, LOCAL, events=events, handshake_s=handshake_s
     ) as address:
         yield address
 

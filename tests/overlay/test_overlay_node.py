@@ -27,7 +27,7 @@ from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Service
-from overlay.transport import open_client, open_client_listener
+from overlay.transport import Clients, open_client, open_client_listener
 
 NOW = wall_clock()
 MIT, UTAH, BROWN, EVIL = (
@@ -196,7 +196,9 @@ async def test_peers_exchange_and_clients_may_not(founder: Home) -> None:
             assert answer.wanted_statements == (b"x",)
         token = bytes(32)
         async with (
-            open_client_listener(founder.identity, token, one.service, ("127.0.0.1", 0)) as at,
+            open_client_listener(
+                founder.identity, Clients.of_owner(token), one.service, ("127.0.0.1", 0)
+            ) as at,
             open_client(at, "mit.edu", MIT.certificate, token) as client,
         ):
             for request in (Offer((), ()), Push((), ())):

@@ -17,7 +17,7 @@ from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.book import FOLDER, SUFFIX
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
-from overlay.clients import open_client_listener
+from overlay.clients import Clients, open_client_listener
 from overlay.events import Events, Level
 from overlay.exchange import Preset
 from overlay.files import read_secret
@@ -26,9 +26,9 @@ from overlay.membership_file import load_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Caller, Service
 from tools import command_line
-from tools.contract_calls import BALANCE
 from tools.contract_command import contract
 from tools.home import Home, Running
+from tools.messages import BALANCE
 from tools.peer_command import peer
 
 
@@ -301,7 +301,7 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
                 ) as overlay,
                 open_contracts(overlay, home.folder),
                 open_client_listener(
-                    identity, read_secret(home.token), service, ("127.0.0.1", 0)
+                    identity, Clients.of_owner(read_secret(home.token)), service, ("127.0.0.1", 0)
                 ) as client,
             ):
                 name, peer_id = identity.participant, identity.peer_id.hex()

@@ -37,7 +37,7 @@ from engine.messages import (
 from engine.query import Filter, Query, QueryStatus
 from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ipc import decode, encode
-from overlay.clients import open_client_listener
+from overlay.clients import Clients, open_client_listener
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.files import read_secret
 from overlay.identity import Identity
@@ -131,7 +131,7 @@ class FakePeer:
             while True:
                 with trio.CancelScope() as self._scope:
                     async with open_client_listener(
-                        identity, token, self._service(), ("127.0.0.1", 0)
+                        identity, Clients.of_owner(token), self._service(), ("127.0.0.1", 0)
                     ) as address:
                         self.home.write_run(
                             Running(

@@ -31,8 +31,7 @@ from engine.task_runner import TaskRunner
 from overlay.events import wall_clock
 from overlay.identity import Root
 from tools.async_client import AsyncMedusaClient
-from tools.market.settler import BALANCE
-from tools.messages import MarketStatus
+from tools.messages import BALANCE, MarketStatus
 
 PRICE = 1_000_000
 """What a unit costs a peer at its capacity, micros per second."""

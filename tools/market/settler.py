@@ -45,10 +45,10 @@ from overlay.rpc import Caller
 from tools.market.arrears import Arrears
 from tools.market.boundaries import clamped, stime_of
 from tools.market.open_deals import OpenDeals
+from tools.messages import BALANCE
 
 SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"
-BALANCE: Final = "contract.balance"
 
 CALL_S: Final = 10.0
 """Patience with one call, seconds: what is lost is said again."""

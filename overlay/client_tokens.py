@@ -1,0 +1,100 @@
+"""What a client may do here: named tokens, each with scopes and an end.
+
+A client shows the hash of its token, the proof, and a peer keeps the hash of that: neither what
+goes over the wire nor what lies on the disk of a peer lets anybody in who did not have the token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+PROOF_BYTES: Final = hashlib.sha256().digest_size
+
+OWNER: Final = "owner"
+"""The name of the token in client.token: that of the peer's owner, with every scope."""
+
+
+class Scope(StrEnum):
+    """What a token allows its holder."""
+
+    READ = "read"
+    """Subscribe, look up, list, ask for the status: what changes nothing."""
+    POST = "post"
+    """Post tuples, revisions and boundaries."""
+    DEFINE = "define"
+    """Create, modify, start, stop and delete schemas, streams, queries and views."""
+    OPERATE = "operate"
+    """Move tasks, hand over contracts and statements."""
+
+
+EVERY_SCOPE: Final = frozenset(Scope)
+
+
+class ClientToken(Struct, frozen=True):
+    """What a peer keeps of a token.
+
+    Attributes:
+        proof_hash: SHA-256 of the proof; tokens are random, so it needs no salt.
+        made_at, expires_at, revoked_at: seconds since the epoch; None: never.
+    """
+
+    name: str
+    proof_hash: bytes
+    scopes: frozenset[Scope]
+    made_at: float = 0.0
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+    @staticmethod
+    def of(
+        name: str,
+        token: bytes,
+        scopes: frozenset[Scope] = EVERY_SCOPE,
+        made_at: float = 0.0,
+        expires_at: float | None = None,
+    ) -> ClientToken:
+        """What is kept of `token`."""
+        proof_hash = _sha256(proof_of(token))
+        return ClientToken(name, proof_hash, scopes, made_at, expires_at)
+
+    def refusal(self, now: float) -> str | None:
+        """Why nobody is let in with it any more; None where somebody is."""
+        if self.revoked_at is not None:
+            return f"client token {self.name!a} was revoked at {_shown(self.revoked_at)}"
+        if self.expires_at is not None and now >= self.expires_at:
+            return f"client token {self.name!a} expired at {_shown(self.expires_at)}"
+        return None
+
+
+def proof_of(token: bytes) -> bytes:
+    """What a client shows: of one size, and not the token itself."""
+    return _sha256(token)
+
+
+def shown_by(proof: bytes, tokens: Sequence[ClientToken]) -> ClientToken | None:
+    """The token that a client proves to have. How long it takes does not depend on which."""
+    shown, found = _sha256(proof), None
+    for token in tokens:
+        if hmac.compare_digest(shown, token.proof_hash):
+            found = token
+    return found
+
+
+def in_words(scopes: frozenset[Scope]) -> str:
+    """The scopes as they are written at a prompt, in the order of `Scope`."""
+    return ",".join(scope for scope in Scope if scope in scopes)
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _shown(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

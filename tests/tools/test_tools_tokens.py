@@ -1,0 +1,292 @@
+"""Client tokens of a peer: made, listed, rotated and revoked, while clients hold them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import make_stream, open_town, received, rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.config import ContractsConfig
+from engine.schema import Field, FieldType, Schema
+from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from tools import command_line
+from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from tools.client import MedusaClient
+from tools.founding import make_peer
+from tools.home import Home
+from tools.medusa_command import medusa
+from tools.peer_command import peer
+from tools.scopes import SCOPES
+from tools.token_file import MAX_TOKENS, TokenFile
+from tools.token_text import TokenText, parse_token
+from tools.tokens import parse_scopes
+
+PAGE = Path(__file__).parents[2] / "SECURITY.md"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    place = Home(tmp_path / "home")
+    make_peer(place, "mit.edu", "town")
+    return place
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """`medusa-peer token`, as a person runs it."""
+    with pytest.raises(SystemExit) as left:
+        command_line.run(peer, ["token", *arguments])
+    assert isinstance(left.value.code, int)
+    return left.value.code, *capfd.readouterr()
+
+
+def test_a_token_from_beginning_to_end(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    at = ("--home", str(home.folder))
+    code, made, _ = run(capfd, "add", "ci", "--scope", "post,read", "--expires", "90d", *at)
+    assert code == 0
+    secret = parse_token(made).secret
+    stored = home.tokens.read_bytes()
+    assert stat.S_IMODE(home.tokens.stat().st_mode) == 0o600
+    assert secret not in stored, "only its hash is kept"
+    code, out, _ = run(capfd, "list", "--json", *at)
+    owner, ci = json.loads(out)
+    assert (owner["name"], owner["scopes"]) == ("owner", ["read", "post", "define", "operate"])
+    assert (ci["name"], ci["scopes"], ci["state"]) == ("ci", ["read", "post"], "in force")
+    assert abs(ci["expires_at"] - time.time() - 90 * 86_400) < 3600
+    code, other, _ = run(capfd, "rotate", "ci", *at)
+    assert parse_token(other).secret != secret
+    assert run(capfd, "revoke", "ci", *at)[:2] == (0, "revoked ci\n")
+    assert "revoked" in run(capfd, "list", *at)[1]
+    before = home.token.read_bytes()
+    assert run(capfd, "rotate", "owner", *at)[1] == f"owner: see {home.token}\n"
+    assert home.token.read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("add", "ci", "--scope", "write"), "scope 'write': expected some of read, post"),
+        (("add", "ci", "--scope", "read", "--expires", "soon"), "duration 'soon'"),
+        (("add", "ci", "--scope", "read", "--expires", "0d"), "expire at once"),
+        (("add", "ci", "--scope", "read", "--address", "here"), "expected HOST:PORT"),
+        (("add", "c i", "--scope", "read"), "token name 'c i'"),
+        (("add", "owner", "--scope", "read"), "owner is the token in client.token"),
+        (("rotate", "ci"), "no client token 'ci'"),
+        (("revoke", "ci"), "no client token 'ci'"),
+        (("revoke", "owner"), "medusa-peer token rotate owner"),
+    ],
+)
+def test_what_is_refused(
+    home: Home, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    code, out, err = run(capfd, *arguments, "--home", str(home.folder))
+    assert (code, out) == (1, "")
+    assert reason in err
+    assert err.count("\n") == 1
+
+
+def test_a_name_is_taken_while_its_token_counts(home: Home) -> None:
+    file, read = TokenFile(home), frozenset({Scope.READ})
+    file.add("ci", read, None, 0.0)
+    with pytest.raises(ConflictError, match="rotate or revoke it"):
+        file.add("ci", read, None, 1.0)
+    file.revoke("ci", 2.0)
+    for change in (file.revoke, file.rotate):
+        with pytest.raises(NotFoundError, match="was revoked"):
+            change("ci", 3.0)
+    file.add("ci", read, 10.0, 4.0)
+    with pytest.raises(NotFoundError, match="expired"):
+        file.rotate("ci", 11.0)
+    for number in range(MAX_TOKENS - 1):
+        file.add(f"t{number}", read, None, 12.0)
+    with pytest.raises(BusyError, match=f"{MAX_TOKENS} tokens"):
+        file.add("more", read, None, 12.0)
+    assert [token.name for token in file.tokens()][:3] == [OWNER, "ci", "t0"]
+
+
+async def test_every_call_of_clients_has_a_scope_and_is_documented(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu", contracts=ContractsConfig(trade=True))
+        served = mit.up.engine.overlay.service.for_clients()
+    assert served == set(SCOPES), "tools/scopes.py has a scope for each call that clients may make"
+    rows = re.findall(r"^\| `([\w.]+)` \| ([\w, ]+) \|$", PAGE.read_text(), re.MULTILINE)
+    words = {method: frozenset(re.findall(r"\w+", text)) - {"or"} for method, text in rows}
+    assert words == {
+        method: {"any"} if scopes == EVERY_SCOPE else set(scopes)
+        for method, scopes in SCOPES.items()
+    }
+
+
+async def test_what_each_scope_allows_at_a_peer(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        file = TokenFile(mit.home)
+        tokens = {
+            scope: file.add(scope.value, frozenset({scope}), None, time.time()).decode()
+            for scope in Scope
+        }
+        async with mit.client() as owner:
+            stream = await make_stream(owner, mit, "s")
+        schema = Schema(mit.name("other"), (Field("x", FieldType.INT),))
+
+        async def post_one(client: AsyncMedusaClient) -> None:
+            await client.post_event(stream, rows([(7, 7)]), boundary=8)
+            await client.flush()
+
+        for scope, token in tokens.items():
+            async with open_medusa(mit.home.folder, token=token) as client:
+                calls = {
+                    Scope.READ: lambda c=client: c.receive_events(stream),
+                    Scope.POST: lambda c=client: post_one(c),
+                    Scope.DEFINE: lambda c=client: c.create_schema(schema),
+                    Scope.OPERATE: lambda c=client: c.admit(()),
+                }
+                for needed, call in calls.items():
+                    if needed is scope:
+                        await call()
+                    else:
+                        text = f"needs the scope {needed.value}, and client token '{scope.value}'"
+                        with pytest.raises(NotAuthorisedError, match=text):
+                            await call()
+        async with open_medusa(mit.home.folder, token=tokens[Scope.READ]) as client:
+            assert await received(client.subscribe(stream), 1) == [(7, 7)]
+
+
+async def test_a_revoked_tokens_subscription_ends_with_the_reason(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        file = TokenFile(mit.home)
+        read = frozenset({Scope.READ})
+        revoked = file.add("revoked", read, None, time.time()).decode()
+        expiring = file.add("expiring", read, time.time() + 3, time.time()).decode()
+        async with mit.client() as owner:
+            stream = await make_stream(owner, mit, "s")
+
+            async def read_until_refused(token: str, reason: str) -> None:
+                async with open_medusa(mit.home.folder, token=token) as client:
+                    with pytest.raises(NotAuthorisedError, match=reason):
+                        async for _ in client.subscribe(stream):
+                            pass
+
+            with trio.fail_after(60):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read_until_refused, revoked, "'revoked' was revoked at")
+                    nursery.start_soon(read_until_refused, expiring, "'expiring' expired at")
+                    names: set[str] = set()
+                    while names != {"owner", "revoked", "expiring"}:
+                        (status,) = (await owner.status(federation=False)).peers
+                        names = {client.token for client in status.clients}
+                    file.revoke("revoked", time.time())
+            (status,) = (await owner.status(federation=False)).peers
+            assert [client.token for client in status.clients] == ["owner"]
+            told = [event.text for event in mit.up.engine.overlay.events.recent()]
+            assert any("'revoked' was revoked" in text for text in told)
+
+
+async def test_the_owners_token_is_rotated_under_a_running_peer(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        before = mit.home.client_token()
+        async with mit.client() as held:
+            await held.list_objects()
+            TokenFile(mit.home).rotate(OWNER, time.time())
+            endpoint = Endpoint.of(mit.home)
+            assert endpoint.token != before
+            async with open_medusa(endpoint=endpoint) as client:
+                await client.list_objects()
+            old = mit.home.folder / "old"
+            old.write_bytes(before)
+            with pytest.raises(NotAuthorisedError, match="wrong token"):
+                async with open_medusa(mit.home.folder, token=before.decode()):
+                    raise AssertionError
+            # The one who held it goes on by itself: its home has the new one.
+            await held.list_objects()
+
+
+async def test_a_damaged_file_changes_nothing_while_the_peer_runs(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        file = TokenFile(mit.home)
+        token = file.add("ci", frozenset({Scope.READ}), None, time.time()).decode()
+        for content in (mit.home.tokens.read_bytes(), b"{"):
+            mit.home.tokens.write_bytes(content)
+            async with open_medusa(mit.home.folder, token=token) as client:
+                await client.list_objects()
+        assert any("tokens.json is damaged" in text for text in mit.errors())
+        mit.home.tokens.unlink()
+        with pytest.raises(NotAuthorisedError):
+            async with open_medusa(mit.home.folder, token=token):
+                raise AssertionError
+
+
+async def test_a_token_with_an_address_needs_no_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEDUSA_HOME", str(tmp_path / "nowhere"))
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        host, port = mit.up.running.client
+        at = ("--home", str(mit.home.folder), "--address", f"{host}:{port}")
+        await trio.to_thread.run_sync(run, capfd, "add", "eye", "--scope", "read", *at)
+        text = (await trio.to_thread.run_sync(run, capfd, "rotate", "eye", *at))[1]
+
+        def read() -> None:
+            with MedusaClient(token=text) as client:
+                client.list_objects()
+            with monkeypatch.context() as environment:
+                environment.setenv("MEDUSA_TOKEN", text)
+                with MedusaClient() as client:
+                    client.list_objects()
+            file = tmp_path / "eye.token"
+            file.write_text(text)
+            file.chmod(0o600)
+            with monkeypatch.context() as environment:
+                environment.setenv("MEDUSA_TOKEN", "")  # so that what the command sets is undone
+                with pytest.raises(SystemExit) as left:
+                    command_line.run(medusa, ["--token-file", str(file), "list"])
+                assert left.value.code == 0
+            file.chmod(0o644)
+            with pytest.raises(SystemExit) as left:
+                command_line.run(medusa, ["--token-file", str(file), "list"])
+            assert left.value.code == 1
+            assert "chmod 600" in capfd.readouterr().err
+
+        await trio.to_thread.run_sync(read)
+    assert os.environ.get("MEDUSA_TOKEN") is None
+
+
+@given(st.text(max_size=300) | st.binary(max_size=300).map(lambda b: f"medusa-client1-{b.hex()}"))
+def test_texts_that_are_no_token(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="client token"):
+        parse_token(text)
+
+
+def test_a_token_text_is_read_as_it_was_written(home: Home) -> None:
+    from overlay.identity import read_certificate
+
+    root = read_certificate(home.root_certificate)
+    for address in (None, ("127.0.0.1", 7655), ("::1", 1)):
+        token = TokenText.of("mit.edu", root, b"s" * 64, address)
+        text = str(token)
+        assert parse_token(f" {text[:40]}\n{text[40:]}\n") == token
+        for cut in (text[:-5], text[:60] + text[64:]):
+            with pytest.raises(MedusaError):
+                parse_token(cut)
+    assert parse_scopes("read, define") == {Scope.READ, Scope.DEFINE}
