@@ -15,6 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from overlay.errors import NotAuthorisedError
+
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 
 OWNER: Final = "owner"
@@ -90,6 +92,30 @@ def shown_by(proof: bytes, tokens: Sequence[ClientToken]) -> ClientToken | None:
 def in_words(scopes: frozenset[Scope]) -> str:
     """The scopes as they are written at a prompt, in the order of `Scope`."""
     return ",".join(scope for scope in Scope if scope in scopes)
+
+
+def check_scope(
+    method: str, enough: frozenset[Scope] | None, name: str, scopes: frozenset[Scope]
+) -> None:
+    """
+    Args:
+        enough: the scopes of which one allows the method; None: it takes all.
+        name, scopes: of the token that a client has shown.
+
+    Raises:
+        NotAuthorisedError: it does not allow the method.
+    """
+    if enough is None and scopes < EVERY_SCOPE:
+        need, ask = "every scope", in_words(EVERY_SCOPE)
+    elif enough is not None and not scopes & enough:
+        words = in_words(enough).split(",")
+        need, ask = f"the scope {' or '.join(words)}", words[0]
+    else:
+        return
+    raise NotAuthorisedError(
+        f"{method} needs {need}, and client token {name!a} has {in_words(scopes)}: ask who runs "
+        f"the peer for a token that has it (`medusa-peer token add NAME --scope {ask}`)"
+    )
 
 
 def _sha256(data: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import trio
 from msgspec import Struct
 
-from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope, in_words
+from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope, check_scope
 from overlay.encoding import decode, encode
 from overlay.errors import (
     ClosedError,
@@ -370,7 +370,8 @@ class Service:
                 f"{duplex.method} is for this peer's own participant, not for {caller.participant}"
             )
         if caller.peer_id is None:
-            self._check_scope(caller, duplex.method)
+            enough = self._scopes.get(duplex.method)
+            check_scope(duplex.method, enough, caller.token, caller.scopes)
         try:
             request, body = await duplex.receive(method.request_type, method.limit)
         except EndOfCall:
@@ -378,25 +379,6 @@ class Service:
         if caller.peer_id is None and self._scopes.get(duplex.method, EVERY_SCOPE) <= CHANGES:
             events.note("info", f"client {caller.token}: {repr(request)[:MAX_TOLD]}")
         await method.handler(caller, request, body, duplex)
-
-    def _check_scope(self, caller: Caller, method: str) -> None:
-        """
-        Raises:
-            NotAuthorisedError: a client's token does not allow the method.
-        """
-        enough = self._scopes.get(method)
-        if enough is None and caller.scopes < EVERY_SCOPE:
-            need, ask = "every scope", in_words(EVERY_SCOPE)
-        elif enough is not None and not caller.scopes & enough:
-            words = in_words(enough).split(",")
-            need, ask = f"the scope {' or '.join(words)}", words[0]
-        else:
-            return
-        raise NotAuthorisedError(
-            f"{method} needs {need}, and client token {caller.token!a} has "
-            f"{in_words(caller.scopes)}: ask who runs the peer for a token that has it "
-            f"(`medusa-peer token add NAME --scope {ask}`)"
-        )
 
 
 def _too_long(method: str, size: int, body_size: int) -> str:
