@@ -21,11 +21,19 @@ REVISIONS = "revisions"
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
+CONTRACT = "contract"
+"""In `readers`: who has a content contract in force with the owner, for that stream. No participant
+is meant by that word."""
+
 MAX_SPAN_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years: a longer slack or history is a slip of the unit."""
 
 MAX_MEMBERS = 64
 """Names in one list of readers or writers: the entry must stay small."""
+
+MAX_POLICIES = 256
+"""Streams that have restricted readers, of which one stream is made: as many as a union has inputs;
+with the longest lists they are half of what an entry may have."""
 
 MAX_K_SAFETY = 3
 """Seven electors: beyond it a post waits for more peers than it gains safety by."""
@@ -43,6 +51,25 @@ class Idle(StrEnum):
     """With the home's clock, less the slack: for streams whose stime is the present."""
 
 
+class Policy(Struct, frozen=True, omit_defaults=True, order=True):
+    """Who may read what is made from a stream, by the word of that stream's owner (Myers and
+    Liskov, SOSP 1997: a label is a set of policies, and a reader must satisfy all of them).
+
+    Attributes:
+        stream: whose owner says so.
+        readers: as of its definition; that owner always may.
+        declassify: participants on whose queries' declared outputs it does not bear.
+    """
+
+    stream: str
+    readers: tuple[str, ...]
+    declassify: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        return ObjectName.parse(self.stream).participant
+
+
 class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     """One stream.
 
@@ -51,6 +78,9 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         slack_us: how far behind the greatest stime seen a tuple may arrive, microseconds.
         history_us: how much stime behind the boundary stays readable, microseconds.
         readers, writers: participants that may subscribe / post; the owner always may.
+        declassify: participants that may make this stream's tuples readable by others: by queries
+            whose outputs have declared readers.
+        label: the policies of what it is made from, which its readers must satisfy as well.
         home: peer id (hex) of the peer that orders a source stream; "" lets the peer asked decide.
         query: the query that produces it, or "" for a source stream.
         k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
@@ -72,6 +102,20 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     k_safety: int = 0
     view: View | None = None
     revised: bool = False
+    declassify: tuple[str, ...] = ()
+    label: tuple[Policy, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        return ObjectName.parse(self.name).participant
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """All that its readers must satisfy; the label of what is made from it. Sorted."""
+        if ANY in self.readers:
+            return self.label
+        own = Policy(base_of(self.name), self.readers, self.declassify)
+        return tuple(sorted({*self.label, own}))
 
 
 def check_stream(stream: StreamDefinition) -> None:
@@ -90,12 +134,40 @@ def check_stream(stream: StreamDefinition) -> None:
         raise InvalidInputError(f"{stream.name}: only a source stream has k_safety")
     if stream.view is not None:
         check_view(stream.view)
-    for members in (stream.readers, stream.writers):
-        if len(members) > MAX_MEMBERS:
-            raise InvalidInputError(f"{stream.name}: more than {MAX_MEMBERS} readers or writers")
-        for member in members:
-            if member != ANY:
-                check_participant(member)
+    if stream.declassify and stream.query:
+        raise InvalidInputError(f"{stream.name}: what is made from it is for its inputs to say")
+    if CONTRACT in stream.writers:
+        raise InvalidInputError(f"{stream.name}: a contract is for readers, not for writers")
+    for members in (stream.readers, stream.writers, stream.declassify):
+        check_members(stream.name, members)
+    check_label(stream.name, stream.label)
+
+
+def check_label(name: str, label: tuple[Policy, ...]) -> None:
+    """
+    Raises:
+        InvalidInputError: too many policies, or one of a stream or of participants that are none.
+    """
+    if len(label) > MAX_POLICIES:
+        raise InvalidInputError(
+            f"{name}: made of more than {MAX_POLICIES} streams that have restricted readers"
+        )
+    for policy in label:
+        ObjectName.parse(policy.stream)
+        check_members(name, policy.readers)
+        check_members(name, policy.declassify)
+
+
+def check_members(name: str, members: tuple[str, ...]) -> None:
+    """
+    Raises:
+        InvalidInputError: too many participants for one list, or one of them is none.
+    """
+    if len(members) > MAX_MEMBERS:
+        raise InvalidInputError(f"{name}: more than {MAX_MEMBERS} readers or writers")
+    for member in members:
+        if member != ANY:
+            check_participant(member)
 
 
 def base_of(name: str) -> str:
@@ -116,12 +188,8 @@ def check_not_late(name: str) -> None:
             raise InvalidInputError(f"{name}: names in /{kept_for} are kept for {what}")
 
 
-def may_read(stream: StreamDefinition, participant: str, owner: str) -> bool:
-    return participant == owner or ANY in stream.readers or participant in stream.readers
-
-
-def may_write(stream: StreamDefinition, participant: str, owner: str) -> bool:
-    return participant == owner or ANY in stream.writers or participant in stream.writers
+def may_write(stream: StreamDefinition, participant: str) -> bool:
+    return participant == stream.owner or ANY in stream.writers or participant in stream.writers
 
 
 class StreamEntry(Struct, frozen=True):

@@ -27,6 +27,7 @@ from engine.moves.assignments import Assignments
 from engine.moves.mover import Mover
 from engine.producers import Producers
 from engine.queries import QueryHost
+from engine.readers import Readers
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
 from engine.schema_files import SchemaFiles
@@ -48,7 +49,7 @@ class Engine:
     Attributes:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
-        producers: who produces the others. mirrors: our copies of them.
+        readers: who may read them. producers: who produces the others. mirrors: our copies of them.
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         modifier: gives running queries other parameters.
@@ -92,6 +93,7 @@ class Engine:
             memory=overlay.memory,
             nursery=nursery,
         )
+        self.readers = Readers()
         self.producers = Producers(overlay, catalog, nursery)
         self.mirrors = Mirrors(
             self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery
@@ -102,6 +104,7 @@ class Engine:
             store=self.store,
             catalog=catalog,
             producers=self.producers,
+            readers=self.readers,
             mirrors=self.mirrors,
             executor=executor,
             config=config,
@@ -133,6 +136,7 @@ class Engine:
             overlay=overlay,
             store=self.store,
             producers=self.producers,
+            readers=self.readers,
             mirrors=self.mirrors,
             executor=executor,
             config=config,
@@ -153,6 +157,7 @@ class Engine:
             store=self.store,
             catalog=catalog,
             producers=self.producers,
+            readers=self.readers,
             mirrors=self.mirrors,
             queries=self.queries,
             locator=self.locator,

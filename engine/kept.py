@@ -186,6 +186,7 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
         schema=entry.stream.schema,
         history_us=entry.stream.history_us,
         readers=entry.stream.readers,
+        declassify=entry.stream.declassify,
         home=entry.stream.home,
     )
     return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None, key=()))

@@ -9,8 +9,16 @@ from msgspec import Struct
 
 from engine.availability import Availability
 from engine.check import check_query
-from engine.definitions import REVISIONS, QueryEntry, StreamDefinition, StreamEntry
+from engine.definitions import (
+    ANY,
+    REVISIONS,
+    QueryEntry,
+    StreamDefinition,
+    StreamEntry,
+    base_of,
+)
 from engine.former import Former, restored, succeeded
+from engine.labels import label_of, labels
 from engine.moves.placements import Placements
 from engine.plan import Task, plan
 from engine.query import Query
@@ -26,12 +34,14 @@ class Network(Struct, frozen=True):
         inputs: the streams from elsewhere that it reads.
         kept: streams of its own that must be readable, besides its outputs.
         former: its editions before, the oldest first.
+        readers: those of its streams that were declared before it.
     """
 
     query: Query
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...] = ()
     former: tuple[Former, ...] = ()
+    readers: dict[str, tuple[str, ...]] = {}
 
     def schemas(self) -> dict[str, Schema]:
         """Of every stream.
@@ -51,7 +61,9 @@ class Network(Struct, frozen=True):
         if not self.former:
             return tasks
         *older, last = self.former
-        before = Network(restored(self.query, last), self.inputs, self.kept, tuple(older))
+        before = msgspec.structs.replace(
+            self, query=restored(self.query, last), former=tuple(older)
+        )
         return succeeded(before.tasks(), tasks, last.upto)
 
     def entry_of(self, stream: str, schema: Schema, home: str) -> StreamEntry:
@@ -60,12 +72,15 @@ class Network(Struct, frozen=True):
         if found is not None:
             return found
         revised = revised_streams(self.query, self.inputs)
+        declared = {**self.readers, **dict(self.query.readers)}
         definition = StreamDefinition(
             name=stream,
             schema=schema.name,
+            readers=declared.get(base_of(stream), (ANY,)),
             query=self.query.name,
             home=home,
             revised=stream in revised,
+            label=label_of(labels(self.query, self.inputs, declared), stream),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # who reads it may have to read it again
@@ -82,6 +97,7 @@ class StoredQuery(Struct, frozen=True):
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.kept.key_of`).
         former: editions of the query that somebody may still compute, the oldest first.
+        readers: those of its streams that were declared before it.
         parted: peer ids (hex) of those that had a part in it and may not know that they have none.
         since: by output that was made otherwise in an edition that nobody computes any more: the
             boundary from which on it is made as in the oldest that is left.
@@ -97,6 +113,7 @@ class StoredQuery(Struct, frozen=True):
     former: tuple[Former, ...] = ()
     since: dict[str, int] = {}
     parted: tuple[str, ...] = ()
+    readers: dict[str, tuple[str, ...]] = {}
 
     @property
     def name(self) -> str:
@@ -108,7 +125,7 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def network(self) -> Network:
-        return Network(self.entry.query, self.inputs, self.kept, self.former)
+        return Network(self.entry.query, self.inputs, self.kept, self.former, self.readers)
 
     def parted_from(self, peer: str) -> tuple[str, ...]:
         """`parted`, with that peer (hex) besides."""

@@ -27,6 +27,7 @@ from engine.query_catalog import QueryCatalog
 from engine.query_creation import Creation
 from engine.query_files import QueryFiles
 from engine.query_logs import QueryLogs
+from engine.readers import Readers
 from engine.running_query import RunningQuery
 from engine.schema import END
 from engine.stream_store import StreamStore
@@ -50,6 +51,7 @@ class QueryHost:
         nursery: runs their tasks.
 
     Attributes:
+        readers: who may read what.
         files: those of the queries, also of those whose secondary this peer is.
         logs: opens what they read and make. catalog: tells others of them.
         changed: told of every placement of a task that counts: (task, before, now).
@@ -70,18 +72,20 @@ class QueryHost:
         store: StreamStore,
         catalog: Catalog,
         producers: Producers,
+        readers: Readers,
         mirrors: Mirrors,
         executor: Executor,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
+        self.readers = readers
         self.files = QueryFiles(folder)
         self.logs = QueryLogs(store, mirrors, overlay, config)
         self.catalog = QueryCatalog(catalog, producers, overlay.events, nursery)
         self._peer = overlay.identity.peer_id.hex()
         self._clock = overlay.clock
         self._store = store
-        self._creation = Creation(overlay, catalog, store)
+        self._creation = Creation(overlay, catalog, store, readers)
         self._producers = producers
         self._mirrors = mirrors
         self._executor = executor

@@ -98,6 +98,8 @@ class Query(Struct, frozen=True, omit_defaults=True):
         after, until: boundaries, microseconds: of its inputs it reads what lies between them, and
             ends there; BEGINNING: all that is kept; END: it goes on with them.
         version: 0; of a copy, one more than of what it is a copy of.
+        readers: (stream, its readers) of those of its streams that are not for all who may read
+            what they are made from, or that are for more of them: see `engine.labels`.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
     after: int = BEGINNING
     until: int = END
     version: int = 0
+    readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class QueryStatus(StrEnum):

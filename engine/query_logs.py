@@ -78,6 +78,8 @@ class QueryLogs:
                 await kept.log.commit(position, None)  # the gap: consumers go on behind it
             else:
                 kept.log.begin(position)
+        if kept.entry != entry:  # of a run before there were labels, or one that is lately other
+            await self._store.redefine(kept, entry)
         if kept.role is not role:
             await self._store.change_role(kept, role)
         return kept

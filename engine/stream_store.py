@@ -158,6 +158,12 @@ class StreamStore:
         await trio.to_thread.run_sync(save_json, path, stored)
         kept.role = role
 
+    async def redefine(self, kept: KeptStream, entry: StreamEntry) -> None:
+        """The same log under another definition from now on; on disk on return."""
+        stored = KeptEntry(entry, kept.role, kept.variant)
+        await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
+        kept.entry = entry
+
     def all(self) -> tuple[KeptStream, ...]:
         return tuple(self._streams.values())
 

@@ -16,23 +16,29 @@
 Ports are the order listed. Names are relative to the participant. `time` is ours: Borealis left it
 to each window to say which field is in order; and `key`, the `anchor` of its boxes. So are a
 query's `ha` and its further attributes (`engine/xml_availability.py`): Borealis was told on the
-command line of its nodes. An `<output>` is compared with what the query makes. Views are in
-`engine/xml_views.py`.
+command line of its nodes. `readers` of an `<input>` and of an `<output>`, and `declassify` of an
+`<input>`, are ours and mean what they do in the other dialect. An `<output>` is compared with what
+the query makes. Views are in `engine/xml_views.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from engine.check import check_query
-from engine.definitions import StreamDefinition, check_stream
+from engine.definitions import ANY, StreamDefinition, check_stream
+from engine.labels import Readers
 from engine.query import Box, Query, streams_written
 from engine.schema import Schema
 from engine.view import View
 from engine.xml_boxes import read_box
-from engine.xml_medusa import Qualify, made_query, read_schema
+from engine.xml_medusa import Qualify, made_query, members, read_schema
 from engine.xml_tree import Node
 from engine.xml_views import TAG, read_view
+
+_LISTS: Final = {"input": ("readers", "declassify"), "output": ("readers",)}
+"""Attributes that name participants, by element."""
 
 
 def read_borealis(
@@ -51,7 +57,7 @@ def read_borealis(
         schemas[schema.name] = schema
     outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
     queries = [
-        (node, _read_query(node, qualify, frozenset(outputs))) for node in _tagged(root, "query")
+        (node, _read_query(node, qualify, _readers(outputs))) for node in _tagged(root, "query")
     ]
     streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
     views = [read_view(node, qualify) for node in _tagged(root, TAG)]
@@ -96,7 +102,7 @@ def _tagged(root: Node, tag: str) -> Iterable[Node]:
 def _stream(node: Node, qualify: Qualify) -> str:
     node.childless()
     with node.about():
-        return qualify(node.checked(("stream", "schema"))["stream"])
+        return qualify(node.checked(("stream", "schema"), _LISTS[node.tag])["stream"])
 
 
 def _schema(node: Node, qualify: Qualify) -> str:
@@ -105,7 +111,13 @@ def _schema(node: Node, qualify: Qualify) -> str:
 
 
 def _read_input(node: Node, qualify: Qualify, schemas: dict[str, Schema]) -> StreamDefinition:
-    stream = StreamDefinition(name=_stream(node, qualify), schema=_schema(node, qualify))
+    given = node.attributes
+    stream = StreamDefinition(
+        name=_stream(node, qualify),
+        schema=_schema(node, qualify),
+        readers=members(given.get("readers", ANY)),
+        declassify=members(given.get("declassify", "")),
+    )
     if stream.schema not in schemas:
         raise node.error(f"there is no schema {node.attributes['schema'][:80]!a} in the document")
     with node.about():
@@ -123,14 +135,24 @@ def _check_output(node: Node, made: Schema | None, declared: Schema | None) -> N
         raise node.error(f"the query gives this stream other fields: {', '.join(has)[:400]}")
 
 
-def _read_query(node: Node, qualify: Qualify, outputs: frozenset[str]) -> Query:
+def _readers(outputs: Mapping[str, Node]) -> dict[str, Readers | None]:
+    """By output; None: not declared."""
+    return {
+        name: members(node.attributes["readers"]) if "readers" in node.attributes else None
+        for name, node in outputs.items()
+    }
+
+
+def _read_query(node: Node, qualify: Qualify, outputs: Mapping[str, Readers | None]) -> Query:
     boxes = []
     for child in node.children:
         if child.tag != "box":
             raise child.error("a query has only <box> elements")
         boxes.append(_read_box(child, qualify))
-    query = made_query(node, qualify, boxes, [])
-    return made_query(node, qualify, boxes, sorted(outputs & streams_written(query)))
+    query = made_query(node, qualify, boxes, [], {})
+    named = outputs.keys() & streams_written(query)
+    readers = {name: each for name in sorted(named) if (each := outputs[name]) is not None}
+    return made_query(node, qualify, boxes, sorted(named), readers)
 
 
 def _read_box(node: Node, qualify: Qualify) -> Box:

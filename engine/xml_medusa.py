@@ -6,30 +6,32 @@
         <field name="dst_port" type="int" nullable="1"/>
       </schema>
       <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
-              idle="explicit" readers="*" writers="utah.edu" />
+              idle="explicit" readers="utah.edu" writers="utah.edu" declassify="utah.edu" />
       <query name="medusa://mit.edu/web" ha="active_standby" recovery="precise" bound="2">
         <box name="web" type="filter">
           <input port="1" stream="medusa://mit.edu/conns"/>
           <output port="1" stream="medusa://mit.edu/web/conns"/>
           <param name="expression.0" value="dst_port = 80"/>
         </box>
-        <output stream="medusa://mit.edu/web/conns"/>
+        <output stream="medusa://mit.edu/web/conns" readers="brown.edu"/>
       </query>
     </medusa>
 
 Times are seconds. What a query asks of those who run it when one of them dies (`ha` and so on) is
 in `engine/xml_availability.py`; views, and queries over the past, are in `engine/xml_views.py`. An
 `<output>` of a query names a stream that others shall be able to read although one of the query's
-own boxes reads it.
+own boxes reads it, and with `readers` who they are, among those who may read what it is made from
+(`engine/labels.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.check import ordered_boxes
 from engine.classes import applied
 from engine.definitions import DEFAULT_HISTORY_US, Idle, StreamDefinition, check_stream
+from engine.labels import Readers
 from engine.query import Box, Query
 from engine.schema import Field, FieldType, Schema, check_schema
 from engine.xml_availability import ATTRIBUTES, read_request
@@ -53,7 +55,7 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
             raise child.error("a schema has only <field> elements")
         fields.append(_read_field(child))
     with node.about():
-        key = _members(attributes.get("key", ""))
+        key = members(attributes.get("key", ""))
         schema = Schema(qualify(attributes["name"]), tuple(fields), attributes.get("time"), key)
         check_schema(schema)
     return schema
@@ -61,7 +63,7 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
 
 def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     node.childless()
-    optional = ("slack", "history", "idle", "readers", "writers", "home", "k_safety")
+    optional = ("slack", "history", "idle", "readers", "writers", "declassify", "home", "k_safety")
     given = node.checked(("name", "schema"), optional)
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
@@ -76,8 +78,9 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             slack_us=seconds_to_us(given.get("slack", "0")),
             history_us=DEFAULT_HISTORY_US if history is None else seconds_to_us(history),
             idle=Idle(idle),
-            readers=_members(given.get("readers", "*")),
-            writers=_members(given.get("writers", "")),
+            readers=members(given.get("readers", "*")),
+            writers=members(given.get("writers", "")),
+            declassify=members(given.get("declassify", "")),
             home=given.get("home", ""),
             k_safety=int(k_safety),
         )
@@ -88,23 +91,35 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
 def read_query(node: Node, qualify: Qualify) -> Query:
     boxes = []
     outputs: list[str] = []
+    readers: dict[str, tuple[str, ...]] = {}
     for child in node.children:
         if child.tag == "box":
             boxes.append(_read_box(child, qualify))
         elif child.tag == "output":
             child.childless()
+            given = child.checked(("stream",), ("readers",))
             with child.about():
-                outputs.append(qualify(child.checked(("stream",))["stream"]))
+                outputs.append(qualify(given["stream"]))
+                if "readers" in given:
+                    readers[outputs[-1]] = members(given["readers"])
         else:
             raise child.error("a query has only <box> and <output> elements")
-    return made_query(node, qualify, boxes, outputs)
+    return made_query(node, qualify, boxes, outputs, readers)
 
 
-def made_query(node: Node, qualify: Qualify, boxes: list[Box], outputs: list[str]) -> Query:
+def made_query(
+    node: Node,
+    qualify: Qualify,
+    boxes: list[Box],
+    outputs: list[str],
+    readers: Mapping[str, Readers],
+) -> Query:
     """The query of a `<query>` element, its network and what it asks for checked."""
     given = node.checked(("name",), (*ATTRIBUTES, *PAST))
     with node.about():
-        query = Query(qualify(given["name"]), tuple(boxes), tuple(outputs))
+        query = Query(
+            qualify(given["name"]), tuple(boxes), tuple(outputs), readers=tuple(readers.items())
+        )
         ordered_boxes(query)
         return over_the_past(applied(query, read_request(given)), given)
 
@@ -157,5 +172,6 @@ def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
         return int(port), qualify(given["stream"])
 
 
-def _members(text: str) -> tuple[str, ...]:
+def members(text: str) -> tuple[str, ...]:
+    """The names of a list, as people write it."""
     return tuple(text.replace(",", " ").split())

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.definitions import StreamEntry, may_read, may_write
+from engine.definitions import StreamEntry, may_write
 from engine.engine import Engine
 from engine.homes.posting import take_posts
 from engine.kept import KeptStream, Role
@@ -103,7 +103,7 @@ class FlowCalls:
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
-        self._check_reader(caller, await self._entry(caller, request.stream))
+        await self._check_reader(caller, request.stream)
         with self._engine.delivery.subscription(caller):
             await self._subscribe(caller, request, duplex)
 
@@ -158,7 +158,7 @@ class FlowCalls:
         self, caller: Caller, request: ReceiveEvents, _: bytes
     ) -> tuple[Tuples, Buffer]:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
-        self._check_reader(caller, await self._entry(caller, request.stream))
+        await self._check_reader(caller, request.stream)
         with self._engine.delivery.subscription(caller):
             return await self._pull(caller, request)
 
@@ -250,25 +250,22 @@ class FlowCalls:
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
-    def _check_reader(self, caller: Caller, entry: StreamEntry) -> None:
-        owner = ObjectName.parse(entry.stream.name).participant
-        if not may_read(entry.stream, caller.participant, owner):
-            raise NotAuthorisedError(
-                f"{caller.participant} may not read {entry.stream.name}; {owner} names its readers"
-            )
+    async def _check_reader(self, caller: Caller, stream: str) -> None:
+        entry = await self._entry(caller, stream)
+        self._engine.readers.check(entry.stream, caller.participant)
 
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
         stream = entry.stream
-        owner = ObjectName.parse(stream.name).participant
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
             raise StoppedError(
                 f"{stream.name} is produced by {stream.query}: post to the streams that it reads"
             )
-        if not may_write(stream, caller.participant, owner):
+        if not may_write(stream, caller.participant):
             raise NotAuthorisedError(
-                f"{caller.participant} may not post to {stream.name}; {owner} names its writers"
+                f"{caller.participant} may not post to {stream.name}; "
+                f"{stream.owner} names its writers"
             )
 
 

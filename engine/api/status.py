@@ -14,7 +14,6 @@ import trio
 from engine.api.hearsay import NONSENSE, SNAPSHOT_BYTES, cut, fitted, for_members, heard
 from engine.api.replica_status import replica_status
 from engine.availability import Availability, Mode
-from engine.definitions import base_of, may_read
 from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, find
@@ -158,8 +157,7 @@ class StatusCalls:
 
     def _may_read(self, participant: str, stream: str) -> bool:
         kept = self._engine.rendition(stream) or self._engine.store.get(stream)
-        owner = ObjectName.parse(base_of(stream)).participant
-        return kept is not None and may_read(kept.entry.stream, participant, owner)
+        return kept is not None and self._engine.readers.may_read(kept.entry.stream, participant)
 
     async def _of_all_peers(self, ask: Callable[[bytes], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:

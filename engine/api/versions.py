@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from engine.definitions import may_read
 from engine.engine import Engine
 from engine.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
 from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
 from overlay.rpc import Caller
 
 
@@ -27,8 +25,7 @@ class VersionCalls:
             kept = self._engine.rendition(stream)
             if kept is None:
                 continue
-            definition = kept.entry.stream
-            if may_read(definition, caller.participant, ObjectName.parse(stream).participant):
+            if self._engine.readers.may_read(kept.entry.stream, caller.participant):
                 suffix, number = kept.suffix, self._engine.version(kept)
                 version = Version(stream, suffix.state, kept.log.boundary, suffix.visible, number)
                 found.append(version)

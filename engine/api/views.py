@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.definitions import may_read
 from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import VIEW, lookup
 from engine.messages import Done
 from engine.view import View
 from engine.views.messages import CreateView, DeleteView, Locate, Located
-from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.errors import NotFoundError
 from overlay.names import ObjectName
 from overlay.rpc import Caller
 
@@ -63,9 +62,7 @@ class ViewCalls:
         kept = self._engine.store.serving(request.stream)
         if kept is None or kept.role is Role.ASSIGNED:
             raise NotFoundError(f"{request.stream} is not produced by this peer")
-        definition, owner = kept.entry.stream, ObjectName.parse(request.stream).participant
-        if not may_read(definition, caller.participant, owner):
-            raise NotAuthorisedError(f"{caller.participant} may not read {request.stream}")
+        self._engine.readers.check(kept.entry.stream, caller.participant)
         return await self._engine.locator.locate_here(
             kept, request.shows, caller.participant, fixed=request.fixed
         )

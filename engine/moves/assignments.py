@@ -46,6 +46,7 @@ from engine.moves.messages import (
 from engine.moves.owners import ask_owner
 from engine.plan import Task
 from engine.producers import Producers
+from engine.readers import Readers
 from engine.revisions.runner import runner_of
 from engine.schema import BEGINNING
 from engine.stream_store import OUTPUT, StreamStore
@@ -100,6 +101,7 @@ class Assignments:
         overlay: Overlay,
         store: StreamStore,
         producers: Producers,
+        readers: Readers,
         mirrors: Mirrors,
         executor: Executor,
         config: EngineConfig,
@@ -110,6 +112,7 @@ class Assignments:
         self._participant = overlay.identity.participant
         self._store = store
         self._producers = producers
+        self._readers = readers
         self._mirrors = mirrors
         self._executor = executor
         self._config = config
@@ -166,6 +169,7 @@ class Assignments:
             threads=self._overlay.threads,
             store=self._store,
             producers=self._producers,
+            readers=self._readers,
         )
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")

@@ -8,15 +8,14 @@ owner gives the past of an input only to those who may read it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 
-from engine.definitions import StreamEntry, may_read
 from engine.former import check_history
 from engine.moves.messages import Assignment
 from engine.network import Network
 from engine.plan import Task
 from engine.producers import Producers
+from engine.readers import Readers
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from overlay.clock import MILLIS, latest_number
@@ -66,7 +65,7 @@ def check_form(request: Assignment, now: float) -> None:
 
 def network_of(request: Assignment) -> Network:
     """The query that it is part of."""
-    return Network(request.query, request.inputs, request.kept, request.former)
+    return Network(request.query, request.inputs, request.kept, request.former, request.readers)
 
 
 def planned_task(request: Assignment) -> Task:
@@ -81,27 +80,20 @@ def planned_task(request: Assignment) -> Task:
     raise InvalidInputError(f"{request.query.name} has no task {request.task}")
 
 
-def check_reader(entry: StreamEntry, participant: str) -> None:
-    """
-    Raises:
-        NotAuthorisedError: it may not read that stream.
-    """
-    name = entry.stream.name
-    if not may_read(entry.stream, participant, ObjectName.parse(name).participant):
-        raise NotAuthorisedError(f"{name} may not be read by {participant}")
+def check_worker(task: Task, network: Network, participant: str, readers: Readers) -> None:
+    """Who computes a task reads its inputs, and is told the whole query, with the fields of all
+    that it reads.
 
-
-def check_readers(task: Task, inputs: Mapping[str, StreamEntry], participant: str) -> None:
-    """
     Args:
-        inputs: what its query reads from elsewhere.
+        network: the query that it is part of.
 
     Raises:
-        NotAuthorisedError: it may not read them all.
+        NotAuthorisedError: that participant may not read one of them.
     """
-    for name in task.inputs:
-        if name in inputs:
-            check_reader(inputs[name], participant)
+    made = zip(task.inputs, task.input_schemas, strict=True)
+    entries = {name: network.entry_of(name, schema, "") for name, schema in made}
+    for entry in {**network.inputs, **entries}.values():
+        readers.check(entry.stream, participant)
 
 
 async def permitted_task(
@@ -112,6 +104,7 @@ async def permitted_task(
     threads: Threads,
     store: StreamStore,
     producers: Producers,
+    readers: Readers,
 ) -> Task:
     """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
     the streams of others is compared with what they say.
@@ -125,13 +118,14 @@ async def permitted_task(
         MedusaError: what they are cannot be found out now.
     """
     task = await threads.run(owner, partial(planned_task, request))
-    check_readers(task, request.inputs, worker)
+    check_worker(task, network_of(request), worker, readers)
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:
             continue
         kept = store.serving(name)
         published = await producers.entry(name) if kept is None else kept.entry
-        check_reader(published, owner)
+        for participant in (owner, worker):
+            readers.check(published.stream, participant)
         claimed = request.inputs.get(name)
         if claimed is None:
             raise NotAuthorisedError(f"{name} is not for {owner} to make")

@@ -43,6 +43,7 @@ class Assignment(Struct, frozen=True):
             reads, and those it was asked to keep: from them the worker plans the task itself.
         former: editions of the query before, of which something is still to be computed.
         after: the boundary that the output goes on from, microseconds.
+        readers: those of the query's streams that were declared before it.
         load, rate: cores that it took and rows per second that it read where it ran before.
     """
 
@@ -56,6 +57,7 @@ class Assignment(Struct, frozen=True):
     load: float = 0.0
     rate: float = 0.0
     former: tuple[Former, ...] = ()
+    readers: dict[str, tuple[str, ...]] = {}
 
 
 class Progress(Struct, frozen=True):

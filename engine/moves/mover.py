@@ -30,7 +30,7 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.moves.checks import check_readers
+from engine.moves.checks import check_worker
 from engine.moves.messages import (
     Assignment,
     Confirm,
@@ -204,7 +204,9 @@ class Mover:
         stored, placed = self._queries.find(task)
         self._check_movable(placed, to)
         if to:
-            check_readers(placed.runner.task, stored.inputs, self._participant_of(to))
+            check_worker(
+                placed.runner.task, stored.network, self._participant_of(to), self._queries.readers
+            )
         known = placed.current
         async with placed.moving:
             if placed.current is not known:
@@ -289,6 +291,7 @@ class Mover:
             load=placed.load,
             rate=placed.rate,
             former=tuple(each for each in stored.former if each.upto > placed.boundary),
+            readers=stored.readers,
         )
         return await self._until_there(placed, to, assignment)
 

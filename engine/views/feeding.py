@@ -41,9 +41,7 @@ def source_of(entry: StreamEntry) -> StreamEntry:
     """As much of the stream that a view shows as it takes to read it. entry: the view's."""
     shown = entry.stream
     assert shown.view is not None, "a view's stream says what it shows"
-    source = StreamDefinition(
-        shown.view.stream, shown.schema, readers=shown.readers, query=shown.query
-    )
+    source = StreamDefinition(shown.view.stream, shown.schema, query=shown.query, label=shown.label)
     return StreamEntry(source, entry.schema)
 
 

@@ -9,12 +9,13 @@ import msgspec
 import trio
 
 from dht.catalog import Catalog
-from engine.definitions import StreamDefinition, StreamEntry, check_not_late, may_read
+from engine.definitions import StreamDefinition, StreamEntry, check_not_late
 from engine.kept import KeptStream, Role
 from engine.kinds import STREAM, VIEW, find
 from engine.mirrors import Mirrors
 from engine.producers import Producers
 from engine.queries import QueryHost
+from engine.readers import Readers
 from engine.schema import END
 from engine.stream_store import StreamStore
 from engine.view import View, check_order, check_view
@@ -24,7 +25,6 @@ from overlay.errors import (
     BusyError,
     ConflictError,
     MedusaError,
-    NotAuthorisedError,
     NotFoundError,
     UnavailableError,
 )
@@ -51,6 +51,7 @@ class Views:
         store: StreamStore,
         catalog: Catalog,
         producers: Producers,
+        readers: Readers,
         mirrors: Mirrors,
         queries: QueryHost,
         locator: Locator,
@@ -61,6 +62,7 @@ class Views:
         self._store = store
         self._catalog = catalog
         self._producers = producers
+        self._readers = readers
         self._mirrors = mirrors
         self._queries = queries
         self._locator = locator
@@ -119,12 +121,12 @@ class Views:
             kept = self._store.get(name)
             if kept is None or kept.role is not Role.VIEW:
                 raise NotFoundError(f"{name} is no view that this peer keeps")
-            if readers := ", ".join(sorted(self._readers(name))):
+            if readers := ", ".join(sorted(self._read_by(name))):
                 raise ConflictError(f"{name} is read by {readers}: delete that first")
             with trio.CancelScope(shield=True):  # half a view is no view
                 await self._remove(view_of(kept))
 
-    def _readers(self, name: str) -> list[str]:
+    def _read_by(self, name: str) -> list[str]:
         """The queries, and the views that are still filled, that read a view here."""
         views = [
             feeding.kept.name
@@ -175,22 +177,20 @@ class Views:
             raise NotFoundError(
                 f"{view.name} is to show {view.stream}, which is not in the catalog"
             )
-        own = self._identity.participant
-        if not may_read(found.value.stream, own, name.participant):
-            raise NotAuthorisedError(f"{view.stream} may not be read by {own}")
+        self._readers.check(found.value.stream, self._identity.participant)
         check_order(view, found.value.schema)
         return found.value
 
     def _entry_of(self, view: View, source: StreamEntry) -> StreamEntry:
-        """Who may read the stream may read the view: it is the same tuples."""
+        """Who may read the stream may read the view: it is the same tuples. So may its owner."""
         definition = StreamDefinition(
             name=view.name,
             schema=source.stream.schema,
             history_us=0,
-            readers=source.stream.readers,
             home=self._identity.peer_id.hex(),
             query=source.stream.query,
             view=view,
+            label=source.stream.policies,
         )
         return StreamEntry(definition, source.schema)
 

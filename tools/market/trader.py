@@ -39,9 +39,9 @@ from contracts.market.events import (
 from contracts.market.messages import Answer, Item, Message, Offer
 from contracts.market.prices import MAX_PRICE
 from contracts.terms import UNITS_PER_CORE, LoadTerms
-from engine.definitions import StreamEntry, may_read
 from engine.engine import Engine
 from engine.messages import Done
+from engine.moves.checks import check_worker, network_of
 from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn
 from engine.moves.mover import KEPT_RECORDS
 from engine.plan import Task
@@ -49,7 +49,6 @@ from engine.schema import END
 from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
 from tools.market.admission import Admission
 from tools.market.items import item_of
@@ -211,16 +210,30 @@ class Trader:
                     if partner is not None:
                         yield replace(
                             partner,
-                            gives=Gives(partner.gives, other, self._entry_of),
+                            gives=Gives(partner.gives, other, self._may_work),
                             takes=Takes(partner.takes, self._settler.passes_on),
                         )
         for record in peers:
             if record.participant == self._participant:
                 yield Partner(record.peer_id.hex(), "", 0, MAX_PRICE)
 
-    def _entry_of(self, stream: str) -> StreamEntry | None:
-        kept = self._engine.store.get(stream)
-        return None if kept is None else kept.entry
+    def _may_work(self, item: Item, participant: str) -> bool:
+        """Whether that participant may read what it takes to run a task of ours, or of an owner
+        that we run it for."""
+        try:
+            stored, placed = self._engine.queries.find(item.task)
+            task, network = placed.runner.task, stored.network
+        except NotFoundError:
+            try:
+                assigned = self._engine.assignments.of_task(item.task)
+            except NotFoundError:
+                return False
+            task, network = assigned.task, network_of(assigned.stored.assignment)
+        try:
+            check_worker(task, network, participant, self._engine.readers)
+        except NotAuthorisedError:
+            return False
+        return True
 
     def sample(self) -> None:
         """Tell the Brain of every task that is new, gone, or takes another load than it did."""
@@ -362,15 +375,10 @@ class Gives:
 
     menu: Callable[[Item], bool]
     participant: str
-    entry_of: Callable[[str], StreamEntry | None]
+    may_work: Callable[[Item, str], bool]
 
     def __call__(self, item: Item) -> bool:
-        return self.menu(item) and all(self._readable(stream) for stream in item.inputs)
-
-    def _readable(self, stream: str) -> bool:
-        entry = self.entry_of(stream)
-        owner = ObjectName.parse(stream).participant
-        return entry is None or may_read(entry.stream, self.participant, owner)
+        return self.menu(item) and self.may_work(item, self.participant)
 
 
 @dataclass(frozen=True)

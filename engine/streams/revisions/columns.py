@@ -39,6 +39,8 @@ def revisions_entry(entry: StreamEntry) -> StreamEntry:
         schema=stream.schema,
         history_us=stream.history_us,
         readers=stream.readers,
+        declassify=stream.declassify,
+        label=stream.label,
         home=stream.home,
         query=stream.query,
     )

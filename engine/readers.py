@@ -1,0 +1,51 @@
+"""Who may read a stream: the one place that says so, asked by all that give out tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.definitions import ANY, CONTRACT, Policy, StreamDefinition
+from overlay.errors import NotAuthorisedError
+
+
+class Readers:
+    """
+    Attributes:
+        pays: whether a participant has a content contract in force with the owner of that stream,
+            for it, as far as this peer's participant is a party to it. Contracts put their own
+            here.
+    """
+
+    def __init__(self) -> None:
+        self.pays: Callable[[str, str], bool] = lambda _participant, _stream: False
+
+    def may_read(self, stream: StreamDefinition, participant: str) -> bool:
+        """A stream's owner always may; anybody else whom every policy of the stream admits."""
+        if participant == stream.owner:
+            return True
+        return all(self._admits(policy, participant) for policy in stream.policies)
+
+    def check(self, stream: StreamDefinition, participant: str) -> None:
+        """
+        Raises:
+            NotAuthorisedError: it may not read the stream; says by whose word.
+        """
+        if participant == stream.owner:
+            return
+        for policy in stream.policies:
+            if not self._admits(policy, participant):
+                raise NotAuthorisedError(_refusal(stream, policy, participant))
+
+    def _admits(self, policy: Policy, participant: str) -> bool:
+        named = participant == policy.owner or not {participant, ANY}.isdisjoint(policy.readers)
+        return named or (CONTRACT in policy.readers and self.pays(participant, policy.stream))
+
+
+def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
+    """For who asks, who may not know what the stream is made from."""
+    text = f"{participant} may not read {stream.name}"
+    if policy not in stream.label:
+        text += f"; {stream.owner} names its readers"
+    else:
+        text += ": the owners of what it is made from name its readers"
+    return text if CONTRACT not in policy.readers else f"{text}, and a content contract makes one"
