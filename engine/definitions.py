@@ -214,6 +214,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
         outputs: the streams it produces that others may subscribe to.
         edition: how often it was modified. since: the boundary from which on it is as it says,
             microseconds; before, it was as modified last.
+        readers: those of its streams that were declared before it.
     """
 
     query: Query
@@ -222,6 +223,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     outputs: tuple[str, ...]
     edition: int = 0
     since: int = BEGINNING
+    readers: dict[str, tuple[str, ...]] = {}
 
 
 class Producer(Struct, frozen=True):

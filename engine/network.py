@@ -97,7 +97,6 @@ class StoredQuery(Struct, frozen=True):
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.kept.key_of`).
         former: editions of the query that somebody may still compute, the oldest first.
-        readers: those of its streams that were declared before it.
         parted: peer ids (hex) of those that had a part in it and may not know that they have none.
         since: by output that was made otherwise in an edition that nobody computes any more: the
             boundary from which on it is made as in the oldest that is left.
@@ -113,7 +112,6 @@ class StoredQuery(Struct, frozen=True):
     former: tuple[Former, ...] = ()
     since: dict[str, int] = {}
     parted: tuple[str, ...] = ()
-    readers: dict[str, tuple[str, ...]] = {}
 
     @property
     def name(self) -> str:
@@ -125,7 +123,8 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def network(self) -> Network:
-        return Network(self.entry.query, self.inputs, self.kept, self.former, self.readers)
+        entry = self.entry
+        return Network(entry.query, self.inputs, self.kept, self.former, entry.readers)
 
     def parted_from(self, peer: str) -> tuple[str, ...]:
         """`parted`, with that peer (hex) besides."""

@@ -40,8 +40,9 @@ def check_past(query: Query) -> None:
 def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     """The same boxes as another query that reads its inputs from `after` to `until`, boundaries.
 
-    Every stream that can be read of the original can be read of the copy, as `name`/path. Nobody
-    stands by for it: what it makes can be made again.
+    Every stream that can be read of the original can be read of the copy, as `name`/path, by those
+    who were declared as the original's readers. Nobody stands by for it: what it makes can be made
+    again.
 
     Raises:
         InvalidInputError: it would be no query, or one of its names no name.
@@ -55,6 +56,8 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     if len(set(renamed.values())) < len(renamed):
         renamed = {s: str(copy.child(ObjectName.parse(s).path)) for s in renamed}
 
+    declared = {**entry.readers, **dict(original.readers)}
+
     def new_name(stream: str) -> str:
         return renamed.get(stream, stream)
 
@@ -66,6 +69,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
         after=after,
         until=until,
         version=original.version + 1,
+        readers=tuple((new_name(stream), given) for stream, given in declared.items()),
     )
     check_past(query)
     return query

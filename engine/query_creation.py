@@ -48,9 +48,9 @@ class Creation:
         planning = partial(planned, query, schemas, kept, inputs)
         tasks = await self._threads.run(self._participant, planning)
         outputs = tuple(task.output for task in tasks)
-        entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs)
         readers = {name: given for name, given in declared.items() if ANY not in given}
-        stored = StoredQuery(entry, inputs, tuple(kept), readers=readers)
+        entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs, readers=readers)
+        stored = StoredQuery(entry, inputs, tuple(kept))
         for task in tasks:  # a label may be beyond its limits
             stored.network.entry_of(task.output, task.output_schema, self._peer)
         return stored

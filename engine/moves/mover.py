@@ -291,7 +291,7 @@ class Mover:
             load=placed.load,
             rate=placed.rate,
             former=tuple(each for each in stored.former if each.upto > placed.boundary),
-            readers=stored.readers,
+            readers=stored.entry.readers,
         )
         return await self._until_there(placed, to, assignment)
 

@@ -248,7 +248,7 @@ async def test_queries_that_cannot_be(tmp_path: Path) -> None:
                 (
                     (Filter("f", closed, (out,), ("value > 1",)),),
                     NotAuthorisedError,
-                    r"utah\.edu/closed may not be read by mit\.edu",
+                    r"mit\.edu may not read medusa://utah\.edu/closed",
                 ),
             ]
             for boxes, kind, text in refused:

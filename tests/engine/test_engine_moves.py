@@ -274,7 +274,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             await client.create_query(windows(one, private, "hidden"))
             await client.start_query(one.name("q/hidden"))
             other.up.engine.assignments.admit = lambda *_: None
-            with pytest.raises(NotAuthorisedError, match="may not be read"):
+            with pytest.raises(NotAuthorisedError, match="may not read"):
                 await mover.move(one.name("hidden"), other.id, Deal())
             await until(lambda: not other.up.engine.assignments.all())
 

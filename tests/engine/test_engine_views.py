@@ -211,7 +211,9 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
             open_ = await make_stream(client, mit, "open")
             for stream in (own, shared, open_):
                 await post(client, mit, stream, 1)
-            with pytest.raises(NotAuthorisedError, match=r"mit\.edu/own may not be read by utah"):
+            with pytest.raises(
+                NotAuthorisedError, match=r"utah\.edu may not read medusa://mit\.edu/own"
+            ):
                 await other.create_view(View(utah.name("v"), own, Last(1)))
             with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
                 await other.create_view(View(mit.name("v"), shared, Last(1)))

@@ -72,6 +72,40 @@ def test_a_whole_medusa_document() -> None:
     assert len(document.schemas) == len(document.queries) == 1
 
 
+def test_readers_of_inputs_and_outputs_in_both_dialects() -> None:
+    """A `*` that is written down is a declaration; no attribute is none."""
+    medusa = f"""<medusa><schema name="{LOCATOR}/s"><field name="v" type="int"/></schema>
+      <stream name="{LOCATOR}/in" schema="{LOCATOR}/s" readers="utah.edu contract"
+              declassify="utah.edu brown.edu"/>
+      <query name="{LOCATOR}/q"><box name="a" type="filter">
+        <input port="1" stream="{LOCATOR}/in"/><output port="1" stream="{LOCATOR}/out"/>
+        <output port="2" stream="{LOCATOR}/rest"/>
+        <param name="expression.0" value="v = 1"/><param name="pass-on-false-port" value="1"/>
+      </box>
+      <output stream="{LOCATOR}/out" readers="utah.edu, brown.edu"/>
+      <output stream="{LOCATOR}/rest" readers="*"/></query></medusa>"""
+    borealis = """<borealis><schema name="s"><field name="v" type="int"/></schema>
+      <input stream="in" schema="s" readers="utah.edu contract" declassify="utah.edu brown.edu"/>
+      <output stream="out" schema="s" readers="utah.edu, brown.edu"/>
+      <output stream="rest" schema="s" readers="*"/>
+      <query name="q"><box name="a" type="filter">
+        <in stream="in"/><out stream="out"/><out stream="rest"/>
+        <parameter name="expression.0" value="v = 1"/>
+        <parameter name="pass-on-false-port" value="1"/>
+      </box></query></borealis>"""
+    for text in (medusa, borealis):
+        document = read_document(text, base=f"{LOCATOR}/")
+        (stream,), (query,) = document.streams, document.queries
+        assert stream.readers == ("utah.edu", "contract")
+        assert stream.declassify == ("utah.edu", "brown.edu")
+        assert dict(query.readers) == {
+            f"{LOCATOR}/out": ("utah.edu", "brown.edu"),
+            f"{LOCATOR}/rest": ("*",),
+        }
+    plain = read_document(borealis.replace(' readers="*"', ""), base=f"{LOCATOR}/").queries[0]
+    assert dict(plain.readers) == {f"{LOCATOR}/out": ("utah.edu", "brown.edu")}
+
+
 IDS = """<borealis>
   <input stream="connection" schema="conn"/>
   <output stream="busy" schema="busy"/>

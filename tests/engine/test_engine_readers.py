@@ -1,0 +1,210 @@
+"""Who may read what is made from a stream, asked of whole peers by every way that there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+from engine_interpreted import interpret
+from engine_peers import Place, Town, make_stream, open_town, pairs_of, received, rows, until
+
+from engine.availability import Availability, Mode
+from engine.kept import KeptEntry
+from engine.messages import Subscribe, Tuples
+from engine.moves.messages import Deal
+from engine.query import Filter, Query
+from engine.schema import BEGINNING
+from engine.versions.messages import AskVersions, Versions
+from engine.view import Last, View
+from engine.views.messages import Locate, Located
+from overlay.connection import Connection
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
+from overlay.files import load_json, save_json
+from tools.async_client import AsyncMedusaClient
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+
+
+def keep(query: str, source: str, output: str, **asked: object) -> Query:
+    box = Filter("some", source, (output,), ("value > 0",))
+    return Query(query, (box,), **asked)  # type: ignore[arg-type]
+
+
+@dataclass
+class Neighbourhood:
+    """mit.edu, whose stream is for utah.edu; and evil.org, which is a member like them."""
+
+    town: Town
+    mit: Place
+    utah: Place
+    evil: Place
+    clients: dict[str, AsyncMedusaClient]
+    stream: str
+
+    async def refused(self, name: str, at: Place) -> None:
+        """evil.org does not get that stream at a peer, by any call that gives tuples or tells of
+        them; nor by its own peer."""
+        there = await self.evil.up.engine.overlay.connect(bytes.fromhex(at.id))
+        await is_refused(there, name)
+        with pytest.raises(NotAuthorisedError):
+            await anext(self.clients["evil.org"].subscribe(name))
+
+
+async def is_refused(there: Connection, name: str) -> None:
+    for request in (Subscribe(name), Subscribe(name, BEGINNING, "x", tentative=BEGINNING)):
+        async with there.open("subscribe", request) as duplex:
+            with pytest.raises(NotAuthorisedError):
+                await duplex.receive(Tuples)
+    with pytest.raises((NotAuthorisedError, NotFoundError)):  # a worker knows of no history
+        await there.call("locate", Locate(name, Last(1), False), Located)
+    assert not (await there.call("versions", AskVersions((name,)), Versions)).versions
+
+
+@asynccontextmanager
+async def neighbourhood(folder: Path, **options: object) -> AsyncIterator[Neighbourhood]:
+    async with open_town(folder) as town:
+        places = [await town.settle(each) for each in ("mit.edu", "utah.edu", "evil.org")]
+        await town.acquainted(*places)
+        mit, utah, evil = places
+        async with mit.client() as client, utah.client() as reader, evil.client() as other:
+            clients = {"mit.edu": client, "utah.edu": reader, "evil.org": other}
+            options.setdefault("readers", ("utah.edu",))
+            stream = await make_stream(client, mit, "s", **options)
+            await client.post_event(stream, rows([(1, 1), (2, 0), (3, 3)]), boundary=3)
+            await client.flush()
+            yield Neighbourhood(town, mit, utah, evil, clients, stream)
+
+
+async def test_what_is_derived_is_not_for_others(tmp_path: Path) -> None:
+    """By mit itself and by utah: query outputs, a chain of them, views, copies; and nobody else
+    can make anything of them."""
+    async with neighbourhood(tmp_path) as here:
+        for place in (here.mit, here.utah):
+            client = here.clients[place.participant]
+            await client.create_query(keep(place.name("q"), here.stream, place.name("out")))
+            await client.create_query(keep(place.name("r"), place.name("out"), place.name("then")))
+            await client.create_view(View(place.name("view"), here.stream, Last(9)))
+            for query in ("q", "r"):
+                await client.start_query(place.name(query))
+            await client.copy_query(place.name("q"), place.name("copy"), BEGINNING, 3)
+            await client.start_query(place.name("copy"))
+            for path in ("out", "then", "copy/out", "view"):
+                wanted = [(1, 1), (2, 0), (3, 3)] if path == "view" else [(1, 1), (3, 3)]
+                for reader in ("mit.edu", "utah.edu"):
+                    found = here.clients[reader].subscribe(place.name(path))
+                    assert await received(found, len(wanted)) == wanted, (path, reader)
+                await here.refused(place.name(path), place)
+                with pytest.raises(NotAuthorisedError):
+                    await here.clients["evil.org"].create_query(
+                        keep(here.evil.name("q"), place.name(path), here.evil.name("out"))
+                    )
+                with pytest.raises(NotAuthorisedError):
+                    await here.clients["evil.org"].create_view(
+                        View(here.evil.name("v"), place.name(path), Last(9))
+                    )
+        await here.refused(here.stream, here.mit)
+        await here.refused(f"{here.stream}/late", here.mit)
+
+
+async def test_an_output_that_was_declared_keeps_its_readers(tmp_path: Path) -> None:
+    async with neighbourhood(tmp_path, readers=("*",)) as here:
+        client, reader = here.clients["mit.edu"], here.clients["utah.edu"]
+        out = await make_stream(client, here.mit, "out", readers=("utah.edu",))
+        await client.create_query(keep(here.mit.name("q"), here.stream, out))
+        named = here.mit.name("named")
+        await client.create_query(
+            keep(here.mit.name("n"), here.stream, named, readers=((named, ("utah.edu",)),))
+        )
+        for query, stream in (("q", out), ("n", named)):
+            await client.start_query(here.mit.name(query))
+            assert await received(reader.subscribe(stream), 2) == [(1, 1), (3, 3)]
+            await here.refused(stream, here.mit)
+            copy = here.mit.name(f"copy/{query}")
+            (_, made) = await client.copy_query(here.mit.name(query), copy, BEGINNING, 3)
+            await client.start_query(copy)
+            assert await received(reader.subscribe(made), 2) == [(1, 1), (3, 3)]
+            await here.refused(made, here.mit)
+        with pytest.raises(InvalidInputError, match="does not make"):
+            await client.create_query(
+                keep(here.mit.name("z"), here.stream, here.mit.name("z/out"), readers=((out, ()),))
+            )
+
+
+async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(tmp_path: Path) -> None:
+    async with neighbourhood(tmp_path, declassify=("utah.edu",)) as here:
+        reader, evil = here.clients["utah.edu"], here.clients["evil.org"]
+        counted, hidden = here.utah.name("counted"), here.utah.name("hidden")
+        await reader.create_query(
+            keep(here.utah.name("q"), here.stream, counted, readers=((counted, ("evil.org",)),))
+        )
+        await reader.create_query(keep(here.utah.name("h"), here.stream, hidden))
+        for query in ("q", "h"):
+            await reader.start_query(here.utah.name(query))
+        assert await received(evil.subscribe(counted), 2) == [(1, 1), (3, 3)]
+        await here.refused(hidden, here.utah)
+
+
+async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(tmp_path: Path) -> None:
+    """A task of mit.edu that moved to utah.edu, and another that has a standby."""
+    async with neighbourhood(tmp_path) as here:
+        sibling = await here.town.settle("mit.edu", sibling=True)
+        await here.town.acquainted(here.mit, here.utah, here.evil, sibling)
+        client, out, held = here.clients["mit.edu"], here.mit.name("out"), here.mit.name("held")
+        await client.create_query(keep(here.mit.name("q"), here.stream, out))
+        active = Availability(mode=Mode.ACTIVE_STANDBY)
+        await client.create_query(keep(here.mit.name("a"), here.stream, held, availability=active))
+        for query in ("q", "a"):
+            await client.start_query(here.mit.name(query))
+        here.utah.up.engine.assignments.expect = lambda *_: None
+        here.utah.up.engine.assignments.admit = lambda *_: None
+        mover = here.mit.up.engine.mover
+        await mover.move(out, here.utah.id, Deal(giver=here.mit.id))
+        assert here.utah.up.engine.rendition(out) is not None
+        for place in (here.mit, here.utah):
+            await here.refused(out, place)
+        await until(lambda: sibling.up.engine.standbys.rendition(held) is not None)
+        for place in (here.mit, sibling):
+            await here.refused(held, place)
+        there = await here.utah.up.engine.overlay.connect(bytes.fromhex(sibling.id))
+        await client.post_event(here.stream, rows([(9, 9)]), boundary=9)
+        async with there.open("subscribe", Subscribe(held, 3)) as duplex:
+            part, _ = await duplex.receive(Tuples)
+            assert part.rows == 1
+
+
+async def test_a_home_of_before_there_were_labels_does_not_leak(tmp_path: Path) -> None:
+    """What its files say of an output, that everybody may read it, is mended when it starts."""
+    async with neighbourhood(tmp_path) as here:
+        client, out = here.clients["mit.edu"], here.mit.name("out")
+        await client.create_query(keep(here.mit.name("q"), here.stream, out))
+        await client.start_query(here.mit.name("q"))
+        assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
+        file = here.mit.up.engine.store.folder_of(out) / "stream.json"
+        await here.town.stop(here.mit)
+        known = load_json(file, KeptEntry, mend="")
+        old = msgspec.structs.replace(known.entry.stream, label=())
+        entry = msgspec.structs.replace(known.entry, stream=old)
+        save_json(file, msgspec.structs.replace(known, entry=entry))
+        await here.town.start(here.mit)
+        await here.town.acquainted(here.mit, here.evil)
+        await here.refused(out, here.mit)
+
+
+async def test_a_pull_is_refused_as_well(tmp_path: Path) -> None:
+    async with neighbourhood(tmp_path) as here:
+        out = here.mit.name("out")
+        await here.clients["mit.edu"].create_query(keep(here.mit.name("q"), here.stream, out))
+        await here.clients["mit.edu"].start_query(here.mit.name("q"))
+        for name in (here.stream, out):
+            with pytest.raises(NotAuthorisedError):
+                await here.clients["evil.org"].receive_events(name)
+        epoch = await here.clients["utah.edu"].receive_events(out, timeout_s=10)
+        assert epoch is not None
+        assert pairs_of(epoch.table)[0] == (1, 1)
