@@ -286,16 +286,17 @@ async def open_engine(
     config: EngineConfig,
     spark: SparkConfig,
     *,
+    logs: Path,
     execution: OpenExecutor | None = None,
 ) -> AsyncIterator[Engine]:
     """A running engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM
     is gone.
 
     Args:
-        home: the folder of its data; made if it is not there.
+        home: the folder of its data; made if it is not there. logs: of what its JVM says.
         execution: what computes its tasks; its own Spark unless said.
     """
-    for folder in ("schemas", "streams", "queries", "assignments", "logs"):
+    for folder in ("schemas", "streams", "queries", "assignments"):
         with storing(home / folder):
             (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
@@ -305,7 +306,7 @@ async def open_engine(
 
         opened = partial(open_executor, spark)
     async with (
-        opened(home / "logs", overlay.events) as executor,
+        opened(logs, overlay.events) as executor,
         AsyncExitStack() as closing,
         trio.open_nursery() as nursery,
     ):

@@ -19,6 +19,7 @@ from engine.streams.home import Home
 from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
 from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events
+from overlay.log import bound
 
 AGAIN_S: Final = 1.0
 """How often it is tried again what had to wait, seconds."""
@@ -122,12 +123,12 @@ class Intake:
     async def _advance(self, kept: KeptStream, home: Home) -> None:
         """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
         try:
-            with kept.scope:
+            with kept.scope, bound(stream=kept.name):
                 await self._move_epochs(kept, home)
         except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
-            self._broken[kept.key] = f"{type(error).__name__}: {error}"
             text = "stands still; its posts are refused until this peer is started again"
-            self._events.note("error", f"{kept.name} {text}: {self._broken[kept.key]}")
+            cause = self._events.fault(f"{kept.name} {text}", error)
+            self._broken[kept.key] = f"{type(error).__name__}: {error}; {self._events.why(cause)}"
             kept.send_away()
         finally:
             kept.at_rest.set()

@@ -28,6 +28,7 @@ from overlay.errors import (
     NotRetainedError,
 )
 from overlay.events import Events
+from overlay.log import bound
 from overlay.rpc import EndOfCall
 
 RETRY_S = (0.1, 5.0)
@@ -82,6 +83,10 @@ class Mirror:
 
     async def run(self) -> None:
         """Follow the stream to its end; cancel to stop."""
+        with bound(stream=self._kept.name):
+            await self._run()
+
+    async def _run(self) -> None:
         wait_s = RETRY_S[0]
         while self._kept.log.boundary < END or self._safe < END:
             before = self._kept.log.boundary

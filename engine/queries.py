@@ -157,7 +157,7 @@ class QueryHost:
             raise UnavailableError(f"{name}: its secondary is asked about it; try again")
         if status is QueryStatus.DELETED:
             await self._delete(name)
-            self._events.note("info", f"{name} is deleted")
+            self._events.note("info", f"{name} is deleted", query=name)
             return
         self._check_fit(name)
         running = self.get(name)
@@ -170,7 +170,7 @@ class QueryHost:
         else:
             await self._stop(running)
         await self.catalog.publish_entry(entry)
-        self._events.note("info", f"{name} is {status}")
+        self._events.note("info", f"{name} is {status}", query=name)
 
     async def _delete(self, name: str) -> None:
         if name in self.unfit:

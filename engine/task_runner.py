@@ -28,6 +28,7 @@ from engine.streams.recent import Epoch
 from engine.windows import Interval, needed_after, needs, whole_after
 from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
+from overlay.log import bound
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
 """Waits before a failed epoch is tried again, seconds; the last one repeats."""
@@ -97,7 +98,8 @@ class TaskRunner:
         """Go on until the output has ended; cancel to stop."""
         self._runs = True
         try:
-            await self._run()
+            with bound(task=self.task.name):
+                await self._run()
         finally:
             self._runs = False
 
@@ -345,5 +347,6 @@ class TaskRunner:
 
     def _note_failure(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
-            self._events.note("error", f"{self.task.name}: {error}")
+            fault = error if isinstance(error, InternalError) else None
+            self._events.note("error", f"{self.task.name}: {error}", fault)
         self._state, self._reason = "failing", str(error)

@@ -133,8 +133,8 @@ async def open_client_listener(
     clients: Clients,
     service: Service,
     listen: Address,
+    events: Events,
     *,
-    events: Events | None = None,
     limits: ConnectionLimits | None = None,
     keep_alive: KeepAlive | None = None,
     handshake_s: float = HANDSHAKE_S,
@@ -145,13 +145,13 @@ async def open_client_listener(
     The connections of a token that is revoked, rotated or expired end within `LOOK_S`.
 
     Args:
+        events: told of faults in what clients call, and of who is refused.
         memory: bounds what their connections hold, together with whatever else shares it.
 
     Raises:
         ConflictError: the port is in use.
         InvalidInputError: the address cannot be listened on.
     """
-    events = events or Events()
     context = listener_context(identity)
     share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
 

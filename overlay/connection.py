@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import PeerName
+from overlay.log import bound, bound_fields
 from overlay.memory import Share
 from overlay.multiplex import Multiplexer
 from overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
@@ -41,6 +43,9 @@ BULK_WEIGHT: Final = 4
 
 MAX_CALLS: Final = 1024
 """Handlers at work for one connection, those included whose cancellation is under way."""
+
+_NUMBERS: Final = itertools.count(1)
+"""Tell the connections of a process apart in its log."""
 
 R = TypeVar("R", bound=Struct)
 
@@ -114,6 +119,9 @@ class Connection:
         self._doubt = doubt
         self._writing_since = math.inf
         self._end: tuple[str, bool] | None = None
+        self._label = (
+            f"{remote.participant}/{remote.peer_id.hex()[:8] or 'client'}#{next(_NUMBERS)}"
+        )
 
     # -- calling
 
@@ -179,7 +187,8 @@ class Connection:
         if self._end is not None:
             text, closed_here = self._end
             raise ClosedError(text) if closed_here else BrokenError(text)
-        duplex = self._add(self._multiplexer.open(method, weight))
+        cause = bound_fields().get("cause", "")
+        duplex = self._add(self._multiplexer.open(method, weight, cause))
         try:
             await duplex.send(request, body)
             yield duplex
@@ -207,7 +216,7 @@ class Connection:
     async def run(self) -> None:
         """Drive the connection until it ends; never raises for what the remote does."""
         try:
-            with self._scope:
+            with self._scope, bound(participant=self.caller.participant, connection=self._label):
                 self._heard_at = trio.current_time()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)

@@ -21,7 +21,7 @@ caller raises the same class. A message names the thing, the place and the mend.
     +-- SequenceGapError         a post skipped a sequence number; nothing was stored
     +-- NotRetainedError         the boundary asked for is older than what is kept
     +-- StoppedError             the query that this needs is not running
-    +-- InternalError            a fault of ours; the peer's log has the details
+    +-- InternalError            a fault of ours; the peer's log has it, under the id that is said
         +-- DamagedError         a file of this peer's home is damaged, or part of it is missing
 """
 
@@ -40,13 +40,17 @@ class MedusaError(Exception):
 
     Attributes:
         code: the class's name on the wire.
+        remote: whether another peer has raised it, and so has its log.
     """
 
     code: ClassVar[str] = "error"
+    remote = False
     _by_code: ClassVar[dict[str, type[MedusaError]]] = {}
 
-    def __init_subclass__(cls, code: str) -> None:
+    def __init_subclass__(cls, code: str | None) -> None:
         super().__init_subclass__()
+        if code is None:  # others are told what it is a kind of
+            return
         cls.code = code
         assert code not in MedusaError._by_code, f"two errors with code {code}"
         MedusaError._by_code[code] = cls
@@ -54,7 +58,9 @@ class MedusaError(Exception):
     @staticmethod
     def from_wire(code: str, message: str) -> MedusaError:
         """The error that a remote peer sent; an unknown code gives a plain `MedusaError`."""
-        return MedusaError._by_code.get(code, MedusaError)(printable(message))
+        error = MedusaError._by_code.get(code, MedusaError)(printable(message))
+        error.remote = True
+        return error
 
 
 class InvalidInputError(MedusaError, code="invalid_input"):

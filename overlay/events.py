@@ -1,19 +1,35 @@
-"""What a person should see: a bounded list of remarkable things, the newest last."""
+"""What a person should see: a bounded list of remarkable things, the newest last, and the log."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from types import FrameType
+from typing import Final, Literal, TypeAlias, Unpack, cast
 
 from overlay.errors import MedusaError
+from overlay.log import LEVELS, LOGGER, Fields, bound_fields
 from overlay.plain import plain
 
-Level = Literal["info", "warning", "error"]
+Level = Literal["debug", "info", "warning", "error"]
+"""debug: for the log alone."""
 
 MAX_EVENTS: Final = 500
 """Events kept: some screens full; hostile traffic cannot grow it."""
+
+MAX_OF_A_KIND: Final = 100
+"""Events kept that one line of code has noted: what a stranger can have said in ever new words does
+not push out the others."""
+
+_CAUSE_BYTES: Final = 5
+"""Of a cause's id: two of a peer's life are never the same, about."""
+
+_Kind: TypeAlias = tuple[str, int]
+"""Where in the code an event was noted."""
 
 
 def wall_clock() -> float:
@@ -23,12 +39,14 @@ def wall_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """at: seconds since the epoch, of its latest occurrence. times: its occurrences."""
+    """at: seconds since the epoch, of its latest occurrence. times: its occurrences. cause: the id
+    under which the log has the latest, or empty."""
 
     at: float
     level: Level
     text: str
     times: int = 1
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +66,89 @@ class Change:
 
 class Events:
     """The recent events of one peer. The same text again is counted, not repeated, so that a
-    stranger who does the same thing again and again does not push out the others."""
+    stranger who does the same thing again and again does not push out the others.
 
-    def __init__(self, clock: Callable[[], float] = wall_clock) -> None:
+    Args:
+        peer: whose they are; a field of each line of the log.
+    """
+
+    def __init__(self, clock: Callable[[], float] = wall_clock, peer: str = "") -> None:
+        self.peer = peer
         self._clock = clock
         self._events: dict[tuple[Level, str], Event] = {}
+        self._kinds: dict[_Kind, deque[tuple[Level, str]]] = {}
+        self._causes = 0
+        self._began = clock()
 
-    def note(self, level: Level, text: str) -> None:
-        """Add an event of now; control characters of strangers do not reach the terminal."""
-        line = plain(text)
-        before = self._events.pop((level, line), None)
-        times = 1 if before is None else before.times + 1
-        self._events[level, line] = Event(self._clock(), level, line, times)
-        if len(self._events) > MAX_EVENTS:
-            del self._events[next(iter(self._events))]
+    def note(
+        self, level: Level, text: str, error: BaseException | None = None, **fields: Unpack[Fields]
+    ) -> None:
+        """Add an event of now, and a line to the log; control characters of strangers do not reach
+        the terminal.
+
+        Args:
+            error: its traceback is written to the log.
+            fields: of the line, beside those that are bound.
+        """
+        self._write(level, text, error, fields, sys._getframe(1))
+
+    def fault(self, text: str, error: BaseException) -> str:
+        """Note a fault of ours with its traceback.
+
+        Returns:
+            The id that finds it in the log: that of the call it came of, if it came of one.
+        """
+        cause = bound_fields().get("cause") or self.new_cause()
+        fields = Fields(cause=cause)
+        self._write("error", f"{text}: {_told(error)}", error, fields, sys._getframe(1))
+        return cause
+
+    def why(self, cause: str) -> str:
+        """Words that send a reader to the log of this peer: what to look for, and where."""
+        owner = f" of {self.peer}" if self.peer else ""
+        return f"why: `grep {cause} logs/medusa.log` in the home{owner}"
+
+    def new_cause(self) -> str:
+        """An id for a call that begins here. The same life of a peer, lived again under a simulated
+        clock, gives the same."""
+        self._causes += 1
+        life = f"{self.peer} {self._began} {self._causes}".encode()
+        return hashlib.blake2s(life, digest_size=_CAUSE_BYTES).hexdigest()
 
     def recent(self) -> tuple[Event, ...]:
         """The events kept, oldest first."""
         return tuple(self._events.values())
+
+    def _write(
+        self, level: Level, text: str, error: BaseException | None, given: Fields, code: FrameType
+    ) -> None:
+        line = plain(text)
+        fields = cast("Fields", {"peer": self.peer, **bound_fields(), **given})
+        LOGGER.log(
+            LEVELS[level], "%s", line, exc_info=error, extra={"fields": fields}, stacklevel=3
+        )
+        if level == "debug":
+            return
+        key = level, line
+        before = self._events.pop(key, None)
+        times = 1 if before is None else before.times + 1
+        self._events[key] = Event(self._clock(), level, line, times, fields.get("cause", ""))
+        if before is None:
+            self._make_room(key, (code.f_code.co_filename, code.f_lineno))
+
+    def _make_room(self, key: tuple[Level, str], kind: _Kind) -> None:
+        """There is one more: the oldest of its kind goes, or of all."""
+        alike = self._kinds.setdefault(kind, deque())
+        alike.append(key)
+        if len(alike) > MAX_OF_A_KIND:
+            self._events.pop(alike.popleft(), None)
+        if len(self._events) > MAX_EVENTS:
+            del self._events[next(iter(self._events))]
+
+
+def _told(error: BaseException) -> str:
+    """A fault's own words; of a group, those of each."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return "; ".join(_told(part) for part in group.exceptions)
+    return repr(error)

@@ -95,7 +95,7 @@ class Listening:
             except MedusaError as error:
                 self._events.note("warning", f"{network}: connection refused: {error}")
             except Exception as error:  # noqa: BLE001 - the boundary: a stranger's connection ends
-                self._events.note("error", f"{network}: a fault of ours: {error!r}")
+                self._events.fault(f"{network}: a fault of ours", error)
             finally:
                 self._held -= Counter({network: 1})
         finally:

@@ -36,6 +36,7 @@ from overlay.frames import (
     encode,
     encode_header,
 )
+from overlay.log import checked_cause
 from overlay.memory import Share
 from overlay.pace import CALL_S, FRAME_S, MESSAGE_S, Pace
 from overlay.streams import (
@@ -129,8 +130,8 @@ class Multiplexer:
 
     # -- sending
 
-    def open(self, method: str, weight: int) -> Stream:
-        """A new stream of ours.
+    def open(self, method: str, weight: int, cause: str = "") -> Stream:
+        """A new stream of ours. cause: see `Opening`.
 
         Raises:
             BusyError: as many of our streams are open as the other side would accept.
@@ -139,9 +140,9 @@ class Multiplexer:
         if len(self._streams) - self._theirs >= self._max_streams:
             raise BusyError(f"{self._max_streams} calls to this peer are open")
         self._last_ours += 2
-        stream = Stream(self._last_ours, ours=True, method=method, weight=weight)
+        stream = Stream(self._last_ours, ours=True, method=method, weight=weight, cause=cause)
         self._streams[stream.number] = stream
-        opening = pack(Opening(method, weight))
+        opening = pack(Opening(method, weight, cause))
         assert len(opening) <= MAX_CONTROL_BYTES
         self._say(encode(Kind.OPEN, stream.number, opening))
         return stream
@@ -334,7 +335,13 @@ class Multiplexer:
         if not 1 <= opening.weight <= MAX_WEIGHT:
             raise DecodeError(f"weight {opening.weight} is not within 1 to {MAX_WEIGHT}")
         self._last_theirs = frame.stream
-        stream = Stream(frame.stream, ours=False, method=opening.method, weight=opening.weight)
+        stream = Stream(
+            frame.stream,
+            ours=False,
+            method=opening.method,
+            weight=opening.weight,
+            cause=checked_cause(opening.cause),
+        )
         self._streams[stream.number] = stream
         self._theirs += 1
         self.cost_s += CALL_S

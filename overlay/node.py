@@ -144,7 +144,8 @@ async def open_overlay(
         ConflictError: the port is in use. InvalidInputError: an address in the config is wrong.
         DecodeError: a file of the home is damaged.
     """
-    events = events or Events(wall)
+    name = f"{identity.participant}/{identity.peer_id.hex()[:8]}"
+    events = events or Events(wall, name)
     clock = Clock(events, wall, steady)
     membership.authenticate(der(identity.certificate), clock())
     peers = PeerTable(identity, membership)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct as Layout
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import trio
 from msgspec import Struct
@@ -27,6 +27,7 @@ from overlay.errors import (
     NotFoundError,
 )
 from overlay.events import Events
+from overlay.log import Fields, bound
 from overlay.multiplex import AHEAD_BYTES, Multiplexer
 from overlay.pace import DECODED_S, Pace
 from overlay.streams import Buffer, Stream
@@ -90,7 +91,7 @@ class Duplex:
     """One open call, either side. Messages may be sent and received by different tasks.
 
     Attributes:
-        method: what was called.
+        method: what was called. cause: for what, as its caller says.
         stream: its state in the multiplexer.
         scope: cancelled when the call ends early; the side that answers runs its handler in it.
     """
@@ -99,6 +100,7 @@ class Duplex:
         self, multiplexer: Multiplexer, stream: Stream, wake_writer: Callable[[], None]
     ) -> None:
         self.method = stream.method
+        self.cause = stream.cause
         self.scope = trio.CancelScope()
         self._multiplexer = multiplexer
         self.stream = stream
@@ -346,17 +348,17 @@ class Service:
 
     async def serve(self, caller: Caller, duplex: Duplex, events: Events) -> None:
         """Answer one call to its end. Whatever a handler raises stays within its call."""
-        try:
-            with duplex.scope:
-                await self._dispatch(caller, duplex, events)
-            duplex.finish_now()
-        except MedusaError as error:
-            duplex.fail(error)
-        except EndOfCall:
-            duplex.finish_now()
-        except Exception as error:  # noqa: BLE001 - the boundary: a stranger's call ends here
-            duplex.fail(_as_ours(duplex.method, error, events))
-        duplex.abandon()
+        cause = duplex.cause or events.new_cause()
+        with bound(cause=cause, method=duplex.method[:MAX_METHOD]):
+            try:
+                with duplex.scope:
+                    await self._dispatch(caller, duplex, events)
+                duplex.finish_now()
+            except EndOfCall:
+                duplex.finish_now()
+            except Exception as error:  # noqa: BLE001 - the boundary: a stranger's call ends here
+                duplex.fail(_told(caller, duplex.method[:MAX_METHOD], error, events))
+            duplex.abandon()
 
     async def _dispatch(self, caller: Caller, duplex: Duplex, events: Events) -> None:
         method = self._methods.get(duplex.method)
@@ -378,7 +380,14 @@ class Service:
             raise DecodeError(f"{duplex.method}: the call has no request") from None
         if caller.peer_id is None and self._scopes.get(duplex.method, EVERY_SCOPE) <= CHANGES:
             events.note("info", f"client {caller.token}: {repr(request)[:MAX_TOLD]}")
-        await method.handler(caller, request, body, duplex)
+        with bound(**_named(request)):
+            await method.handler(caller, request, body, duplex)
+
+
+def _named(request: Struct) -> Fields:
+    """What a request says that it is about."""
+    told = {name: getattr(request, name, None) for name in ("stream", "query", "task")}
+    return cast("Fields", {name: value for name, value in told.items() if isinstance(value, str)})
 
 
 def _too_long(method: str, size: int, body_size: int) -> str:
@@ -388,15 +397,24 @@ def _too_long(method: str, size: int, body_size: int) -> str:
     )
 
 
-def _as_ours(method: str, error: Exception, events: Events) -> MedusaError:
-    """What the caller is told: a group of our errors gives its first, the rest stays here."""
+def _told(caller: Caller, method: str, error: Exception, events: Events) -> MedusaError:
+    """What the caller is told of what a handler raised: a group of our errors gives its first. A
+    fault of ours gives the id under which the log has the rest."""
     leaves = _leaves(error)
-    if all(isinstance(leaf, MedusaError) for leaf in leaves):
-        first = leaves[0]
-        assert isinstance(first, MedusaError)
-        return first
-    events.note("error", f"{method} failed: {'; '.join(repr(leaf) for leaf in leaves)}")
-    return InternalError(f"{method} failed inside the peer; its log has the details")
+    first = leaves[0]
+    if not all(isinstance(leaf, MedusaError) for leaf in leaves):
+        why = events.why(events.fault(f"{method} failed", error))
+        return InternalError(f"{method} failed inside the peer; {why}")
+    assert isinstance(first, MedusaError)
+    who = caller.participant if caller.peer_id is not None else f"client {caller.token}"
+    if isinstance(first, InternalError) and not first.remote:
+        why = events.why(events.fault(f"{method} failed", error))
+        return MedusaError.from_wire(first.code, f"{first}; {why}")
+    if isinstance(first, NotAuthorisedError) and not first.remote:
+        events.note("warning", f"refused {who}: {method}: {first}")
+    else:
+        events.note("debug", f"{method} of {who} ended: {first.code}: {first}")
+    return first
 
 
 def _leaves(error: Exception) -> list[Exception]:

@@ -28,10 +28,12 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
-    """What an OPEN frame carries. weight: 1 to MAX_WEIGHT, for both directions."""
+    """What an OPEN frame carries. weight: 1 to MAX_WEIGHT, for both directions. cause: the opener's
+    id of what it calls for; a label, see `overlay.log`; peers of before it send none."""
 
     method: str
     weight: int
+    cause: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +49,7 @@ class Stream:
 
     Attributes:
         ours: this side opened it.
+        cause: what its opener calls for; empty where it says nothing that could be one.
         queued: bytes handed to `send` and not yet pulled. whole: sizes of the buffers that these
             are the rest of: each is alive until its last byte is pulled.
         unread: bytes received and not yet taken. in_hand: those of the message taken last.
@@ -61,6 +64,7 @@ class Stream:
     ours: bool
     method: str
     weight: int
+    cause: str = ""
     queued: int = 0
     unread: int = 0
     in_hand: int = 0

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from engine.config import EngineConfig
     from engine.spark.config import SparkConfig
     from overlay.node import OverlayConfig
+    from tools.log_file import LogConfig
 
 T = TypeVar("T")
 
-SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client")
+SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "log")
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
 """A config is a page; a megabyte is a mistaken file."""
@@ -68,13 +69,20 @@ class Config:
     contracts: ContractsConfig
     spark: SparkConfig
     client: ClientConfig
+    log: LogConfig
 
 
-def load_config(home: Home, *, listen: Address | None = None) -> Config:
+def load_config(
+    home: Home,
+    *,
+    listen: Address | None = None,
+    log_level: str | None = None,
+    log_format: str | None = None,
+) -> Config:
     """The settings in medusa.toml, with defaults for what it does not say.
 
     Args:
-        listen: takes the place of overlay.listen.
+        listen, log_level, log_format: take the place of overlay.listen, log.level, log.format.
 
     Raises:
         InvalidInputError: naming the file, the key and what is wrong.
@@ -84,6 +92,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
     from dht.config import DhtConfig
     from engine.config import EngineConfig
     from engine.spark.config import SparkConfig
+    from tools.log_file import LogConfig
 
     document = _sections(home)
 
@@ -93,6 +102,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
     overlay = load_overlay(home)
     if listen is not None:
         overlay = dataclasses.replace(overlay, listen=listen)
+    log = section("log", LogConfig)
     return Config(
         overlay=overlay,
         dht=section("dht", DhtConfig),
@@ -105,6 +115,7 @@ def load_config(home: Home, *, listen: Address | None = None) -> Config:
         contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig),
         client=load_client(home),
+        log=LogConfig(log_level or log.level, log_format or log.format),
     )
 
 

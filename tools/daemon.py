@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final
 
 import trio
@@ -25,19 +27,23 @@ from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
-from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.errors import InternalError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.events import wall_clock
 from overlay.identity import Identity
+from overlay.log import LOGGER
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
 from tools.config import Config
 from tools.home import Home, Running
+from tools.log_file import open_log
 from tools.market.opening import open_market
 from tools.messages import ADMIT, Admit, Admitted
 from tools.scopes import SCOPES
 from tools.token_file import LiveTokens
+
+DISTRIBUTION: Final = "medusa-federation"
 
 SWITCH_S: Final = 0.0005
 """How long a thread that works in Python keeps the interpreter from others that want it, seconds.
@@ -54,14 +60,36 @@ async def run_peer(home: Home, config: Config, on_ready: Callable[[Running], Non
     Raises:
         MedusaError: it cannot start: the message names the thing and the mend.
     """
-    async with open_peer(home, config) as peer:
-        on_ready(peer.running)
-        # What was loaded by now stays: the collector need not look through it for every few
-        # thousand messages that pass. Measured: a fifth of the CPU of a peer that streams.
-        gc.collect()
-        gc.freeze()
-        sys.setswitchinterval(SWITCH_S)
-        await _until_told_to_stop()
+    home.require()
+    with open_log(home.log_file, config.log), _end_noted():
+        async with open_peer(home, config) as peer:
+            # A signal that comes as soon as anybody is told that it runs is heard.
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                on_ready(peer.running)
+                # What was loaded by now stays: the collector need not look through it for every
+                # few thousand messages that pass. Measured: a fifth of the CPU of a peer that
+                # streams.
+                gc.collect()
+                gc.freeze()
+                sys.setswitchinterval(SWITCH_S)
+                told = signal.Signals(await anext(signals))
+            peer.engine.overlay.events.note("info", f"stops: {told.name}")
+
+
+@contextmanager
+def _end_noted() -> Iterator[None]:
+    """Whatever ends the process is in its log."""
+    about = f"medusa {version(DISTRIBUTION)}, Python {platform.python_version()}, pid {os.getpid()}"
+    LOGGER.info("starts: %s", about)
+    try:
+        yield
+    except MedusaError as error:
+        LOGGER.error("ended: %s", error, exc_info=isinstance(error, InternalError))
+        raise
+    except Exception:
+        LOGGER.exception("ended by a fault of ours")
+        raise
+    LOGGER.info("ended, as it was told")
 
 
 @dataclass(frozen=True)
@@ -112,7 +140,13 @@ async def _open(
         ) as overlay,
         open_catalog(overlay, home.folder, config.dht) as catalog,
         open_engine(
-            overlay, catalog, home.data, config.engine, config.spark, execution=execution
+            overlay,
+            catalog,
+            home.data,
+            config.engine,
+            config.spark,
+            logs=home.logs,
+            execution=execution,
         ) as engine,
     ):
         clients = Clients(LiveTokens(home, overlay.events), overlay.clock)
@@ -124,7 +158,7 @@ async def _open(
                 clients,
                 service,
                 config.client.listen,
-                events=overlay.events,
+                overlay.events,
                 memory=overlay.memory.messages,
             ) as client,
             service.answering(),
@@ -172,9 +206,3 @@ def register_calls(engine: Engine, clients: Clients) -> None:
 
 def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:
     return tuple(str(news) for news in overlay.learn(statements))
-
-
-async def _until_told_to_stop() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            return

@@ -104,7 +104,7 @@ def _furnish(
     if join_by:
         write_bootstrap(home, join_by)
     home.data.mkdir(exist_ok=True)
-    home.logs.mkdir(exist_ok=True)
+    home.logs.mkdir(mode=FOLDER_MODE, exist_ok=True)
     identity.save(home.folder)
     write_atomically(home.config, TEMPLATE.read_bytes())
     name = membership.name if membership is not None else None

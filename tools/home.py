@@ -106,6 +106,10 @@ class Home:
         return self.folder / "logs"
 
     @property
+    def log_file(self) -> Path:
+        return self.logs / "medusa.log"
+
+    @property
     def exists(self) -> bool:
         return self.config.exists() or self.peer_certificate.exists()
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import click
 
+from overlay.log import LEVELS
 from tools import command_line
 from tools.command_line import home_option, json_option, say
 from tools.contract_command import contract
@@ -126,10 +127,26 @@ def revoke(name: str, peer_id: str | None, home: str | None, as_json: bool) -> N
 
 @peer.command("run")
 @click.option("--listen", metavar="ADDR:PORT", help="For other peers (default: medusa.toml's).")
+@click.option(
+    "--log-level",
+    type=click.Choice(tuple(LEVELS)),
+    help="The least that logs/medusa.log has (default: medusa.toml's, else info).",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("console", "json")),
+    help="Of its lines: for people, or an object a line (default: medusa.toml's, else console).",
+)
 @home_option
 @json_option
-def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
-    """Run the peer until SIGTERM or Ctrl-C."""
+def run_daemon(
+    listen: str | None,
+    log_level: str | None,
+    log_format: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Run the peer until SIGTERM or Ctrl-C. What it does is in logs/medusa.log of its home."""
     import trio
 
     from tools.addresses import format_address, parse_address
@@ -149,9 +166,10 @@ def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
                 "peer": running.peer,
                 "overlay": overlay,
                 "client": client,
+                "log": str(place.log_file),
             },
             f"peer {running.peer[:8]} of {running.participant} is up: "
-            f"peers reach it at {overlay}, clients at {client}",
+            f"peers reach it at {overlay}, clients at {client}; its log is {place.log_file}",
         )
         sys.stdout.flush()
 
@@ -162,7 +180,8 @@ def run_daemon(listen: str | None, home: str | None, as_json: bool) -> None:
     from tools.config import load_config
     from tools.daemon import run_peer
 
-    trio.run(run_peer, place, load_config(place, listen=address), ready)
+    config = load_config(place, listen=address, log_level=log_level, log_format=log_format)
+    trio.run(run_peer, place, config, ready)
 
 
 if __name__ == "__main__":

@@ -313,7 +313,8 @@ class Keeper:
         for kept in self._all_kept:
             kept.role = Role.at_home(kept.name)
         self._hold_for_a_while()
-        self.around.events.note("info", f"{self.name}: this peer is its home, fence {tenure.fence}")
+        text = f"{self.name}: this peer is its home, fence {tenure.fence}"
+        self.around.events.note("info", text, stream=self.name, term=tenure.fence)
         self._announcing.cancel()
         self._announcing = trio.CancelScope()
         self.around.nursery.start_soon(self._announce, tenure, self._announcing)

@@ -314,7 +314,10 @@ class Mover:
 
     def _announce(self, placed: PlacedTask, record: MoveRecord, committed_at: float) -> None:
         self._overlay.events.note(
-            "info", f"{placed.name} moved from {record.source[:8]} to {record.target[:8]}"
+            "info",
+            f"{placed.name} moved from {record.source[:8]} to {record.target[:8]}",
+            task=placed.name,
+            term=placed.current.fence,
         )
         self._nursery.start_soon(self._send_subscribers, placed)
         self._nursery.start_soon(self.teller.tell, placed)
@@ -374,7 +377,9 @@ class Mover:
     async def _miss(self, placed: PlacedTask) -> None:
         worker = placed.current.worker
         self._overlay.events.note(
-            "warning", f"{placed.name} stands still at {worker[:8]}: it is taken home"
+            "warning",
+            f"{placed.name} stands still at {worker[:8]}: it is taken home",
+            task=placed.name,
         )
         self.missed(worker, placed.name)
         with suppress(MedusaError):

@@ -335,7 +335,7 @@ class Standbys:
                     return
                 if standby.stored.entry.status is not QueryStatus.RUNNING:
                     return  # nobody waits for it; it is started when its primary is back
-                await self._succeed(standby)
+                term = await self._succeed(standby)
         except MedusaError as error:  # a full disk, say: at the next tick again
             self._overlay.events.note("error", f"{standby.name} is not taken over: {error}")
             return
@@ -344,6 +344,8 @@ class Standbys:
         self._overlay.events.note(
             "warning",
             f"{standby.name} is taken over from {standby.stored.tenure.primary[:8]}: {reason}",
+            query=standby.name,
+            term=term,
         )
 
     async def _look_up(self, standby: Standby) -> None:
@@ -404,7 +406,8 @@ class Standbys:
         standby.decided = stored
         return stored
 
-    async def _succeed(self, standby: Standby) -> None:
+    async def _succeed(self, standby: Standby) -> int:
+        """Returns the fence under which this peer has it."""
         stored = standby.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()
@@ -421,6 +424,7 @@ class Standbys:
             standby.let_go()
             for task in running.tasks:
                 self._mirrors.read_anew(task.name)
+        return stored.tenure.fence
 
 
 def _outputs(standby: Standby) -> tuple[str, ...]:

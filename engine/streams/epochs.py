@@ -94,7 +94,7 @@ def discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-class EpochDamagedError(DamagedError, code="epoch_damaged"):
+class EpochDamagedError(DamagedError, code=None):
     """path: of the file."""
 
     def __init__(self, path: Path, reason: object) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from unittest import mock
 
-from overlay.events import Events, Level
+from overlay.log import LOGGER
 from testnet.simulation.hosts import running_process
 
 
@@ -37,13 +37,22 @@ class Trace:
     @contextmanager
     def hearing_peers(self) -> Iterator[None]:
         """Every event that a living peer notes is a line, too."""
-        real = Events.note
-
-        def note(events: Events, level: Level, text: str) -> None:
-            process = running_process()
-            if process is not None and process.alive:
-                self.add(level, text, process.name)
-            real(events, level, text)
-
-        with mock.patch.object(Events, "note", note):
+        handler, level = _Heard(self), LOGGER.level
+        LOGGER.addHandler(handler)
+        LOGGER.setLevel(logging.INFO)
+        try:
             yield
+        finally:
+            LOGGER.setLevel(level)
+            LOGGER.removeHandler(handler)
+
+
+class _Heard(logging.Handler):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = running_process()
+        if process is not None and process.alive:
+            self._trace.add(record.levelname.lower(), record.getMessage(), process.name)

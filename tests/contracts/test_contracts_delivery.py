@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -55,8 +55,8 @@ class Watched(Events):
         super().__init__()
         self._noted = trio.Event()
 
-    def note(self, level: Level, text: str) -> None:
-        super().note(level, text)
+    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
+        super().note(level, text, *more, **fields)
         self.tell()
 
     def tell(self) -> None:
@@ -134,7 +134,7 @@ class Peer:
             ) as overlay,
             open_contracts(overlay, self.folder, rng=random.Random(1)) as contracts,
             open_client_listener(
-                self.identity, Clients.of_owner(TOKEN), service, ("127.0.0.1", 0)
+                self.identity, Clients.of_owner(TOKEN), service, ("127.0.0.1", 0), events
             ) as address,
             open_client(address, self.root.participant, self.root.certificate, TOKEN) as client,
         ):

@@ -199,6 +199,7 @@ async def test_too_early_and_too_late_is_unavailable() -> None:
         """As much of an open call as `serve` needs."""
 
         method = "subscribe"
+        cause = ""
 
         def __init__(self) -> None:
             self.scope = trio.CancelScope()

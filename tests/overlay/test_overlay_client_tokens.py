@@ -51,7 +51,7 @@ class Desk:
 
     def listener(self):  # noqa: ANN201
         identity = Identity.issue(self.root, NOW)
-        return open_client_listener(identity, self.clients, self.service, LOCAL, events=self.events)
+        return open_client_listener(identity, self.clients, self.service, LOCAL, self.events)
 
     def client(self, address: tuple[str, int], token: bytes):  # noqa: ANN201
         return open_client(address, "mit.edu", self.root.certificate, token)

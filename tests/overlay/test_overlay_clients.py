@@ -43,7 +43,12 @@ async def listening(
     service.unary("internal", Word, whoami)
     identity = Identity.issue(root, NOW)
     async with open_client_listener(
-        identity, Clients.of_owner(TOKEN), service, LOCAL, events=events, handshake_s=handshake_s
+        identity,
+        Clients.of_owner(TOKEN),
+        service,
+        LOCAL,
+        events or Events(),
+        handshake_s=handshake_s,
     ) as address:
         yield address
 

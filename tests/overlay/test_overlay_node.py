@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -42,8 +43,8 @@ class Watched(Events):
         super().__init__()
         self._noted = trio.Event()
 
-    def note(self, level: Level, text: str) -> None:
-        super().note(level, text)
+    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
+        super().note(level, text, *more, **fields)
         self._noted.set()
         self._noted = trio.Event()
 
@@ -197,7 +198,7 @@ async def test_peers_exchange_and_clients_may_not(founder: Home) -> None:
         token = bytes(32)
         async with (
             open_client_listener(
-                founder.identity, Clients.of_owner(token), one.service, ("127.0.0.1", 0)
+                founder.identity, Clients.of_owner(token), one.service, ("127.0.0.1", 0), one.events
             ) as at,
             open_client(at, "mit.edu", MIT.certificate, token) as client,
         ):

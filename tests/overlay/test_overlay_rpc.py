@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from struct import pack
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -18,14 +19,16 @@ from overlay.errors import (
     DecodeError,
     InternalError,
     InvalidInputError,
+    MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
 from overlay.events import Events
 from overlay.frames import HEADER, Kind
 from overlay.identity import PeerName
+from overlay.log import bound, checked_cause
 from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall, Service
-from overlay.streams import WINDOW_BYTES
+from overlay.streams import WINDOW_BYTES, Opening
 
 
 class Number(Struct):
@@ -166,8 +169,62 @@ async def test_untyped_error_is_internal_and_noted_without_its_text(served: Serv
         with pytest.raises(InternalError) as caught:
             await here.call("untyped", Number(7), Number)
         assert "secret" not in str(caught.value)
-        assert "secret" in served.events.recent()[-1].text
+        fault = served.events.recent()[-1]
+        assert "secret" in fault.text
+        assert f"`grep {fault.cause} logs/medusa.log`" in str(caught.value)
         assert (await here.call("double", Number(1), Number)).n == 2
+
+
+async def test_a_cause_follows_a_call_and_one_is_made_where_there_is_none(served: Served) -> None:
+    async with connected(served) as (here, _):
+        for cause in ("abc123", ""):
+            with bound(cause=cause), pytest.raises(InternalError) as caught:
+                await here.call("untyped", Number(7), Number)
+            fault = served.events.recent()[-1]
+            assert fault.cause == (cause or fault.cause)
+            assert checked_cause(fault.cause) == fault.cause
+            assert fault.cause in str(caught.value)
+
+
+async def test_a_cause_that_is_no_id_is_replaced_and_an_opening_without_one_is_taken(
+    served: Served,
+) -> None:
+    async with connected(served) as (here, _):
+        for cause in ("x" * 4000, "a b\n"):
+            duplex = here._add(here._multiplexer.open("untyped", 1, cause))
+            await duplex.send(Number(7))
+            with pytest.raises(InternalError) as caught:
+                await duplex.receive(Number)
+            assert checked_cause(served.events.recent()[-1].cause)
+            assert cause not in str(caught.value)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(("m", 1)), type=Opening).cause == ""
+    old = msgspec.defstruct("Old", [("method", str), ("weight", int)], array_like=True)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(Opening("m", 1, "c")), type=old)
+
+
+async def test_an_error_of_another_peer_is_passed_on_and_is_no_fault_here(served: Served) -> None:
+    def relay(error: MedusaError) -> None:
+        async def fail(caller: Caller, request: Number, body: bytes) -> Number:
+            raise error
+
+        served.service.unary(f"relay{len(served.service._methods)}", Number, fail)
+
+    relay(MedusaError.from_wire("internal", "post failed inside the peer; why: `grep ab12`"))
+    relay(InternalError("Spark failed"))
+    relay(NotAuthorisedError("s is not yours"))
+    methods = list(served.service._methods)[-3:]
+    async with connected(served) as (here, _):
+        with pytest.raises(InternalError, match=r"`grep ab12`$"):
+            await here.call(methods[0], Number(7), Number)
+        assert served.events.recent() == ()
+        with pytest.raises(InternalError, match=r"^Spark failed; why: `grep [0-9a-f]{10} logs"):
+            await here.call(methods[1], Number(7), Number)
+        with pytest.raises(NotAuthorisedError):
+            await here.call(methods[2], Number(7), Number)
+    assert [(event.level, event.text) for event in served.events.recent()] == [
+        ("error", f"{methods[1]} failed: InternalError('Spark failed')"),
+        ("warning", f"refused {PEER.participant}: {methods[2]}: s is not yours"),
+    ]
 
 
 async def test_who_may_call(served: Served) -> None:

@@ -18,7 +18,7 @@ from overlay.errors import (
     StorageError,
     UntrustedError,
 )
-from overlay.events import MAX_EVENTS, Events
+from overlay.events import Events
 from overlay.files import read_secret, write_atomically, write_secret
 from overlay.signing import Signed, sign, verify
 
@@ -91,6 +91,3 @@ def test_events_are_bounded_counted_and_printable() -> None:
     first, second = events.recent()
     assert (first.text, first.at, first.times) == ("a?[2Jb", 7.0, 1)
     assert (second.text, second.times) == ("again", 3)
-    for number in range(MAX_EVENTS + 10):
-        events.note("info", str(number))
-    assert len(events.recent()) == MAX_EVENTS

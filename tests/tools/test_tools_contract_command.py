@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -266,8 +267,8 @@ class Watched(Events):
         super().__init__()
         self._noted = trio.Event()
 
-    def note(self, level: Level, text: str) -> None:
-        super().note(level, text)
+    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
+        super().note(level, text, *more, **fields)
         self._noted.set()
         self._noted = trio.Event()
 
@@ -301,7 +302,11 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
                 ) as overlay,
                 open_contracts(overlay, home.folder),
                 open_client_listener(
-                    identity, Clients.of_owner(read_secret(home.token)), service, ("127.0.0.1", 0)
+                    identity,
+                    Clients.of_owner(read_secret(home.token)),
+                    service,
+                    ("127.0.0.1", 0),
+                    events,
                 ) as client,
             ):
                 name, peer_id = identity.participant, identity.peer_id.hex()

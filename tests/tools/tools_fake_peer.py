@@ -39,6 +39,7 @@ from engine.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ipc import decode, encode
 from overlay.clients import Clients, open_client_listener
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from overlay.events import Events
 from overlay.files import read_secret
 from overlay.identity import Identity
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
@@ -131,7 +132,11 @@ class FakePeer:
             while True:
                 with trio.CancelScope() as self._scope:
                     async with open_client_listener(
-                        identity, Clients.of_owner(token), self._service(), ("127.0.0.1", 0)
+                        identity,
+                        Clients.of_owner(token),
+                        self._service(),
+                        ("127.0.0.1", 0),
+                        Events(),
                     ) as address:
                         self.home.write_run(
                             Running(
