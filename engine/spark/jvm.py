@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
+from engine.spark.archive import ClassArchive, archive_for
 from engine.spark.java import find_java
 from overlay.errors import UnavailableError
 
@@ -42,6 +43,7 @@ class Jvm:
     Attributes:
         output: what it wrote to its stdout and stderr.
         log: what it logged.
+        archive: of its classes, whether it started from it or not; None: it has none.
     """
 
     process: subprocess.Popen[bytes]
@@ -49,6 +51,7 @@ class Jvm:
     secret: str
     output: Path
     log: Path
+    archive: ClassArchive | None
 
     @staticmethod
     def launch(settings: Mapping[str, str], folder: Path) -> Jvm:
@@ -62,21 +65,38 @@ class Jvm:
             UnavailableError: it ended or said nothing for `START_S`.
         """
         folder = folder.resolve()
+        java = find_java(os.environ)
+        archive = archive_for(settings, java, Path(_find_spark_home()), os.environ)
+        if archive is not None and (options := archive.options()):
+            try:
+                return Jvm._launch(settings, folder, java, archive, options)
+            except UnavailableError:
+                archive.discard()
+        return Jvm._launch(settings, folder, java, archive)
+
+    @staticmethod
+    def _launch(
+        settings: Mapping[str, str],
+        folder: Path,
+        java: Path,
+        archive: ClassArchive | None,
+        options: str = "",
+    ) -> Jvm:
         scratch = _new_scratch(folder / "scratch")
         output, log = folder / "spark.out", folder / "spark.log"
         with tempfile.TemporaryDirectory(dir=scratch) as meeting, output.open("wb") as sink:
             hello = Path(meeting, "hello")
             process = subprocess.Popen(
-                _command(settings, scratch, log),
+                _command(settings, scratch, log, options),
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=_environment(hello),
+                env=_environment(java, hello),
                 cwd=scratch,
                 start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
             )
             port, secret = _await_hello(process, hello, output)
-        return Jvm(process, port, secret, output, log)
+        return Jvm(process, port, secret, output, log, archive)
 
     @property
     def pid(self) -> int:
@@ -106,6 +126,16 @@ class Jvm:
             return False
         return True
 
+    def end(self, limit_s: float) -> None:
+        """Let it end by itself, as a JVM does that has something to write then.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer.
+        """
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(limit_s)
+
     def kill(self) -> None:
         """End it at once: it holds nothing that is not in the streams' logs."""
         _end(self.process)
@@ -122,8 +152,12 @@ def _new_scratch(within: Path) -> Path:
     return Path(tempfile.mkdtemp(dir=within))
 
 
-def _command(settings: Mapping[str, str], scratch: Path, log: Path) -> list[str]:
-    """spark-submit, which execs the JVM; it adds the class path and the module options."""
+def _command(settings: Mapping[str, str], scratch: Path, log: Path, more: str) -> list[str]:
+    """spark-submit, which execs the JVM; it adds the class path and the module options.
+
+    Args:
+        more: options of the JVM.
+    """
     configuration = Path(__file__).with_name("log4j2.properties")
     quiet = f'-Dlog4j2.configurationFile={configuration.as_uri()} "-Dmedusa.log={log}"'
     ours = {
@@ -133,7 +167,7 @@ def _command(settings: Mapping[str, str], scratch: Path, log: Path) -> list[str]
     merged = {**ours, **settings}
     options = merged.get("spark.driver.extraJavaOptions", "")
     merged["spark.driver.extraJavaOptions"] = (
-        f'{options} {quiet} "-Djava.io.tmpdir={scratch}" -XX:+ExitOnOutOfMemoryError'
+        f'{options} {quiet} "-Djava.io.tmpdir={scratch}" -XX:+ExitOnOutOfMemoryError {more}'
     )
     command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
     for name, value in merged.items():
@@ -141,10 +175,10 @@ def _command(settings: Mapping[str, str], scratch: Path, log: Path) -> list[str]
     return [*command, "pyspark-shell"]
 
 
-def _environment(hello: Path) -> dict[str, str]:
+def _environment(java: Path, hello: Path) -> dict[str, str]:
     return {
         **os.environ,
-        "JAVA_HOME": str(find_java(os.environ)),
+        "JAVA_HOME": str(java),
         "PYTHONSAFEPATH": "1",
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(hello),

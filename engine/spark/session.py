@@ -76,10 +76,22 @@ class Spark:
                 log = self._jvm.output
                 self._clear()
                 raise SparkLostError(f"Spark did not start: {error}; see {log}") from error
+            if self._jvm.archive is not None:
+                self._jvm.archive.make_apart()
 
     def restart(self) -> None:
         """Start again after a loss; nothing where another thread has already done so."""
         self.start()
+
+    def end(self, limit_s: float) -> None:
+        """Let the JVM end by itself; no job may be under way.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer, seconds.
+        """
+        with self._lock:
+            if self._jvm is not None:
+                self._jvm.end(limit_s)
 
     def stop(self) -> None:
         """End the JVM; jobs under way raise `SparkLostError`."""

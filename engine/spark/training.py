@@ -1,0 +1,113 @@
+"""The training run: a Spark that computes a little of everything, and archives the classes it used.
+
+`python -m engine.spark.training ARCHIVE`, as `ClassArchive.make_apart` starts it: by itself,
+at the lowest priority. It takes 13 s of a core to run and 20 s to write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from engine.check import check_query
+from engine.plan import Task, plan
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from engine.schema import Field, FieldType, Schema
+from engine.spark.archive import ClassArchive
+from engine.spark.config import SparkConfig
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from overlay.errors import MedusaError, UnavailableError
+
+END_S: Final = 1_800.0
+"""Longest that the JVM may take to write the archive and end, seconds: the cores may be busy."""
+
+_SCHEMA: Final = Schema(
+    "medusa://training/input",
+    (
+        Field("time_us", FieldType.LONG),
+        Field("name", FieldType.STRING),
+        Field("size", FieldType.LONG),
+        Field("ratio", FieldType.DOUBLE),
+    ),
+    time="time_us",
+)
+_SECOND_US: Final = 1_000_000
+
+
+def _functions(argument: str) -> tuple[AggregateFunction, ...]:
+    return tuple(AggregateFunction(each, argument, each.value) for each in Function)
+
+
+_QUERY: Final = Query(
+    "medusa://training/query",
+    (
+        Filter("large", _SCHEMA.name, ("large",), ("size > 10 AND name LIKE 'a%'",)),
+        Map("short", "large", "short", (("name", "lower(name)"), ("size", "size * 2"))),
+        Aggregate("count", "short", "count", _SECOND_US, _SECOND_US, ("name",), _functions("size")),
+        Aggregate("slide", "count", "slide", 2 * _SECOND_US, _SECOND_US, (), _functions("sum")),
+        Filter("known", "slide", ("known",), ("count > 0",)),
+    ),
+    outputs=("short",),
+)
+"""What tasks are made of: expressions, all functions, windows that tumble and slide."""
+
+
+def tasks() -> tuple[Task, ...]:
+    """What the training run computes."""
+    schemas = {_SCHEMA.name: _SCHEMA}
+    return plan(_QUERY, schemas | check_query(_QUERY, schemas))
+
+
+def train(archive: ClassArchive) -> None:
+    """Make the archive. Blocking, half a minute or more.
+
+    Raises:
+        MedusaError: it could not be made.
+    """
+    written = archive.making / "classes.jsa"
+    archive.making.mkdir(mode=0o700)
+    options = archive.shape.get("spark.driver.extraJavaOptions", "")
+    writes = f'{options} "-XX:ArchiveClassesAtExit={written}"'
+    config = SparkConfig(
+        master="local[1]",
+        options={**archive.shape, "spark.driver.extraJavaOptions": writes},
+    )
+    spark = Spark(config, archive.making)
+    spark.start()
+    try:
+        for task in tasks():
+            spark.run(Program(task).rehearse)
+        spark.end(END_S)
+    finally:
+        spark.stop()
+    if not written.is_file():
+        raise UnavailableError("this Java wrote no archive")
+    _commit(written, archive.path)
+
+
+def _commit(written: Path, path: Path) -> None:
+    """A JVM finds all of it or none, also after a power cut."""
+    with written.open("rb") as file:
+        os.fsync(file.fileno())
+    written.rename(path)
+
+
+def main(archive: ClassArchive) -> None:
+    """Make it, or write down why not. No peer waits for this, and nobody reads what it says."""
+    try:
+        train(archive)
+    except (MedusaError, OSError, subprocess.TimeoutExpired) as error:
+        archive.fail(str(error))
+    finally:
+        shutil.rmtree(archive.making, ignore_errors=True)
+
+
+if __name__ == "__main__":  # the lock, an inherited file, is held until this process ends
+    _folder, _key, _shape = json.loads(sys.argv[1])
+    main(ClassArchive(Path(_folder), _key, _shape))

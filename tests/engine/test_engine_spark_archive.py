@@ -1,0 +1,298 @@
+"""The archive of Spark's classes: whose it is, when it is made, and that a JVM starts from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.find_spark_home import _find_spark_home
+
+from engine.spark import archive as archives
+from engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
+from engine.spark.config import SparkConfig
+from engine.spark.java import find_java
+from engine.spark.jvm import Jvm
+from overlay.errors import UnavailableError
+
+EDGE = SparkConfig().settings()
+MAKER = """#!/bin/sh
+ps -o ni= -p $$ >"$MADE/nice"
+ps -o ppid= -p $$ >"$MADE/parent"
+echo "$@" >>"$MADE/runs"
+while [ ! -e "$MADE/end" ]; do sleep 0.02; done
+rm "$MADE/runs"
+"""
+"""In the place of Python: says how it was started, and holds on to what it inherited."""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """The home folders of a Java and of a Spark."""
+    java, spark = tmp_path / "java", tmp_path / "spark"
+    for file in (java / "lib" / "modules", spark / "jars" / "a.jar", spark / "jars" / "b.jar"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"1")
+    return java, spark
+
+
+@pytest.fixture
+def find(places: tuple[Path, Path], tmp_path: Path) -> Callable[..., ClassArchive | None]:
+    def find(**options: str) -> ClassArchive | None:
+        environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        settings = {**EDGE, **{f"spark.{name}": value for name, value in options.items()}}
+        return archive_for(settings, *places, environment)
+
+    return find
+
+
+@pytest.fixture
+def archive(find: Callable[[], ClassArchive | None]) -> ClassArchive:
+    found = find()
+    assert found is not None
+    return found
+
+
+# -- which one, and whose --------------------------------------------------------------------------
+
+
+def test_it_is_of_this_java_these_jars_and_these_flags(
+    find: Callable[..., ClassArchive], places: tuple[Path, Path]
+) -> None:
+    java, spark = places
+    keys = [find().key, find(**{"driver.memory": "1g"}).key]
+    (java / "lib" / "modules").write_bytes(b"22")
+    keys.append(find().key)
+    (spark / "jars" / "c.jar").write_bytes(b"1")
+    keys.append(find().key)
+    (spark / "jars" / "c.jar").write_bytes(b"333")
+    keys.append(find().key)
+    assert len(set(keys)) == len(keys)
+    assert find().key == keys[-1]
+    assert find(**{"sql.shuffle.partitions": "7"}).key == keys[-1], "what no JVM starts with"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"driver.extraJavaOptions": "-Xshare:off"},
+        {"driver.defaultJavaOptions": "-XX:SharedArchiveFile=/mine.jsa"},
+        {"master": "spark://elsewhere:7077"},
+    ],
+)
+def test_the_users_word_counts(
+    options: dict[str, str], find: Callable[..., ClassArchive | None]
+) -> None:
+    assert find(**options) is None
+
+
+def test_nothing_is_used_before_it_is_there(archive: ClassArchive) -> None:
+    assert archive.options() == ""
+    archive.path.touch()
+    assert f"-XX:SharedArchiveFile={archive.path}" in archive.options()
+    assert archive.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_classes_that_others_could_have_written_are_not_loaded(
+    archive: ClassArchive, find: Callable[[], ClassArchive | None], tmp_path: Path
+) -> None:
+    archive.path.touch()
+    archive.path.chmod(0o666)
+    assert archive.options() == ""
+    archive.path.unlink()
+    (tmp_path / "elsewhere").touch()
+    archive.path.symlink_to(tmp_path / "elsewhere")
+    assert archive.options() == ""
+    archive.folder.chmod(0o770)
+    assert find() is None
+
+
+def test_another_users_folder_is_left_alone(
+    archive: ClassArchive,
+    find: Callable[[], ClassArchive | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive.path.touch()
+    ours = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: ours + 1)
+    assert archive.options() == ""
+    assert find() is None
+
+
+def test_no_place_for_a_cache_is_no_error(places: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert archive_for(EDGE, *places, {"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+
+
+# -- when it is made -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the maker says how it was started; it runs until there is a file `end`."""
+    folder, maker = tmp_path / "made", tmp_path / "maker"
+    folder.mkdir()
+    maker.write_text(MAKER)
+    maker.chmod(0o700)
+    monkeypatch.setenv("MADE", str(folder))
+    monkeypatch.setattr(archives.sys, "executable", str(maker))
+    return folder
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.02)
+
+
+def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path) -> None:
+    archive.make_apart()
+    wait_for((made / "runs").exists)
+    for _ in range(3):
+        archive.make_apart()  # its lock is held by who makes it
+    assert (made / "nice").read_text().split() == ["19"]
+    assert (made / "parent").read_text().split() != [str(os.getpid())], "it may outlive us"
+    (run,) = (made / "runs").read_text().splitlines()
+    assert run.startswith("-P -m engine.spark.training ")
+    assert json.loads(run.partition("training ")[2])[:2] == [str(archive.folder), archive.key]
+    (made / "end").touch()
+    wait_for(lambda: not (made / "runs").exists())
+
+
+def runs(archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a process is started to make it."""
+    started: list[object] = []
+    monkeypatch.setattr(archives.subprocess, "run", lambda *what, **_: started.append(what))
+    archive.make_apart()
+    return bool(started)
+
+
+def test_it_is_made_once(
+    archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs(archive, made, monkeypatch)
+    archive.path.touch()
+    assert not runs(archive, made, monkeypatch)
+
+
+def test_after_a_failure_it_is_tried_again_a_day_later(
+    archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.fail("no reason")
+    assert not runs(archive, made, monkeypatch)
+    _age(archive.failed, RETRY_S + 60)
+    assert runs(archive, made, monkeypatch)
+
+
+def test_disk_is_bounded_and_what_nobody_uses_goes(
+    archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [archive.folder / f"{number}.jsa" for number in range(MAX_ARCHIVES)]
+    for path in others:
+        path.touch()
+    assert not runs(archive, made, monkeypatch)
+    _age(others[3], UNUSED_S + 60)
+    (archive.folder / "killed.making").mkdir()
+    assert runs(archive, made, monkeypatch)
+    assert [path.exists() for path in others].count(False) == 1
+    assert not others[3].exists()
+    assert not (archive.folder / "killed.making").exists()
+
+
+@pytest.mark.parametrize("least", ["MIN_DISK_BYTES", "MIN_MEMORY_BYTES"])
+def test_a_full_machine_has_none_made(
+    least: str, archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, least, 2**80)
+    assert not runs(archive, made, monkeypatch)
+
+
+def test_use_keeps_it(archive: ClassArchive) -> None:
+    archive.path.touch()
+    _age(archive.path, UNUSED_S + 60)
+    assert archive.options()
+    assert time.time() - archive.path.stat().st_mtime < 60
+
+
+def _age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+# -- with Spark ------------------------------------------------------------------------------------
+
+
+def test_where_no_jvm_starts_from_it_one_starts_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
+    assert found is not None
+    found.path.write_bytes(b"damaged so that the JVM crashes")
+    tried: list[str] = []
+
+    def launch(*given: object) -> str:
+        tried.append(str(given[4]) if len(given) > 4 else "")
+        if tried[-1]:
+            raise UnavailableError("Spark's JVM did not start")
+        return "started"
+
+    monkeypatch.setattr(Jvm, "_launch", launch)
+    assert Jvm.launch(EDGE, tmp_path) == "started"
+    assert str(found.path) in tried[0]
+    assert tried[1:] == [""]
+    assert not found.path.exists()
+    assert found.failed.exists(), "it is not made again at once"
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from engine.spark.config import SparkConfig
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.spark.training import tasks
+spark = Spark(SparkConfig(), Path(sys.argv[1]))
+spark.start()
+for task in tasks():
+    spark.run(Program(task).rehearse)
+sys.stdout.write(f"{spark.pid}\\n")
+sys.stdout.flush()
+sys.stdin.read()
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_jvm_starts_from_the_archive_of_a_training_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
+    assert found is not None
+    what = json.dumps([str(found.folder), found.key, dict(found.shape)])
+    subprocess.run([sys.executable, "-m", "engine.spark.training", what], check=True)
+    assert not found.failed.exists(), found.failed.read_text()
+    assert not found.making.exists()
+    assert found.path.stat().st_size > 2**26
+
+    spark = subprocess.Popen(
+        [sys.executable, "-c", STARTED, str(tmp_path / "spark")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert spark.stdin
+        assert spark.stdout
+        jvm = psutil.Process(int(spark.stdout.readline()))
+        assert str(found.path) in {each.path for each in jvm.memory_maps()}
+        said = (tmp_path / "spark" / "spark.out").read_text()
+        assert "archive" not in said.lower(), said
+    finally:
+        spark.communicate()
