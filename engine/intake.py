@@ -99,6 +99,7 @@ class Intake:
                     body,
                     boundary=post.boundary,
                     end=post.end,
+                    offsets=post.offsets,
                     now=self._clock(),
                 )
             except StorageError as error:

@@ -71,16 +71,20 @@ class Post(Struct, frozen=True):
 
     Attributes:
         sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
-            one that leaps is refused.
+            one that leaps is refused. 0: nothing is posted; the answer says where the producer is.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
         revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
+        offsets: where in its source the producer was before this post, and where it is after it, in
+            words of its own (Kafka Connect's source offsets). The latter is stored with the tuples;
+            a post that does not begin there where the last one ended is refused.
     """
 
     sequence: int
     boundary: int | None = None
     end: bool = False
     revisions: bool = False
+    offsets: tuple[bytes, bytes] | None = None
 
 
 class Posted(Struct, frozen=True):
@@ -93,6 +97,8 @@ class Posted(Struct, frozen=True):
         duplicate: it had been stored before.
         missed: of revisions: the numbers in their post, from 0, of those whose key no tuple has
             that is there still. They changed nothing.
+        last: the number of the producer's last post, in the answer to number 0.
+        offset: where that one left the producer in its source; b"": it said nothing of that.
     """
 
     sequence: int
@@ -101,6 +107,8 @@ class Posted(Struct, frozen=True):
     boundary: int
     duplicate: bool = False
     missed: tuple[int, ...] = ()
+    last: int = 0
+    offset: bytes = b""
 
 
 class Subscribe(Struct, frozen=True):

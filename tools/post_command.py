@@ -30,8 +30,15 @@ SHOWN_ROWS: Final = 10
 @click.option("--end", is_flag=True, help="Afterwards, say that no tuple follows at all.")
 @click.option(
     "--producer",
-    metavar="ID",
-    help="Number the posts as ID: the same command run again after a crash posts only the rest.",
+    metavar="NAME",
+    help="Who posts, which the stream remembers with the rows that it has (default: the file's "
+    "place on this machine).",
+)
+@click.option("--again", is_flag=True, help="Post all of FILE, though the stream has it already.")
+@click.option(
+    "--all-or-nothing",
+    is_flag=True,
+    help="Read FILE twice: post nothing of it unless every row is good.",
 )
 @click.option("--ignore-extra", is_flag=True, help="Drop columns that the schema does not have.")
 @click.option(
@@ -52,6 +59,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
     speed: str,
     end: bool,
     producer: str | None,
+    again: bool,
+    all_or_nothing: bool,
     ignore_extra: bool,
     revisions: bool,
     patience: float,
@@ -60,6 +69,9 @@ def post(  # noqa: PLR0917 - click passes by keyword
     as_json: bool,
 ) -> None:
     """Post the rows of FILE (- for standard input) to STREAM.
+
+    The stream remembers which rows of FILE it has: the same command, run again, goes on after them,
+    once a bad row is mended, or whatever ended it. --again posts a file a second time.
 
     With --revisions each row revises the newest tuple that has its key, the fields which the
     schema declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole
@@ -77,6 +89,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
             speed=_speed(speed),
             end=end,
             producer=producer,
+            again=again,
+            all_or_nothing=all_or_nothing,
             ignore_extra=ignore_extra,
             patience_s=patience,
             also=also,
@@ -86,8 +100,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
     told = f"{done.rows:,} rows"
     if done.late:
         told += f", {done.late:,} of them late"
-    if done.duplicates:
-        told += f", {done.duplicates:,} posts were there already"
+    if done.before:
+        told += f", {done.before:,} were there already"
     if done.missed:
         shown = ", ".join(map(str, done.missed[:SHOWN_ROWS]))
         more = ", ..." if len(done.missed) > SHOWN_ROWS else ""
@@ -96,7 +110,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         "stream": stream_name,
         "rows": done.rows,
         "late": done.late,
-        "duplicates": done.duplicates,
+        "before": done.before,
         "boundary": done.boundary,
     }
     if revisions:

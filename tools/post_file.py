@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import trio
 from rich.console import Console
 from rich.progress import (
@@ -21,16 +19,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from engine.schema import FieldType, Schema
+from engine.schema import Schema
 from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError, MedusaError
 from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.file_position import Position, Trail, decode_position, producer_of
+from tools.post_speed import cut
 from tools.posting import Poster
 from tools.row_process import Asked, Rows, open_rows, read_apart
 from tools.rows import Format
 
-SLICE_S: Final = 0.25
-"""Real time that one post covers with --speed N: short enough to look steady."""
+STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,8 @@ class Options:
     speed: float | None = None
     end: bool = False
     producer: str | None = None
+    again: bool = False
+    all_or_nothing: bool = False
     ignore_extra: bool = False
     patience_s: float = 60.0
     also: tuple[str, ...] = ()
@@ -50,30 +51,31 @@ class Options:
 
 @dataclass(frozen=True)
 class Done:
-    """What the stream took. boundary: its boundary afterwards, microseconds. missed: the rows of
-    the file, from 1, that revise nothing that is there."""
+    """What the stream took. before: rows of the file that it had already. boundary: its boundary
+    afterwards, microseconds. missed: the rows of the file, from 1, that revise nothing that is
+    there."""
 
     rows: int
+    before: int
     late: int
-    duplicates: int
     boundary: int
     missed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Rows to post together, no earlier than `due`, seconds after the first."""
-
-    table: pa.Table
-    due: float = 0.0
-
-
 def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
-    """Post the file; returns when all of it is stored."""
+    """Post the file; returns when all of it is stored.
+
+    Raises:
+        InvalidInputError: naming the row and the field that do not fit, and what is stored.
+        MedusaError: posting has failed for good.
+    """
+    producer = options.producer
+    if producer is None and file != STANDARD_INPUT:
+        producer = producer_of(Path(file))
 
     async def main() -> Done:
         async with open_medusa(
-            home, producer=options.producer, patience_s=options.patience_s, also=options.also
+            home, producer=producer, patience_s=options.patience_s, also=options.also
         ) as client:
             return await post_rows(client, stream, file, options)
 
@@ -81,112 +83,122 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
 
 
 async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
-    """Post the file through a client that is open."""
+    """Post the file through a client that is open, from where its producer is."""
     poster = await client.poster(stream)
     schema = poster.schema
     if options.revisions:
         poster.check_revisable()
         schema = request_schema(schema)
-    missed: list[int] = []
+    if options.all_or_nothing:
+        await trio.to_thread.run_sync(_check, file, schema, options)
+    since = _since(await poster.resume(), poster, options)
     with _open(file, schema, options) as rows, _progress(rows) as show:
+        trail = Trail(schema.payload)
+        name = rows.asked.name
+        rest = _named(name, trail.rest(rows.batches(), since))
         try:
-            if options.revisions:
-                missed = await _revise(poster, rows, options, show)
-            else:
-                await _post(poster, rows, options, show)
+            posting = _revise if options.revisions else _post
+            missed = await posting(poster, rest, trail, options, show)
             await poster.flush()
-        except InvalidInputError as error:
+        except MedusaError as error:
             with suppress(MedusaError):  # the home may be who refuses a row
                 await poster.flush()
-            name = rows.asked.name
-            said = str(error).removeprefix(f"{name}: ")
-            posted = f"the first {poster.rows:,} rows are" if poster.rows else "no row is"
-            raise InvalidInputError(f"{name}: {said}; {posted} posted") from None
-    return Done(poster.rows, poster.late, poster.duplicates, poster.boundary, tuple(missed))
+            raise type(error)(f"{error}; {_stored(poster, since, options, file)}") from None
+    return Done(trail.rows - since.rows, since.rows, poster.late, poster.boundary, tuple(missed))
+
+
+def _check(file: str, schema: Schema, options: Options) -> None:
+    """Read all of the file, and post nothing.
+
+    Raises:
+        InvalidInputError: what cannot be posted of it; or it can be read once only.
+    """
+    if not Path(file).is_file():
+        raise InvalidInputError("--all-or-nothing reads a file twice: give the name of one")
+    with _open(file, schema, options) as rows:
+        try:
+            for _ in rows.batches():
+                pass
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{error}; --all-or-nothing: no row is posted") from None
+
+
+def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
+    """What of the file is stored.
+
+    Raises:
+        InvalidInputError: a client of another kind has posted as this producer.
+    """
+    if offset and not options.again:
+        return decode_position(offset)
+    if offset == b"" and options.producer is not None:
+        raise InvalidInputError(
+            f"--producer {options.producer}: somebody has posted to {poster.stream} under that "
+            "name, and no file: give another name"
+        )
+    return Trail(poster.schema.payload).position
+
+
+def _stored(poster: Poster, since: Position, options: Options, file: str) -> str:
+    """For who reads an error: what of the file the stream has, and how to go on."""
+    rows = since.rows if poster.stored is None else decode_position(poster.stored).rows
+    stored = f"the first {rows:,} rows are stored" if rows else "no row is stored"
+    if not rows or (file == STANDARD_INPUT and options.producer is None):
+        return stored
+    without = ", without --again," if options.again else ""
+    return f"{stored}, and the same command{without} goes on after them"
+
+
+def _named(name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The tables; errors begin with the file's name."""
+    try:
+        yield from tables
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
 
 
 async def _revise(
-    poster: Poster, rows: Rows, options: Options, show: Callable[[int], None]
+    poster: Poster,
+    tables: Iterator[pa.Table],
+    trail: Trail,
+    options: Options,
+    show: Callable[[int], None],
 ) -> list[int]:
     """Returns what was missed."""
     if options.speed is not None:
         raise InvalidInputError("--speed is for tuples: revisions have no time of their own")
     missed: list[int] = []
-    pieces, first = rows.batches(), 1
-    while (table := await trio.to_thread.run_sync(next, pieces, None)) is not None:
-        missed += [first + row for row in await poster.revise(table)]
-        first += table.num_rows
-        show(poster.rows)
+    while (table := await trio.to_thread.run_sync(next, tables, None)) is not None:
+        first = trail.rows + 1
+        missed += [first + row for row in await poster.revise(table, offset_after=trail.step)]
+        show(trail.rows)
     if options.end:
-        await poster.post(None, end=True)
-        await poster.flush()
+        await poster.post(None, end=True, offset_after=trail.step)
     return missed
 
 
-async def _post(poster: Poster, rows: Rows, options: Options, show: Callable[[int], None]) -> None:
-    pieces = cut(rows.batches(), poster.schema, options.speed)
+async def _post(
+    poster: Poster,
+    tables: Iterator[pa.Table],
+    trail: Trail,
+    options: Options,
+    show: Callable[[int], None],
+) -> list[int]:
+    pieces = cut(tables, poster.schema, options.speed)
     started = trio.current_time()
     # Read in a thread: the next rows are parsed while these are on their way.
     while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
         await trio.sleep_until(started + piece.due)
-        await poster.post(piece.table)
-        show(poster.rows)
+        await poster.post(piece.table, offset_after=trail.step)
+        show(trail.rows)
     if options.end:
-        await poster.post(None, end=True)
-
-
-def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Iterator[Piece]:
-    """Batches as pieces to post; the same file and speed always give the same pieces.
-
-    Raises:
-        InvalidInputError: a speed is asked for, and the schema has no time field.
-    """
-    if speed is None:
-        return (Piece(table) for table in batches)
-    field = schema.field(schema.time) if schema.time is not None else None
-    if field is None:
-        raise InvalidInputError(
-            f"--speed {speed:g}: schema {schema.name} has no time field to go by; use --speed max"
-        )
-    return _cut_by_time(batches, field.name, field.type, speed)
-
-
-def _cut_by_time(
-    batches: Iterator[pa.Table], field: str, kind: FieldType, speed: float
-) -> Iterator[Piece]:
-    width_us = max(1, int(SLICE_S * speed * 1e6))
-    first: int | None = None
-    reached = 0
-    for table in batches:
-        if not table.num_rows:
-            continue
-        stime = _stime(table.column(field), kind)
-        if first is None:
-            first = stime[0].as_py()
-        # A late row goes with those it came with: slices only ever go forward.
-        slices = pc.divide(pc.subtract(stime, first), width_us)
-        slices = pc.cumulative_max(pc.max_element_wise(slices, reached))
-        starts = [0, *_changes(slices)]
-        for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
-            reached = slices[start].as_py()
-            yield Piece(table.slice(start, stop - start), reached * SLICE_S)
-
-
-def _stime(column: pa.ChunkedArray, kind: FieldType) -> pa.Array:
-    if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
-        column = pc.floor(pc.multiply(column.cast(pa.float64()), 1e6))
-    return column.cast(pa.int64()).combine_chunks()
-
-
-def _changes(values: pa.Array) -> list[int]:
-    """The offsets where a value differs from the one before."""
-    differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
-    return [offset + 1 for offset in pc.indices_nonzero(differs).to_pylist()]
+        await poster.post(None, end=True, offset_after=trail.step)
+    return []
 
 
 def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager[Rows]:
     kind = None if options.kind is None else Format(options.kind)
-    if file != "-":
+    if file != STANDARD_INPUT:
         return open_rows(Path(file), schema, kind, ignore_extra=options.ignore_extra)
     return _standard_input(schema, kind or Format.CSV, options)
 

@@ -13,6 +13,7 @@ import trio
 
 from engine.messages import Post, Posted, PostEvent
 from engine.schema import BEGINNING, FieldType, Schema
+from engine.streams.acceptance import Offsets
 from engine.streams.ipc import encode_parts
 from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
@@ -23,6 +24,9 @@ from overlay.rpc import Duplex, EndOfCall
 from overlay.streams import Buffer
 from tools.columns import to_payload
 from tools.link import Link, Patience
+
+OffsetAfter = Callable[[pa.Table], bytes]
+"""Where in its source a producer is once it has posted these rows too, in its own words."""
 
 WINDOW_POSTS: Final = 16
 """Unanswered posts of one stream: some round trips' worth, so that posting is not waiting."""
@@ -50,20 +54,38 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the producer has posted anything."""
+        return self._sequence > 0
+
     def has_room(self, size: int) -> bool:
         """Whether a body of that size may be put now; one alone always may."""
         if not self._waiting:
             return True
         return len(self._waiting) < WINDOW_POSTS and self._bytes + size <= WINDOW_BYTES
 
-    def put(self, body: Buffer, boundary: int | None, *, end: bool, revisions: bool = False) -> int:
+    def put(
+        self,
+        body: Buffer,
+        boundary: int | None,
+        *,
+        end: bool,
+        revisions: bool = False,
+        offsets: Offsets | None = None,
+    ) -> int:
         """Give a post the next number, and say it."""
         assert self.has_room(len(body))
         self._sequence += 1
-        envelope = Envelope(Post(self._sequence, boundary, end, revisions), body)
+        envelope = Envelope(Post(self._sequence, boundary, end, revisions, offsets), body)
         self._waiting.append(envelope)
         self._bytes += len(body)
         return self._sequence
+
+    def ask(self) -> None:
+        """Ask how far the producer is, before anything else is put."""
+        assert not self._waiting
+        self._waiting.append(Envelope(Post(0), b""))
 
     def next_unsent(self) -> Envelope | None:
         """The next to send on this connection; it counts as sent."""
@@ -76,8 +98,8 @@ class Outbox:
         """A new connection: whatever was not answered is sent again."""
         self._sent = 0
 
-    def settle(self, posted: Posted) -> None:
-        """Take the answer to the oldest post that was sent.
+    def settle(self, posted: Posted) -> Envelope:
+        """Take the answer to the oldest post that was sent; gives that.
 
         Raises:
             DecodeError: it answers another one.
@@ -88,6 +110,9 @@ class Outbox:
         envelope = self._waiting.popleft()
         self._sent -= 1
         self._bytes -= len(envelope.body)
+        if posted.sequence == 0:
+            self._sequence = posted.last
+        return envelope
 
 
 class Poster:
@@ -98,6 +123,8 @@ class Poster:
         duplicates: posts that the stream had already: of an earlier run with the same producer.
         boundary: the stream's boundary at the last answer, microseconds.
         failure_told: posting has failed for good, and who posts knows.
+        offset: where in its source the producer is with what was put; see `resume`.
+        stored: where the last post that was answered since then left it; None: none was.
     """
 
     def __init__(
@@ -118,9 +145,35 @@ class Poster:
         self._changed = trio.Event()
         self._order = trio.Lock()
         self._missed: dict[int, tuple[int, ...]] = {}
+        self.offset = b""
+        self.stored: bytes | None = None
+        self._resumed = False
+
+    async def resume(self) -> bytes | None:
+        """Go on as the producer did when it posted last, in another process maybe. Comes before
+        any post; all that follow say where in the source they end.
+
+        Returns:
+            where in its source its last post left it, in its own words; b"": it did not say. None:
+            it has posted nothing here, or the stream remembers it no more.
+
+        Raises:
+            MedusaError: posting has failed for good.
+        """
+        await self.flush()
+        self._outbox.ask()
+        self._notify()
+        await self.flush()
+        self._resumed = True
+        return self.offset if self._outbox.begun else None
 
     async def post(
-        self, table: pa.Table | None, *, boundary: int | None = None, end: bool = False
+        self,
+        table: pa.Table | None,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        offset_after: OffsetAfter | None = None,
     ) -> None:
         """Hand over tuples; returns when they are on their way, waits while the window is full.
 
@@ -128,31 +181,42 @@ class Poster:
             table: the schema's fields, or None for a promise alone.
             boundary: no later tuple of this producer has stime <= boundary (microseconds).
             end: no tuple follows at all.
+            offset_after: of a producer that has resumed: where in its source it is after these
+                rows; asked for each part of the table in turn.
 
         Raises:
             InvalidInputError: naming the row and the field that do not fit the schema.
             MedusaError: posting has failed for good.
         """
-        bodies: list[Buffer] = []
+        payload = self.schema.payload.empty_table()
         if table is not None:
             payload = to_payload(table, self.schema, 1, ignore_extra=False)
-            bodies = [body for _, body in encode_parts(payload)]
-        if not bodies and (boundary is not None or end):
-            bodies = [b""]
+        parts = list(encode_parts(payload)) if payload.num_rows else []
+        if not parts and (boundary is not None or end):
+            parts = [(0, memoryview(b""))]
         async with self._order:  # the parts of one post stay together
-            for number, body in enumerate(bodies, 1):
-                last = number == len(bodies)
-                await self._put(body, boundary if last else None, end=end and last)
+            first = 0
+            for number, (rows, body) in enumerate(parts, 1):
+                last = number == len(parts)
+                offsets = self._step(payload.slice(first, rows), offset_after)
+                promise = boundary if last else None
+                await self._put(body, promise, end=end and last, offsets=offsets)
+                first += rows
 
     async def revise(
-        self, table: pa.Table, *, boundary: int | None = None, end: bool = False
+        self,
+        table: pa.Table,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        offset_after: OffsetAfter | None = None,
     ) -> list[int]:
         """Revise tuples posted earlier; returns when it is stored.
 
         Args:
             table: `revision_kind` (DELETION or REPLACEMENT), the schema's key, and for replacements
                 the other fields.
-            boundary, end: as of `post`.
+            boundary, end, offset_after: as of `post`.
 
         Returns:
             the numbers of the rows, from 0, whose key no tuple has that is there still.
@@ -178,7 +242,10 @@ class Poster:
             for number, (rows, body) in enumerate(bodies, 1):
                 last = number == len(bodies)
                 promise = boundary if last else None
-                sequence = await self._put(body, promise, end=end and last, revisions=True)
+                offsets = self._step(request.slice(first, rows), offset_after)
+                sequence = await self._put(
+                    body, promise, end=end and last, revisions=True, offsets=offsets
+                )
                 posted.append((sequence, first))
                 first += rows
         await self.flush()
@@ -216,12 +283,27 @@ class Poster:
             self._failure = error
             self._notify()
 
+    def _step(self, rows: pa.Table, offset_after: OffsetAfter | None) -> Offsets | None:
+        """Where in its source a resumed producer is before and after these rows."""
+        if not self._resumed:
+            return None
+        before = self.offset
+        if offset_after is not None:
+            self.offset = offset_after(rows)
+        return before, self.offset
+
     async def _put(
-        self, body: Buffer, boundary: int | None, *, end: bool, revisions: bool = False
+        self,
+        body: Buffer,
+        boundary: int | None,
+        *,
+        end: bool,
+        revisions: bool = False,
+        offsets: Offsets | None,
     ) -> int:
         await self._until(lambda: self._outbox.has_room(len(body)))
         self._raise_failure()
-        sequence = self._outbox.put(body, boundary, end=end, revisions=revisions)
+        sequence = self._outbox.put(body, boundary, end=end, revisions=revisions, offsets=offsets)
         self._notify()
         return sequence
 
@@ -251,8 +333,12 @@ class Poster:
                 posted, _ = await duplex.receive(Posted)
             except EndOfCall:
                 return
-            self._outbox.settle(posted)
+            envelope = self._outbox.settle(posted)
             self._patience.progress()
+            if posted.sequence == 0:
+                self.offset = posted.offset
+            elif envelope.post.offsets is not None:
+                self.stored = envelope.post.offsets[1]
             self.rows += posted.rows
             self.late += posted.late
             self.duplicates += posted.duplicate

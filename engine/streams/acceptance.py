@@ -8,6 +8,7 @@ records the boundary in force when it was accepted: a replay finds the same rows
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from engine.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.remembered import Remembered
 from overlay.encoding import decode
-from overlay.errors import InvalidInputError, SequenceGapError
+from overlay.errors import ConflictError, InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream; past it the participant with the most of them loses the one that
@@ -24,6 +25,9 @@ has been quiet longest, which may then only begin again at 1."""
 
 MAX_PRODUCER_BYTES: Final = 512
 """UTF-8 bytes in a producer's name: bounds the snapshot of 10,000 of them."""
+
+MAX_OFFSET_BYTES: Final = 128
+"""In what a producer says of where it is in its source: kept for each, in every snapshot."""
 
 MAX_MISSES: Final = 2**18
 """Revisions of which is remembered that they found nothing, so that a client whose answer was lost
@@ -49,6 +53,22 @@ UNKNOWN: Final = Writer("")
 """Among the doubted producers: those of whom nothing is known any more."""
 
 
+Offsets = tuple[bytes, bytes]
+"""Where a producer is in its source before a post, and after it; see `engine.messages.Post`."""
+
+
+class Progress(NamedTuple):
+    """How far a producer is.
+
+    Attributes:
+        sequence: the number of its last post.
+        offset: where that left it in its source; b"": it says nothing of that.
+    """
+
+    sequence: int = 0
+    offset: bytes = b""
+
+
 LEAP_US: Final = 86_400 * 1_000_000
 """A day: a stream that was idle, or a peer that was off, for less goes on at once."""
 
@@ -70,6 +90,7 @@ class Entry(Struct, frozen=True, array_like=True):
             it has `first`, `count` and `greatest` is of the revisions then.
         missed: the numbers of the revisions that found nothing.
         participant: see `Writer`.
+        offset: where it left its producer in its source; None: it says nothing of that.
     """
 
     producer: str
@@ -85,6 +106,7 @@ class Entry(Struct, frozen=True, array_like=True):
     position: int | None = None
     missed: tuple[int, ...] = ()
     participant: str = ""
+    offset: bytes | None = None
 
     @property
     def writer(self) -> Writer:
@@ -129,6 +151,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         missed: of the latest posts of revisions, the oldest first.
         producers_of: by participant and name, each the longest quiet first; see `Writer`.
         doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
+        offsets: by participant, of its producers in the order of `producers_of`.
     """
 
     producers: dict[str, int]
@@ -142,13 +165,15 @@ class Snapshot(Struct, frozen=True, array_like=True):
     missed: tuple[Missed, ...] = ()
     producers_of: dict[str, dict[str, int]] = {}
     doubted: tuple[Writer, ...] = ()
+    offsets: dict[str, tuple[bytes, ...]] = {}
 
     @property
-    def last_of(self) -> Iterator[tuple[Writer, int]]:
-        """Every producer with the number of its last post."""
+    def progress(self) -> Iterator[tuple[Writer, Progress]]:
+        """How far every producer is."""
         for participant, producers in (self.producers_of or {"": self.producers}).items():
-            for producer, sequence in producers.items():
-                yield Writer(producer, participant), sequence
+            offsets = chain(self.offsets.get(participant, ()), repeat(b""))
+            for (producer, sequence), offset in zip(producers.items(), offsets, strict=False):
+                yield Writer(producer, participant), Progress(sequence, offset)
 
 
 def decode_snapshot(meta: bytes) -> Snapshot:
@@ -185,12 +210,13 @@ class Acceptance:
         self.revised_at = BEGINNING
 
     def _forget_posts(self) -> None:
-        self._producers: Remembered[str, int] = Remembered(MAX_PRODUCERS, lambda _: 1)
+        self._producers: Remembered[str, Progress] = Remembered(MAX_PRODUCERS, lambda _: 1)
         self._missed: Remembered[tuple[str, int], tuple[int, ...]] = Remembered(
             MAX_MISSES, lambda numbers: MISSES_OF_A_POST + len(numbers)
         )
 
     def snapshot(self) -> Snapshot:
+        known = self._producers.by_participant
         return Snapshot(
             {},
             self.rows,
@@ -201,15 +227,16 @@ class Acceptance:
             self.revisions,
             self.revised_at,
             tuple(Missed(*post, missed, who) for who, post, missed in self._missed),
-            {who: dict(last) for who, last in self._producers.by_participant.items()},
+            {who: {name: at.sequence for name, at in of.items()} for who, of in known.items()},
             tuple(sorted(self._doubted)),
+            {who: tuple(at.offset for at in of.values()) for who, of in known.items()},
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         self._forget_posts()
         self._doubted = set(snapshot.doubted)
-        for writer, sequence in snapshot.last_of:
-            self._producers.note(writer.participant, writer.producer, sequence)
+        for writer, progress in snapshot.progress:
+            self._producers.note(writer.participant, writer.producer, progress)
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -223,7 +250,31 @@ class Acceptance:
 
     def last_of(self, writer: Writer) -> int:
         """The number of its latest post; 0: it has posted nothing, or that is forgotten."""
-        return self._producers.get(writer.participant, writer.producer) or 0
+        return self.progress(writer).sequence
+
+    def progress(self, writer: Writer) -> Progress:
+        """How far it is; nothing where it has posted nothing, or that is forgotten."""
+        return self._producers.get(writer.participant, writer.producer) or Progress()
+
+    def check_offsets(self, writer: Writer, sequence: int, offsets: Offsets) -> None:
+        """That a post goes on there where the last one left its producer; and that the last one,
+        sent again, is that one. Earlier ones are not remembered.
+
+        Raises:
+            ConflictError: it does not, or is not: two clients post as this producer.
+            InvalidInputError: no offset is so long.
+        """
+        before, after = offsets
+        if max(len(before), len(after)) > MAX_OFFSET_BYTES:
+            raise InvalidInputError(f"an offset has at most {MAX_OFFSET_BYTES} bytes")
+        last = self.progress(writer)
+        if sequence < last.sequence:
+            return
+        if last.offset != (after if sequence == last.sequence else before):
+            raise ConflictError(
+                f"post {sequence} of {writer.producer} does not go on where its last one ended: "
+                "somebody else posts the same, or did a moment ago: once that is done, run it again"
+            )
 
     def is_duplicate(self, writer: Writer, sequence: int) -> bool:
         """Whether this post was accepted before.
@@ -311,7 +362,9 @@ class Acceptance:
             self._missed.note(entry.participant, post, entry.missed)
         if entry.producer:  # not the clock's
             self._doubted.discard(entry.writer)
-            self._producers.note(entry.participant, entry.producer, entry.sequence)
+            offset = self.progress(entry.writer).offset if entry.offset is None else entry.offset
+            progress = Progress(entry.sequence, offset)
+            self._producers.note(entry.participant, entry.producer, progress)
 
     def advance(self, boundary: int) -> None:
         """Moves the boundary forward; never back."""

@@ -15,7 +15,7 @@ import trio
 
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
-from engine.streams.acceptance import Writer
+from engine.streams.acceptance import Offsets, Writer
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
@@ -140,6 +140,7 @@ class Home:
         *,
         boundary: int | None = None,
         end: bool = False,
+        offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
         """See `Source.post`. Posts of one producer must be handed in one after the other.
@@ -151,7 +152,8 @@ class Home:
                 await self.log.wait_beyond(self.log.boundary)
 
         def accept() -> Posted:
-            return self._source.post(writer, sequence, body, boundary=boundary, end=end, now=now)
+            post = partial(self._source.post, boundary=boundary, end=end, offsets=offsets)
+            return post(writer, sequence, body, now=now)
 
         async with self._order, self._lock:
             if len(body) < _INLINE_BYTES:
@@ -170,6 +172,7 @@ class Home:
         history_us: int,
         boundary: int | None = None,
         end: bool = False,
+        offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
         """See `RevisingSource.revise`; in order with the posts of that producer. Posts wait while
@@ -185,7 +188,7 @@ class Home:
             with ExitStack() as pinned:
                 async with self._lock:
                     source = self._revising
-                    if (posted := source.known(writer, sequence)) is not None:
+                    if (posted := source.known(writer, sequence, offsets)) is not None:
                         return posted
                     here = pinned.enter_context(source.here(self.log, self.revisions_log))
                 try:
@@ -196,7 +199,8 @@ class Home:
                     raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
                 revise = partial(self._revising.revise, writer, sequence, looked_up)
-                accept = partial(revise, history_us=history_us, boundary=boundary, end=end, now=now)
+                revise = partial(revise, history_us=history_us, offsets=offsets)
+                accept = partial(revise, boundary=boundary, end=end, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.messages import Posted
 from engine.schema import BEGINNING
-from engine.streams.acceptance import Acceptance, Entry, Writer
+from engine.streams.acceptance import Acceptance, Entry, Offsets, Writer
 from engine.streams.entries import Bytes, split
 from engine.streams.journal import START, Position
 from engine.streams.source import Source
@@ -43,7 +43,7 @@ class ReplicatedSource(Source):
         plain = super().segments
         return tuple((number, self._fences.get(number, 0), length) for number, _, length in plain)
 
-    def known(self, writer: Writer, sequence: int) -> Posted | None:
+    def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
         """As `Source.known`; any post is acknowledged only once it is settled, one that was
         accepted before as well.
 
@@ -52,7 +52,7 @@ class ReplicatedSource(Source):
         """
         if not self.leading:
             raise UnavailableError(f"stream {self._name}: this peer is not its home now")
-        return super().known(writer, sequence)
+        return super().known(writer, sequence, offsets)
 
     def lead(self, fence: int) -> None:
         """Begin a segment of the journal as the home of that fence. Posts go through once

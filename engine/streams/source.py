@@ -31,6 +31,7 @@ from engine.schema import BEGINNING, END, STIME, Schema
 from engine.streams.acceptance import (
     Acceptance,
     Entry,
+    Offsets,
     Writer,
     check_promise,
     decode_entry,
@@ -177,6 +178,7 @@ class Source:
         *,
         boundary: int | None = None,
         end: bool = False,
+        offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
         """Accepts a post: when this returns, it survives the death of the process.
@@ -186,11 +188,13 @@ class Source:
             boundary: no later tuple of the stream has stime <= it; one below the present boundary
                 is ignored.
             end: no tuple follows: everything posted from now on is late.
+            offsets: where its producer is in its source; see `engine.messages.Post`.
             now: seconds since the epoch.
 
         Raises:
             InvalidInputError: the body is not what the schema says (naming field and row), or the
                 slack alone holds more than may wait. SequenceGapError: a post is missing before it.
+                ConflictError: it does not go on where the last one ended.
             BusyError: too much waits for the log; StorageFullError: the disk is full.
             Whatever is raised, nothing was stored, and the same sequence may be sent again.
         """
@@ -198,17 +202,25 @@ class Source:
             raise InvalidInputError(
                 f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
             )
-        if (posted := self.known(writer, sequence)) is not None:
+        if (posted := self.known(writer, sequence, offsets)) is not None:
             return posted
-        return self._accept(writer, sequence, body, END if end else boundary, now)
+        promise = END if end else boundary
+        return self._accept(writer, sequence, body, promise, now=now, offsets=offsets)
 
-    def known(self, writer: Writer, sequence: int) -> Posted | None:
-        """The answer to a post that was accepted before.
+    def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
+        """The answer to a post that was accepted before, or to number 0.
 
         Raises:
             SequenceGapError: a post is missing before it.
+            ConflictError: it does not go on where the last one ended.
         """
-        if not self._acceptance.is_duplicate(writer, sequence):
+        if sequence == 0:
+            last, offset = self._acceptance.progress(writer)
+            return Posted(0, 0, 0, self.boundary, last=last, offset=offset)
+        duplicate = self._acceptance.is_duplicate(writer, sequence)
+        if offsets is not None:
+            self._acceptance.check_offsets(writer, sequence, offsets)
+        if not duplicate:
             return None
         missed = self._acceptance.missed(writer, sequence)
         return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
@@ -222,7 +234,7 @@ class Source:
         """
         writer = Writer(stream)
         if number > self._acceptance.last_of(writer):
-            self._accept(writer, number, encode(payload), None, now)
+            self._accept(writer, number, encode(payload), None, now=now)
 
     def tick(self, now: float, *, may_leap: bool = True) -> None:
         """Lets the clock move the boundary, where the stream says so.
@@ -258,7 +270,14 @@ class Source:
         self._journal.close()
 
     def _accept(
-        self, writer: Writer, sequence: int, body: Bytes, promise: int | None, now: float
+        self,
+        writer: Writer,
+        sequence: int,
+        body: Bytes,
+        promise: int | None,
+        *,
+        now: float,
+        offsets: Offsets | None = None,
     ) -> Posted:
         check_promise(promise)
         batch, arrival = read_post(body, self._schema), None
@@ -277,6 +296,7 @@ class Source:
             late=batch.count_upto(self.boundary),
             taken=self._taken_at(now),
             participant=writer.participant,
+            offset=None if offsets is None else offsets[1],
         )
         self._check_room(batch, entry)
         leapt = self._acceptance.leapt(writer, sequence)
@@ -381,8 +401,8 @@ class Source:
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
         snapshot = decode_snapshot(meta)
-        for writer, sequence in snapshot.last_of:
-            self._note_leapt(writer, self._acceptance.leapt(writer, sequence + 1))
+        for writer, last in snapshot.progress:
+            self._note_leapt(writer, self._acceptance.leapt(writer, last.sequence + 1))
         self._acceptance.restore(snapshot)
         self._note_segment(segment)
 

@@ -25,6 +25,7 @@ from engine.schema import BEGINNING, END
 from engine.streams.ipc import encode
 from overlay.connection import Connection
 from overlay.errors import (
+    ConflictError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
@@ -32,6 +33,7 @@ from overlay.errors import (
     StorageFullError,
 )
 from overlay.events import wall_clock
+from tools.dialling import dial_to
 
 TOO_LONG = "nine char"
 
@@ -41,10 +43,16 @@ async def peer_connection(town: Town, there: Place, here: Place) -> Connection:
     return await here.up.engine.overlay.connect(bytes.fromhex(there.id))
 
 
-async def post_one(connection: Connection, stream: str, sequence: int, table: pa.Table) -> Posted:
+async def post_one(
+    connection: Connection,
+    stream: str,
+    sequence: int,
+    table: pa.Table,
+    offsets: tuple[bytes, bytes] | None = None,
+) -> Posted:
     """One post in a call of its own, not checked by a client of ours."""
     async with connection.open("post_event", PostEvent(stream, "p")) as duplex:
-        await duplex.send(Post(sequence), encode(table))
+        await duplex.send(Post(sequence, offsets=offsets), encode(table))
         return (await duplex.receive(Posted))[0]
 
 
@@ -252,3 +260,60 @@ async def test_no_room_left_is_told_and_passes(
                     nursery.start_soon(acknowledge_by_reading)
                     await client.flush()
             assert found == [(i, i) for i in range(sent + 1)]
+
+
+async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(tmp_path: Path) -> None:
+    """At the home, over its restarts; asked through any peer; each participant has its own."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", writers=("*",))
+        places = {1: b"one", 2: b"two", 3: b"three"}
+
+        def place(part: pa.Table) -> bytes:
+            return places[part.column("value")[-1].as_py()]
+
+        async with utah.client(producer="tail") as client:
+            poster = await client.poster(stream)
+            assert await poster.resume() is None
+            await poster.post(rows([(1, 1)]), offset_after=place)
+            await poster.post(rows([(2, 2)]), offset_after=place)
+            await poster.flush()
+            assert poster.stored == b"two"
+        await town.restart(mit)
+        await town.acquainted(mit, utah)
+        async with utah.client(producer="tail") as client:
+            poster = await client.poster(stream)
+            assert await poster.resume() == b"two"
+            await poster.post(rows([(3, 3)]), end=True, offset_after=place)
+            await poster.flush()
+            assert await (await client.poster(stream)).resume() == b"three"
+        async with mit.client(producer="tail") as client:
+            assert await (await client.poster(stream)).resume() is None
+            assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
+
+
+async def test_two_that_post_the_same_at_a_time_store_it_once(tmp_path: Path) -> None:
+    """Whatever pieces each of them makes of it: one is refused, and may go on afterwards."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client(producer="p") as one, mit.client(producer="p") as other:
+            stream = await make_stream(one, mit, "s")
+            first, second = await one.poster(stream), await other.poster(stream)
+            assert (await first.resume(), await second.resume()) == (None, None)
+            await first.post(rows([(1, 1), (2, 2)]), offset_after=lambda _: b"2 rows")
+            await first.flush()
+            await second.post(rows([(1, 1)]), offset_after=lambda _: b"1 row")
+            with pytest.raises(ConflictError, match="somebody else posts the same"):
+                await second.flush()
+            async with dial_to(mit.home.folder, None)() as connection:
+                for sequence, offsets in ((2, (b"1 row", b"3 rows")), (1, (b"", b"1 row"))):
+                    with pytest.raises(ConflictError):
+                        await post_one(connection, stream, sequence, rows([(3, 3)]), offsets)
+                again = await post_one(connection, stream, 1, rows([(3, 3)]), (b"", b"2 rows"))
+                assert again.duplicate
+                with pytest.raises(InvalidInputError, match="at most 128 bytes"):
+                    await post_one(connection, stream, 2, rows([(3, 3)]), (b"2 rows", b"x" * 129))
+            await first.post(None, end=True, offset_after=lambda _: b"2 rows")
+            assert await to_the_end(one.subscribe(stream)) == [(1, 1), (2, 2)]

@@ -54,6 +54,21 @@ async def test_a_stream_of_k_2_loses_two_peers_at_once(tmp_path: Path) -> None:
         await until(lambda: keeper(first, stream).tenure.home == home.id)
 
 
+async def test_the_next_home_knows_how_far_a_producer_is(tmp_path: Path) -> None:
+    async with siblings(tmp_path, 3) as (town, places):
+        first = places[0]
+        async with first.client(producer="p") as client:
+            stream = await make_stream(client, first, "s", k_safety=1)
+            poster = await client.poster(stream)
+            assert await poster.resume() is None
+            await poster.post(rows([(1, 1)]), offset_after=lambda _: b"1 row")
+            await poster.flush()
+        await town.stop(first)
+        home = await new_home(places, stream)
+        async with home.client(producer="p") as client:
+            assert await (await client.poster(stream)).resume() == b"1 row"
+
+
 async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(tmp_path: Path) -> None:
     """It is no elector any more, as far as it knows: the two others are a majority."""
     async with siblings(tmp_path) as (town, places):

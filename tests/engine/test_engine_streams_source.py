@@ -244,7 +244,7 @@ def test_an_invalid_post_stores_nothing_and_its_number_is_free(tmp_path: Path) -
         with pytest.raises(InvalidInputError, match="1 to 512 bytes"):
             s.source.post(Writer("ü" * 257), 1, now=NOW)
         with pytest.raises(InvalidInputError, match="not a post's number"):
-            s.source.post(P, 0, now=NOW)
+            s.source.post(P, -1, now=NOW)
         assert s.post([(1, 1)]) == Posted(1, 1, 0, 0)
 
 

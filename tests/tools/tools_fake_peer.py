@@ -93,7 +93,8 @@ def derived(first: int, count: int) -> pa.Table:
 class FakePeer:
     """
     Attributes:
-        stored: (sequence, rows) by producer, once each.
+        stored: (sequence, rows) by producer, once each. offsets: where each producer is.
+        tables: what was stored, of all producers.
         crash_at: sequences after whose storing the peer crashes before it answers.
         refuse: errors to raise at the next post_event calls.
         market: what market_status answers; None: there is no such call.
@@ -106,6 +107,8 @@ class FakePeer:
     home: Home
     market: MarketStatus | None = None
     stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    offsets: dict[str, bytes] = field(default_factory=dict)
+    tables: list[pa.Table] = field(default_factory=list)
     crash_at: list[int] = field(default_factory=list)
     refuse: list[MedusaError] = field(default_factory=list)
     epochs: list[tuple[int, int, list[pa.Table]]] = field(default_factory=list)
@@ -213,11 +216,20 @@ class FakePeer:
             except EndOfCall:
                 return
             last = stored[-1][0] if stored else 0
+            offset = self.offsets.get(request.producer, b"")
+            if post.sequence == 0:
+                await duplex.send(Posted(0, 0, 0, BEGINNING, last=last, offset=offset))
+                continue
             assert post.sequence <= last + 1, f"a gap: {post.sequence} after {last}"
-            count = decode(body, SCHEMA.payload).num_rows if len(body) else 0
+            table = decode(body, SCHEMA.payload) if len(body) else SCHEMA.payload.empty_table()
+            count = table.num_rows
             duplicate = post.sequence <= last
             if not duplicate:
                 stored.append((post.sequence, count))
+                self.tables.append(table)
+                if post.offsets is not None:
+                    assert post.offsets[0] == offset
+                    self.offsets[request.producer] = post.offsets[1]
             self.ended |= post.end
             if post.sequence in self.crash_at:
                 self.crash_at.remove(post.sequence)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END
-from engine.streams.acceptance import Entry, Writer, check_promise, decode_entry
+from engine.streams.acceptance import Entry, Offsets, Writer, check_promise, decode_entry
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Position
@@ -69,13 +69,14 @@ class RevisingSource(Source):
         history_us: int,
         boundary: int | None = None,
         end: bool = False,
+        offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
         """Accepts a post of revisions: when this returns, it survives the death of the process.
 
         Args:
             history_us: what is further behind is not looked for.
-            boundary, end: as of `Source.post`.
+            boundary, end, offsets: as of `Source.post`.
 
         Raises:
             InvalidInputError: the stream has ended, or it is too much at once.
@@ -83,7 +84,7 @@ class RevisingSource(Source):
             UnavailableError: the stream has changed since it was looked up.
             Else as `Source.post`, and as there nothing was stored.
         """
-        if (posted := self.known(writer, sequence)) is not None:
+        if (posted := self.known(writer, sequence, offsets)) is not None:
             return posted
         here, promise = looked_up.here, END if end else boundary
         if here.source is not self or here.accepted != self.accepted:
@@ -109,6 +110,7 @@ class RevisingSource(Source):
             position=resolved.position,
             missed=resolved.missed,
             participant=writer.participant,
+            offset=None if offsets is None else offsets[1],
         )
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))

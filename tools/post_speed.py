@@ -1,0 +1,73 @@
+"""Rows cut into pieces that are posted at the speed of their own time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.schema import FieldType, Schema
+from overlay.errors import InvalidInputError
+
+SLICE_S: Final = 0.25
+"""Real time that one post covers with --speed N: short enough to look steady."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows to post together, no earlier than `due`, seconds after the first."""
+
+    table: pa.Table
+    due: float = 0.0
+
+
+def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Iterator[Piece]:
+    """Batches as pieces to post; the same file and speed always give the same pieces.
+
+    Raises:
+        InvalidInputError: a speed is asked for, and the schema has no time field.
+    """
+    if speed is None:
+        return (Piece(table) for table in batches)
+    field = schema.field(schema.time) if schema.time is not None else None
+    if field is None:
+        raise InvalidInputError(
+            f"--speed {speed:g}: schema {schema.name} has no time field to go by; use --speed max"
+        )
+    return _cut_by_time(batches, field.name, field.type, speed)
+
+
+def _cut_by_time(
+    batches: Iterator[pa.Table], field: str, kind: FieldType, speed: float
+) -> Iterator[Piece]:
+    width_us = max(1, int(SLICE_S * speed * 1e6))
+    first: int | None = None
+    reached = 0
+    for table in batches:
+        if not table.num_rows:
+            continue
+        stime = _stime(table.column(field), kind)
+        if first is None:
+            first = stime[0].as_py()
+        # A late row goes with those it came with: slices only ever go forward.
+        slices = pc.divide(pc.subtract(stime, first), width_us)
+        slices = pc.cumulative_max(pc.max_element_wise(slices, reached))
+        starts = [0, *_changes(slices)]
+        for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
+            reached = slices[start].as_py()
+            yield Piece(table.slice(start, stop - start), reached * SLICE_S)
+
+
+def _stime(column: pa.ChunkedArray, kind: FieldType) -> pa.Array:
+    if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
+        column = pc.floor(pc.multiply(column.cast(pa.float64()), 1e6))
+    return column.cast(pa.int64()).combine_chunks()
+
+
+def _changes(values: pa.Array) -> list[int]:
+    """The offsets where a value differs from the one before."""
+    differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
+    return [offset + 1 for offset in pc.indices_nonzero(differs).to_pylist()]
