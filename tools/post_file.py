@@ -173,7 +173,7 @@ async def _revise(
         missed += [first + row for row in await poster.revise(table, offset_after=trail.step)]
         show(trail.rows)
     if options.end:
-        await poster.post(None, end=True, offset_after=trail.step)
+        await poster.post(None, end=True, offset_after=lambda _: trail.offset)
     return missed
 
 
@@ -192,7 +192,7 @@ async def _post(
         await poster.post(piece.table, offset_after=trail.step)
         show(trail.rows)
     if options.end:
-        await poster.post(None, end=True, offset_after=trail.step)
+        await poster.post(None, end=True, offset_after=lambda _: trail.offset)
     return []
 
 
