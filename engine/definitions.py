@@ -41,6 +41,9 @@ MAX_K_SAFETY = 3
 DEFAULT_HISTORY_US = 3_600_000_000
 """An hour of stime behind the boundary stays readable unless the stream says otherwise."""
 
+DEFAULT_MAX_AHEAD_US = 3_600_000_000
+"""An hour: clocks and time zones are off by less, slips of a unit by years."""
+
 
 class Idle(StrEnum):
     """How a source stream's boundary moves while nothing is posted."""
@@ -88,6 +91,10 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         view: what part of another stream it shows, where it is a view of one; its tuples have the
             form, and `query` is the producer, of that one.
         revised: of what a query produces: something that it is made from may be revised.
+        max_ahead_us: how far beyond the home's clock a source stream's time may go, microseconds:
+            one row of a wrong unit would make all that follow it late. None: any time, for what was
+            generated or recorded.
+        edition: how often it was altered: of two definitions the one with the higher counts.
     """
 
     name: str
@@ -104,6 +111,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     revised: bool = False
     declassify: tuple[str, ...] = ()
     label: tuple[Policy, ...] = ()
+    max_ahead_us: int | None = DEFAULT_MAX_AHEAD_US
+    edition: int = 0
 
     @property
     def owner(self) -> str:
@@ -125,7 +134,12 @@ def check_stream(stream: StreamDefinition) -> None:
     """
     ObjectName.parse(stream.name)
     ObjectName.parse(stream.schema)
-    for label, span in (("slack", stream.slack_us), ("history", stream.history_us)):
+    spans = (
+        ("slack", stream.slack_us),
+        ("history", stream.history_us),
+        ("max_ahead", stream.max_ahead_us or 0),
+    )
+    for label, span in spans:
         if not 0 <= span <= MAX_SPAN_US:
             raise InvalidInputError(f"{stream.name}: {label} of {span / 1e6:g} s is out of range")
     if not 0 <= stream.k_safety <= MAX_K_SAFETY:

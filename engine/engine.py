@@ -10,6 +10,7 @@ from pathlib import Path
 import trio
 
 from dht.catalog import Catalog
+from engine.altering import Altering
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
 from engine.delivery import Delivery
@@ -52,7 +53,7 @@ class Engine:
         readers: who may read them. producers: who produces the others. mirrors: our copies of them.
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
-        modifier: gives running queries other parameters.
+        modifier: gives running queries other parameters. altering: streams other definitions.
         assignments: the tasks that it runs for other peers.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
@@ -174,6 +175,7 @@ class Engine:
             quiet_s=config.home_silence_s,
         )
 
+        self.altering = Altering(self.store, self.homes, self.producers, overlay.events)
         catalog.on_yielded(self._give_way)
 
     def _give_way(self, kind: str, name: ObjectName) -> None:

@@ -17,6 +17,7 @@ from engine.schema import END
 from engine.streams.acceptance import Writer
 from engine.streams.home import Home
 from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
+from overlay.concurrency import until_one_ends
 from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events
 from overlay.log import bound
@@ -136,12 +137,12 @@ class Intake:
 
     async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
         pacer = Pacer(self._config.epoch_s)
-        clocked = kept.entry.stream.idle is Idle.CLOCK
         full = False
         told = home.lost
         while True:
+            clocked = kept.entry.stream.idle is Idle.CLOCK
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                await home.wait_ready()
+                await until_one_ends(home.wait_ready, kept.altered.wait)
             with trio.move_on_after(pacer.delay(trio.current_time())):
                 await kept.hurry.wait()
             kept.hurry = trio.Event()

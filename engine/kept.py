@@ -95,6 +95,7 @@ class KeptStream:
         scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
         hurry: set where the next epoch should not wait for its time.
         moved_away: set where another peer computes the stream from now on, and replaced.
+        altered: set where the stream's definition has changed, and replaced.
         gate: how far consumers may read; None: as far as the log goes.
         suffix: what follows the log tentatively.
         memory: what waits in memory to come into the log, or to be whole.
@@ -114,6 +115,7 @@ class KeptStream:
     at_rest: trio.Event = field(default_factory=trio.Event)
     hurry: trio.Event = field(default_factory=trio.Event)
     moved_away: trio.Event = field(default_factory=trio.Event)
+    altered: trio.Event = field(default_factory=trio.Event)
     gate: Gate | None = None
     suffix: Suffix = field(init=False)
     memory: Share = field(default_factory=Share)
@@ -133,6 +135,11 @@ class KeptStream:
         return key_of(self.name, self.variant)
 
     @property
+    def is_at_home(self) -> bool:
+        """Whether it is a source stream whose home this peer is."""
+        return self.role is Role.SOURCE
+
+    @property
     def is_beside_a_source(self) -> bool:
         """Whether it is the late tuples of a source stream, or its revisions."""
         beside = base_of(self.name) != self.name
@@ -147,6 +154,14 @@ class KeptStream:
         """Let consumers read no further than that from now on, until `gate` opens."""
         if self.gate is None or self.gate.boundary == END:
             self.gate = Gate(boundary)
+
+    def define(self, entry: StreamEntry) -> None:
+        """It is defined so from now on; who waits for `altered` hears of it."""
+        self.entry = entry
+        if self.role is not Role.MIRROR:
+            self.log.retention.history_us = entry.stream.history_us
+        self.altered.set()
+        self.altered = trio.Event()
 
     def send_away(self) -> None:
         """Let the peers that read it from here find its new worker."""
@@ -188,6 +203,7 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
         readers=entry.stream.readers,
         declassify=entry.stream.declassify,
         home=entry.stream.home,
+        edition=entry.stream.edition,
     )
     return StreamEntry(definition, msgspec.structs.replace(entry.schema, time=None, key=()))
 

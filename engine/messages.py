@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from engine.alteration import Alteration
 from engine.availability import Availability, Mode, Recovery
 from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition
@@ -29,6 +30,13 @@ class CreateSchema(Struct, frozen=True):
 
 class CreateStream(Struct, frozen=True):
     stream: StreamDefinition
+
+
+class AlterStream(Struct, frozen=True):
+    """Define a stream otherwise, while it runs."""
+
+    stream: str
+    alteration: Alteration
 
 
 class CreateQuery(Struct, frozen=True):

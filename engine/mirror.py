@@ -13,6 +13,7 @@ from random import SystemRandom  # noqa: TID251 - jitter in a driver
 
 import trio
 
+from engine.definitions import StreamEntry
 from engine.kept import KeptStream
 from engine.messages import Acknowledge, Subscribe, Tuples
 from engine.mirror_sources import Feed, MirrorSource
@@ -38,6 +39,10 @@ LAST_WORD_S = 5.0
 """How long the end of a stream may take to be acknowledged, seconds: else a lease runs out."""
 
 
+async def _not_known(_: str) -> StreamEntry | None:
+    return None
+
+
 class Mirror:
     """Keeps one log going.
 
@@ -50,6 +55,7 @@ class Mirror:
         due: returns once the stream may have that boundary; a sender that is ahead waits.
         fence: the highest under which the stream is known to be produced.
         tentative: follow its tentative suffix as well.
+        published: what the catalog says of a stream, if it says anything.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Mirror:
         due: Callable[[int], Awaitable[None]] | None = None,
         fence: Callable[[], int] = lambda: 0,
         tentative: bool = False,
+        published: Callable[[str], Awaitable[StreamEntry | None]] = _not_known,
     ) -> None:
         self._kept = kept
         self._source = source
@@ -76,6 +83,7 @@ class Mirror:
         self._due = due
         self._fence = fence
         self._tentative = tentative
+        self._published = published
         self._safe = END
         self._safer = trio.Event()
         self._jitter = SystemRandom()
@@ -92,7 +100,7 @@ class Mirror:
             before = self._kept.log.boundary
             self._elsewhere = elsewhere = trio.Event()
             try:
-                await until_one_ends(self._follow, elsewhere.wait)
+                await until_one_ends(self._follow, elsewhere.wait, self._look_up)
             except MedusaError as error:
                 self._note(error, wait_s)
             if self._kept.log.boundary > before:
@@ -133,6 +141,13 @@ class Mirror:
         except (NotRetainedError, NotFoundError):
             # who produces the stream now may have begun later than we need: others have the rest
             await self._take(self._source.catch_up(request))
+
+    async def _look_up(self) -> None:
+        """Find out what the stream is now, while it is read: it may have been altered."""
+        entry = await self._published(self._kept.name)
+        if entry is not None and entry.stream.edition > self._kept.entry.stream.edition:
+            await self._store.define(self._kept, entry)
+        await trio.sleep_forever()
 
     async def _take(self, opening: AbstractAsyncContextManager[Feed]) -> None:
         async with opening as feed:

@@ -218,6 +218,7 @@ class Mirrors:
                 after=after,
                 fence=partial(self._producers.fence, kept.name),
                 tentative=bool(kept.entry.stream.query),  # what is posted is final
+                published=self._producers.published,
             )
             self._running[kept.key] = run = _Run(mirror, after, user, source)
             self._nursery.start_soon(run.drive)

@@ -11,6 +11,7 @@ import trio
 
 from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
+from engine.kept import entries_of
 from engine.kinds import PRODUCER, STREAM, lookup
 from engine.tenure import latest_fence
 from overlay.connection import Connection
@@ -39,6 +40,10 @@ MAX_REMEMBERED: Final = 10_000
 HANDOVER_S: Final = 1.0
 """How long it is waited for who takes a stream over, where nobody has it, seconds: longer than a
 failure detector takes on one machine, and less than a consumer's patience."""
+
+ANNOUNCE_S: Final = 2.0
+"""Patience with the nodes that should hear of a change, seconds; those that do not hear it now are
+told again."""
 
 KEY_BYTES: Final = 8
 """Of a stream's name: enough that two of one peer do not meet."""
@@ -244,6 +249,13 @@ class Producers:
         self._catalog.publish_soon(STREAM, name, entry)
         self._catalog.publish_soon(PRODUCER, name, Producer(stream))
 
+    async def announce_altered(self, entry: StreamEntry) -> None:
+        """Publish what a stream of ours is from now on, and what is beside it: within moments, or
+        later where that takes longer."""
+        with trio.move_on_after(ANNOUNCE_S):
+            for each in entries_of(entry):
+                await self.publish_entry(each)
+
     async def publish_entry(self, entry: StreamEntry) -> None:
         """Publish a stream alone."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
@@ -289,6 +301,12 @@ class Producers:
             await self._wait_for(stream, self._learn_entry)
         known = self._entries.get(stream)
         return await self._learn_entry(stream) if known is None else known
+
+    async def published(self, stream: str) -> StreamEntry | None:
+        """As `entry`; None where that cannot be said now."""
+        with suppress(MedusaError):
+            return await self.entry(stream)
+        return None
 
     async def _learn_entry(self, stream: str) -> StreamEntry:
         try:

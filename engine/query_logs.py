@@ -79,7 +79,7 @@ class QueryLogs:
             else:
                 kept.log.begin(position)
         if kept.entry != entry:  # of a run before there were labels, or one that is lately other
-            await self._store.redefine(kept, entry)
+            await self._store.define(kept, entry)
         if kept.role is not role:
             await self._store.change_role(kept, role)
         return kept

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from msgspec.structs import replace
 
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
@@ -86,6 +87,7 @@ class StreamStore:
     Attributes:
         intake: takes posts to the sources among them.
         mend: has a lost file of a log fetched again; see `StreamLog.mend`.
+        defined: told of every stream here whose definition has changed, after that.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class StreamStore:
         self._tidied_at = -math.inf
         self.intake = Intake(config, self._room, clock, events, nursery)
         self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
+        self.defined: Callable[[KeptStream], None] = lambda _: None
 
     def get(self, key: str) -> KeptStream | None:
         """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
@@ -158,11 +161,18 @@ class StreamStore:
         await trio.to_thread.run_sync(save_json, path, stored)
         kept.role = role
 
-    async def redefine(self, kept: KeptStream, entry: StreamEntry) -> None:
-        """The same log under another definition from now on; on disk on return."""
+    async def define(self, kept: KeptStream, entry: StreamEntry) -> None:
+        """The stream is defined so from now on, and what is beside it. Whoever has to do with it
+        hears so; see `defined`. On disk on return, or after the next time: it is written down
+        elsewhere as well."""
+        for each, of in zip((kept, *self.beside(kept)), entries_of(entry), strict=False):
+            each.define(of)
+            self.defined(each)
         stored = KeptEntry(entry, kept.role, kept.variant)
-        await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
-        kept.entry = entry
+        try:
+            await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
+        except StorageError as error:
+            self._events.note("warning", f"{kept.name}: its definition is not on disk: {error}")
 
     def all(self) -> tuple[KeptStream, ...]:
         return tuple(self._streams.values())
@@ -262,6 +272,12 @@ class StreamStore:
                 now=self._clock(),
             )
         )
+        if role is Role.SOURCE and home.definition not in {None, stream}:
+            # A crash came between the journal and the file. Of replicas: `Keeper.take_definition`.
+            entry = replace(entry, stream=home.definition)
+            save_json(folder / _FILE, KeptEntry(entry, role, variant))
+            for log in home.logs:
+                log.retention.history_us = entry.stream.history_us
         self._tell_lost(entry, home.lost)
         for text in home.cut_off:
             self._events.note("warning", f"{stream.name}: {text}")
@@ -273,13 +289,8 @@ class StreamStore:
         return kept
 
     def _source_config(self, entry: StreamEntry) -> SourceConfig:
-        return SourceConfig(
-            slack_us=entry.stream.slack_us,
-            idle=entry.stream.idle,
-            durable=self._config.fsync,
-            pending_bytes=self._config.pending_bytes,
-            replicated=entry.stream.k_safety > 0,
-        )
+        config = SourceConfig(durable=self._config.fsync, pending_bytes=self._config.pending_bytes)
+        return config.of(entry.stream)
 
     async def replace_journal(self, kept: KeptStream, journal: int) -> None:
         """Go on with another journal of a source, while its home is `at_rest`.

@@ -6,7 +6,8 @@
         <field name="dst_port" type="int" nullable="1"/>
       </schema>
       <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
-              idle="explicit" readers="utah.edu" writers="utah.edu" declassify="utah.edu" />
+              idle="explicit" readers="utah.edu" writers="utah.edu" declassify="utah.edu"
+              max_ahead="3600"/>
       <query name="medusa://mit.edu/web" ha="active_standby" recovery="precise" bound="2">
         <box name="web" type="filter">
           <input port="1" stream="medusa://mit.edu/conns"/>
@@ -17,20 +18,27 @@
       </query>
     </medusa>
 
-Times are seconds. What a query asks of those who run it when one of them dies (`ha` and so on) is
-in `engine/xml_availability.py`; views, and queries over the past, are in `engine/xml_views.py`. An
-`<output>` of a query names a stream that others shall be able to read although one of the query's
-own boxes reads it, and with `readers` who they are, among those who may read what it is made from
-(`engine/labels.py`).
+Times are seconds; `max_ahead` may be `none`. What a query asks of those who run it when one of them
+dies (`ha` and so on) is in `engine/xml_availability.py`; views, and queries over the past, are in
+`engine/xml_views.py`. An `<output>` of a query names a stream that others shall be able to read
+although one of the query's own boxes reads it, and with `readers` who they are, among those who may
+read what it is made from (`engine/labels.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from engine.check import ordered_boxes
 from engine.classes import applied
-from engine.definitions import DEFAULT_HISTORY_US, Idle, StreamDefinition, check_stream
+from engine.definitions import (
+    DEFAULT_HISTORY_US,
+    DEFAULT_MAX_AHEAD_US,
+    Idle,
+    StreamDefinition,
+    check_stream,
+)
 from engine.labels import Readers
 from engine.query import Box, Query
 from engine.schema import Field, FieldType, Schema, check_schema
@@ -38,6 +46,9 @@ from engine.xml_availability import ATTRIBUTES, read_request
 from engine.xml_boxes import read_box, seconds_to_us
 from engine.xml_tree import Node
 from engine.xml_views import PAST, over_the_past
+
+NO_LIMIT: Final = "none"
+"""As `max_ahead`: the times of the stream are generated, or of a trace that was recorded."""
 
 Qualify = Callable[[str], str]
 """An object name, checked, from a name in the document.
@@ -63,12 +74,13 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
 
 def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     node.childless()
-    optional = ("slack", "history", "idle", "readers", "writers", "declassify", "home", "k_safety")
-    given = node.checked(("name", "schema"), optional)
+    optional = ("slack", "history", "idle", "readers", "writers", "declassify", "max_ahead")
+    given = node.checked(("name", "schema"), (*optional, "home", "k_safety"))
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
     history, k_safety = given.get("history"), given.get("k_safety", "0")
+    ahead = given.get("max_ahead")
     if not (k_safety.isascii() and k_safety.isdigit() and len(k_safety) == 1):
         raise node.error(f"k_safety {k_safety[:40]!a} is not a number of peers")
     with node.about():
@@ -83,9 +95,23 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             declassify=members(given.get("declassify", "")),
             home=given.get("home", ""),
             k_safety=int(k_safety),
+            max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
         )
         check_stream(stream)
     return stream
+
+
+def max_ahead(text: str) -> int | None:
+    """
+    Raises:
+        InvalidInputError: neither `none` nor a number of seconds.
+    """
+    return None if text == NO_LIMIT else seconds_to_us(text)
+
+
+def members(text: str) -> tuple[str, ...]:
+    """Participants, separated by commas or blanks."""
+    return tuple(text.replace(",", " ").split())
 
 
 def read_query(node: Node, qualify: Qualify) -> Query:
@@ -170,8 +196,3 @@ def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
         raise node.error(f"port {port[:40]!a} is not a number from 1")
     with node.about():
         return int(port), qualify(given["stream"])
-
-
-def members(text: str) -> tuple[str, ...]:
-    """The names of a list, as people write it."""
-    return tuple(text.replace(",", " ").split())

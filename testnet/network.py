@@ -50,6 +50,7 @@ def source_stream(participant: str) -> StreamDefinition:
         name=f"medusa://{participant}/conns",
         schema=source_schema(participant),
         history_us=HISTORY_US,
+        max_ahead_us=None,
     )
 
 

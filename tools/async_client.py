@@ -12,9 +12,11 @@ import msgspec
 import pyarrow as pa
 import trio
 
+from engine.alteration import Alteration
 from engine.availability_request import AvailabilityRequest
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.messages import (
+    AlterStream,
     Created,
     CreateQuery,
     CreateSchema,
@@ -99,6 +101,19 @@ class AsyncMedusaClient:
 
     async def create_stream(self, stream: StreamDefinition) -> None:
         await self._define("create_stream", CreateStream(stream), Created)
+
+    async def alter_stream(self, stream: str, alteration: Alteration) -> None:
+        """Define a stream of ours otherwise, while it runs; what `alteration` leaves out stays.
+
+        Returns when it counts, and survives crashes; peers that read the stream hear of it within
+        moments.
+
+        Raises:
+            NotFoundError: there is no such stream. NotAuthorisedError: it is another's.
+            InvalidInputError: it cannot be defined so.
+            UnavailableError: its home cannot be reached.
+        """
+        await self._define("alter_stream", AlterStream(stream, alteration), Done)
 
     async def create_query(self, query: Query) -> tuple[str, ...]:
         """Define a query network; gives the names it defined. It runs once set RUNNING."""

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 import pyarrow as pa
 import trio
 
+from engine.alteration import Alteration
 from engine.availability_request import AvailabilityRequest
 from engine.definitions import StreamDefinition
 from engine.messages import ObjectDescription, Objects, Snapshot
@@ -125,6 +126,9 @@ class MedusaClient:
 
     def create_stream(self, stream: StreamDefinition) -> None:
         self._run(self._client.create_stream, stream)
+
+    def alter_stream(self, stream: str, alteration: Alteration) -> None:
+        self._run(self._client.alter_stream, stream, alteration)
 
     def create_query(self, query: Query) -> tuple[str, ...]:
         return self._run(self._client.create_query, query)

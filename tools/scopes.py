@@ -25,6 +25,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     # What there is.
     "create_schema": _DEFINE,
     "create_stream": _DEFINE,
+    "alter_stream": _DEFINE,
     "create_query": _DEFINE,
     "create_query_xml": _DEFINE,
     "modify_query": _DEFINE,

@@ -4,12 +4,64 @@ from __future__ import annotations
 
 import click
 
+from tools.command_line import home_option, json_option, say
 from tools.create_command import create_command
 
 
 @click.group()
 def stream() -> None:
-    """Define streams."""
+    """Define streams, and define them otherwise."""
 
 
 stream.add_command(create_command("streams"))
+
+
+@stream.command("alter")
+@click.argument("name", metavar="STREAM")
+@click.option("--readers", metavar="NAMES", help="Who may subscribe: a,b or * (the owner always).")
+@click.option("--writers", metavar="NAMES", help="Who may post, as --readers; '' for nobody else.")
+@click.option(
+    "--declassify",
+    metavar="NAMES",
+    help="Who may let others read what they make of it; '' for nobody.",
+)
+@click.option("--slack", metavar="SECONDS", help="How far behind the latest a tuple may come.")
+@click.option("--history", metavar="SECONDS", help="How much stays readable.")
+@click.option("--idle", metavar="explicit|clock", help="What moves the boundary without posts.")
+@click.option(
+    "--max-ahead",
+    metavar="SECONDS|none",
+    help="How far beyond the clock its times may go; none: they are generated or recorded.",
+)
+@home_option
+@json_option
+def alter(  # noqa: PLR0917 - click passes by keyword
+    name: str,
+    readers: str | None,
+    writers: str | None,
+    declassify: str | None,
+    slack: str | None,
+    history: str | None,
+    idle: str | None,
+    max_ahead: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Define STREAM otherwise, while it runs; what is not named stays.
+
+    Of a stream that a query produces, the readers and the history.
+    """
+    from tools import alter_stream
+
+    given = {
+        "readers": readers,
+        "writers": writers,
+        "declassify": declassify,
+        "slack": slack,
+        "history": history,
+        "idle": idle,
+        "max_ahead": max_ahead,
+    }
+    alteration = alter_stream.read({key: text for key, text in given.items() if text is not None})
+    alter_stream.alter(home, name, alteration)
+    say(as_json, {"stream": name, **alteration.changes}, f"{name}: {alteration.in_words()}")

@@ -23,8 +23,10 @@ from engine.definitions import (
     check_stream,
 )
 from engine.engine import Engine
+from engine.kept import Role
 from engine.kinds import QUERY, SCHEMA, STREAM, find, lookup
 from engine.messages import (
+    AlterStream,
     Created,
     CreateQuery,
     CreateSchema,
@@ -72,6 +74,7 @@ class DefinitionCalls:
         ours = partial(service.unary, clients=True, own=True)
         ours("create_schema", CreateSchema, self.create_schema)
         ours("create_stream", CreateStream, self.create_stream)
+        ours("alter_stream", AlterStream, self.alter_stream)
         ours("set_query_status", SetQueryStatus, self.set_query_status)
         long = partial(ours, limit=MAX_STRUCT_BYTES)
         long("create_query", CreateQuery, self.create_query)
@@ -100,6 +103,8 @@ class DefinitionCalls:
             raise InvalidInputError(f"{name}: what a query produces is created with the query")
         if stream.view is not None:
             raise InvalidInputError(f"{name}: a view is created as a view")
+        if stream.edition:
+            raise InvalidInputError(f"{name}: a new stream has no edition yet")
         here = self._engine.overlay.identity.peer_id
         home = parse_peer_id(stream.home) if stream.home else here
         self._check_sibling(f"{name}: its home", home)
@@ -112,6 +117,11 @@ class DefinitionCalls:
 
     async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
         catalog, here = self._engine.catalog, self._engine.overlay.identity.peer_id.hex()
+        kept = self._engine.store.get(str(name))
+        if kept is not None and kept.role is Role.SOURCE:  # the catalog may know an older edition
+            _check_same(kept.entry.stream, stream)
+            await self._engine.host_source(kept.entry)  # a crash may have cut its creation short
+            return
         existing = await find(catalog, STREAM, name)
         if existing is None:
             schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
@@ -121,6 +131,46 @@ class DefinitionCalls:
         _check_same(existing.value.stream, stream)
         if existing.value.stream.home == here:  # a crash may have cut its creation short
             await self._engine.host_source(existing.value)
+
+    async def alter_stream(self, caller: Caller, request: AlterStream, _: bytes) -> Done:
+        name = self._own_name(request.stream)
+        check_not_late(request.stream)
+
+        async def alter() -> Done:
+            await self._engine.altering.alter(request.stream, request.alteration)
+            return Done()
+
+        return await self._at_its_home(caller, name, request, alter)
+
+    async def _at_its_home(
+        self,
+        caller: Caller,
+        name: ObjectName,
+        request: msgspec.Struct,
+        here: Callable[[], Awaitable[Done]],
+    ) -> Done:
+        """A call about a stream, carried out by `here` where this peer is its home; a call of
+        another peer is not handed on once more: records out of date would make a circle."""
+        engine, stream = self._engine, str(name)
+        keeper, kept = engine.homes.get(stream), engine.store.get(stream)
+        at_home = keeper.is_home if keeper is not None else kept is not None and kept.is_at_home
+        if at_home or caller.peer_id is not None:
+            return await here()
+        entry = (await lookup(engine.catalog, STREAM, name)).value
+        if entry.stream.k_safety:
+            connection = await engine.homes.connect(stream)
+        else:
+            home = parse_peer_id(entry.stream.home)
+            if home == engine.overlay.identity.peer_id:
+                return await here()
+            try:
+                connection = await engine.overlay.connect(home)
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"{stream}: its home, peer {home.hex()[:8]}, cannot be reached, nothing "
+                    f"has changed: {error}"
+                ) from None
+        return await connection.call("alter_stream", request, Done, timeout_s=ROUTED_CALL_S)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
         name = self._own_name(request.query.name)
@@ -247,5 +297,8 @@ def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
     same = msgspec.structs.replace(asked, home=asked.home or existing.home)
     if existing.query:
         raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
-    if existing != same:
-        raise ConflictError(f"{asked.name} exists with another definition; use another name")
+    if msgspec.structs.replace(existing, edition=0) != same:
+        raise ConflictError(
+            f"{asked.name} exists with another definition: `medusa stream alter` changes it, or "
+            "use another name"
+        )

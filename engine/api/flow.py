@@ -121,7 +121,7 @@ class FlowCalls:
             )
         if request.after == BEGINNING:
             await kept.log.fetch_lost()
-        moved_away = kept.moved_away  # it may be, while a lease is written down
+        ends = _interruptions(kept, caller)  # one may come while a lease is written down
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after, caller)
         if after < kept.log.start:
@@ -140,19 +140,13 @@ class FlowCalls:
                 reader,
             )
 
-        async def until_moved() -> None:
-            await moved_away.wait()
-            raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
-
         async def until_let_go() -> None:
             await reader.let_go.wait()
             raise NotRetainedError(f"{kept.name}: you are waited for no longer: {reader.why}")
 
         async with holding as reader:
             with _over_for_now(kept.name):
-                # our own clients read on here, whoever computes it; but a source's log stands still
-                leaves = caller.peer_id is not None or kept.variant == HOME
-                await until_one_ends(send, until_let_go, *([until_moved] if leaves else []))
+                await until_one_ends(send, until_let_go, *ends)
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes
@@ -267,6 +261,24 @@ class FlowCalls:
                 f"{caller.participant} may not post to {stream.name}; "
                 f"{stream.owner} names its writers"
             )
+
+
+def _interruptions(kept: KeptStream, caller: Caller) -> list[Callable[[], Awaitable[None]]]:
+    """What ends a subscription that begins now, so that the caller asks again."""
+    ends: list[Callable[[], Awaitable[None]]] = []
+    # our own clients read on here, whoever computes it; but a source's log stands still
+    if caller.peer_id is not None or kept.variant == HOME:
+        text = f"{kept.name} is computed by another peer from now on: ask again"
+        ends.append(partial(_break_off, kept.moved_away, text))
+    if caller.peer_id is not None:  # it finds out what the stream is now, and whether it may read
+        text = f"{kept.name} is defined otherwise from now on: ask again"
+        ends.append(partial(_break_off, kept.altered, text))
+    return ends
+
+
+async def _break_off(event: trio.Event, text: str) -> None:
+    await event.wait()
+    raise BrokenError(text)
 
 
 def _writer(caller: Caller, request: PostEvent) -> Writer:

@@ -10,7 +10,9 @@ from random import Random  # noqa: TID251 - a driver; the logic is passed it
 from typing import Final
 
 import trio
+from msgspec.structs import replace
 
+from engine.alteration import Alteration, altered
 from engine.definitions import StreamEntry
 from engine.homes.ballot import Ballot, Tenure
 from engine.homes.ballot_files import BallotFiles, StoredBallot
@@ -40,7 +42,13 @@ from engine.stream_store import HOME, StreamStore
 from engine.streams.home import Home
 from engine.streams.journal import Position
 from engine.tenure import check_fence
-from overlay.errors import DamagedError, MedusaError, StorageFullError, UnavailableError
+from overlay.errors import (
+    DamagedError,
+    MedusaError,
+    StorageError,
+    StorageFullError,
+    UnavailableError,
+)
 from overlay.events import Events
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -94,8 +102,7 @@ class Keeper:
 
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
         self.around = around
-        self.entry = stored.entry
-        self.entries = {entry.stream.name: entry for entry in entries_of(stored.entry)}
+        self._set_entry(stored.entry)
         self.tenure = HomeTenure(
             around.own,
             stored.ballot,
@@ -114,6 +121,10 @@ class Keeper:
         self._moved = trio.Event()
         self._published = False
         self._announcing = trio.CancelScope()
+
+    def _set_entry(self, entry: StreamEntry) -> None:
+        self.entry = entry
+        self.entries = {each.stream.name: each for each in entries_of(entry)}
 
     @property
     def name(self) -> str:
@@ -208,6 +219,39 @@ class Keeper:
         """See `HomeTenure.forget`."""
         async with self._lock:
             await self._carry_out(self.tenure.forget(), None)
+
+    async def alter(self, alteration: Alteration) -> None:
+        """As the home: the stream is defined so from now on, at all replicas on return. The same
+        again is no change, but is waited for.
+
+        Raises:
+            InvalidInputError: it cannot be defined so.
+            UnavailableError: this peer is not the home, or its replicas do not answer: it may come
+                to be defined so, or not; asked again, it is.
+        """
+        before = self.home.definition or self.entry.stream
+        definition = altered(before, alteration)
+        if definition != before:
+            await self.home.alter(definition)
+        await self.acknowledged(self.home.source.position)
+        await self.around.producers.announce_altered(replace(self.entry, stream=definition))
+        async with self._lock:
+            await self._take_definition()
+            if self.is_home:
+                self._announce_soon()
+
+    async def _take_definition(self) -> None:
+        """What the journal says that the stream is; all replicas have it."""
+        definition = self.home.definition
+        if definition is None or definition.edition <= self.entry.stream.edition:
+            return
+        assert self.kept is not None, "it has a journal"
+        self._set_entry(replace(self.entry, stream=definition))
+        await self.around.store.define(self.kept, self.entry)
+        try:
+            await self._save(self.tenure.ballot)
+        except StorageError as error:  # the journal has it, and the ballot will
+            self.around.events.note("warning", f"{self.name}: {error}")
 
     async def settled(self) -> None:
         """Returns once some elector is home."""
@@ -312,12 +356,11 @@ class Keeper:
             self.home.replica.leading = True
         for kept in self._all_kept:
             kept.role = Role.at_home(kept.name)
+        await self._take_definition()
         self._hold_for_a_while()
         text = f"{self.name}: this peer is its home, fence {tenure.fence}"
         self.around.events.note("info", text, stream=self.name, term=tenure.fence)
-        self._announcing.cancel()
-        self._announcing = trio.CancelScope()
-        self.around.nursery.start_soon(self._announce, tenure, self._announcing)
+        self._announce_soon()
         self._notify()
 
     async def _suspend(self, *, succeeded: bool) -> None:
@@ -375,6 +418,13 @@ class Keeper:
         with trio.CancelScope(shield=True):  # for it stops what ships, this too
             async with self._lock:
                 await self._carry_out(self.tenure.found_damaged(trio.current_time()), None)
+
+    def _announce_soon(self) -> None:
+        tenure = self.tenure.ballot.tenure
+        assert tenure is not None, "it is the home"
+        self._announcing.cancel()
+        self._announcing = trio.CancelScope()
+        self.around.nursery.start_soon(self._announce, tenure, self._announcing)
 
     async def _announce(self, tenure: Tenure, scope: trio.CancelScope) -> None:
         producers = self.around.producers

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from engine.definitions import StreamDefinition
 from engine.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.remembered import Remembered
@@ -91,6 +92,8 @@ class Entry(Struct, frozen=True, array_like=True):
         missed: the numbers of the revisions that found nothing.
         participant: see `Writer`.
         offset: where it left its producer in its source; None: it says nothing of that.
+        definition: of an entry that is no post: the stream's, altered, from here on. Being an entry
+            it reaches replicas, and survives, as posts do, and in order with them.
     """
 
     producer: str
@@ -107,6 +110,7 @@ class Entry(Struct, frozen=True, array_like=True):
     missed: tuple[int, ...] = ()
     participant: str = ""
     offset: bytes | None = None
+    definition: StreamDefinition | None = None
 
     @property
     def writer(self) -> Writer:
@@ -152,6 +156,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         producers_of: by participant and name, each the longest quiet first; see `Writer`.
         doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
         offsets: by participant, of its producers in the order of `producers_of`.
+        definition: the latest that the journal has told of; None: it was never altered.
     """
 
     producers: dict[str, int]
@@ -166,6 +171,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     producers_of: dict[str, dict[str, int]] = {}
     doubted: tuple[Writer, ...] = ()
     offsets: dict[str, tuple[bytes, ...]] = {}
+    definition: StreamDefinition | None = None
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
@@ -194,6 +200,7 @@ class Acceptance:
         late_posts: posts that had late rows.
         revisions: rows of revisions so far; the next one's number.
         revised_at: the place of the last of them; only grows.
+        definition: see `Snapshot`.
     """
 
     def __init__(self, *, slack_us: int, arrival: bool) -> None:
@@ -201,6 +208,7 @@ class Acceptance:
         self._arrival = arrival
         self._doubted: set[Writer] = set()
         self._forget_posts()
+        self.definition: StreamDefinition | None = None
         self.boundary = BEGINNING
         self.greatest = BEGINNING
         self.rows = 0
@@ -230,6 +238,7 @@ class Acceptance:
             {who: {name: at.sequence for name, at in of.items()} for who, of in known.items()},
             tuple(sorted(self._doubted)),
             {who: tuple(at.offset for at in of.values()) for who, of in known.items()},
+            self.definition,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -237,6 +246,7 @@ class Acceptance:
         self._doubted = set(snapshot.doubted)
         for writer, progress in snapshot.progress:
             self._producers.note(writer.participant, writer.producer, progress)
+        self.define(snapshot.definition)
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -247,6 +257,12 @@ class Acceptance:
         for missed in snapshot.missed:
             post = missed.producer, missed.sequence
             self._missed.note(missed.participant, post, missed.numbers)
+
+    def define(self, definition: StreamDefinition | None) -> None:
+        """Go by that definition, if it is one."""
+        if definition is not None:
+            self.definition = definition
+            self._slack_us = definition.slack_us
 
     def last_of(self, writer: Writer) -> int:
         """The number of its latest post; 0: it has posted nothing, or that is forgotten."""
@@ -338,17 +354,21 @@ class Acceptance:
     def boundary_after(self, entry: Entry) -> int:
         """What the boundary becomes by this entry."""
         boundary = max(self.boundary, entry.boundary)
+        altered = entry.definition
+        slack_us = self._slack_us if altered is None else altered.slack_us
         if entry.count and self._arrival:
             # The next arrival is later than this one whatever the clock does.
             boundary = max(boundary, self.greatest, entry.greatest)
-        elif entry.count and entry.position is None:
-            boundary = max(boundary, max(self.greatest, entry.greatest) - self._slack_us - 1)
+        elif (entry.count or altered) and not self._arrival and entry.position is None:
+            # Less slack counts at once, not with the next post: a replay with it finds the same.
+            boundary = max(boundary, max(self.greatest, entry.greatest) - slack_us - 1)
         if entry.promise is not None:
             boundary = max(boundary, entry.promise)
         return min(boundary, END)
 
     def apply(self, entry: Entry) -> None:
         self.boundary = self.boundary_after(entry)
+        self.define(entry.definition)
         if entry.count and (self._arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
         if entry.position is None:

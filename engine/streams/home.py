@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from engine.definitions import StreamDefinition
 from engine.messages import Posted
 from engine.schema import BEGINNING, Schema
 from engine.streams.acceptance import Offsets, Writer
@@ -209,6 +210,16 @@ class Home:
     def _revising(self) -> RevisingSource:
         assert isinstance(self._source, RevisingSource), "it takes no revisions"
         return self._source
+
+    @property
+    def definition(self) -> StreamDefinition | None:
+        """See `Source.definition`."""
+        return self._source.definition
+
+    async def alter(self, definition: StreamDefinition) -> None:
+        """See `Source.alter`."""
+        async with self.exclusive():
+            await trio.to_thread.run_sync(self._source.alter, definition)
 
     async def settle(self, upto: Position, now: float) -> None:
         """All replicas have everything before `upto`; see `Source.settle`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from engine.definitions import StreamDefinition
 from engine.messages import Posted
 from engine.schema import BEGINNING
 from engine.streams.acceptance import Acceptance, Entry, Offsets, Writer
@@ -50,9 +51,21 @@ class ReplicatedSource(Source):
         Raises:
             UnavailableError: another peer is home. Else as `Source.known`.
         """
+        self._check_leading()
+        return super().known(writer, sequence, offsets)
+
+    def _check_leading(self) -> None:
         if not self.leading:
             raise UnavailableError(f"stream {self._name}: this peer is not its home now")
-        return super().known(writer, sequence, offsets)
+
+    def alter(self, definition: StreamDefinition) -> None:
+        """As `Source.alter`; it counts once it is settled.
+
+        Raises:
+            UnavailableError: another peer is home. Else as `Source.alter`.
+        """
+        self._check_leading()
+        super().alter(definition)
 
     def lead(self, fence: int) -> None:
         """Begin a segment of the journal as the home of that fence. Posts go through once

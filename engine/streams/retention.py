@@ -30,10 +30,14 @@ class _Hold:
 
 
 class Retention:
-    """Sans IO."""
+    """Sans IO.
+
+    Attributes:
+        history_us: how much stime behind the boundary stays, whoever needs it, microseconds.
+    """
 
     def __init__(self, history_us: int) -> None:
-        self._history_us = history_us
+        self.history_us = history_us
         self._holds: dict[str, _Hold] = {}
 
     @property
@@ -75,7 +79,7 @@ class Retention:
         if present is None:
             return BEGINNING
         holds = (h.boundary for h in self._holds.values() if foreign or not h.holder)
-        return min([present - self._history_us, *holds])
+        return min([present - self.history_us, *holds])
 
     def lagging(self, floor: int, now: float) -> Iterator[tuple[str, str, int, float]]:
         """(consumer, holder, boundary, since) of other participants' that need rows with stime <=

@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.definitions import Idle
+from engine.definitions import Idle, StreamDefinition
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END, STIME, Schema
 from engine.streams.acceptance import (
@@ -37,6 +37,7 @@ from engine.streams.acceptance import (
     decode_entry,
     decode_snapshot,
 )
+from engine.streams.ahead import check_ahead
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.journal import Journal, Position, Record
@@ -113,6 +114,7 @@ class Source:
         source = cls(name, schema, config, committed, late)
         source._revised = revised
         source._journal = Journal.open(folder, source, durable=config.durable)
+        source._define(config.definition)
         source._opened()
         source._owed.hand_on(now, source._may_hand_on)
         source._let_go()
@@ -236,6 +238,32 @@ class Source:
         if number > self._acceptance.last_of(writer):
             self._accept(writer, number, encode(payload), None, now=now)
 
+    @property
+    def definition(self) -> StreamDefinition | None:
+        """The stream's, as its journal has it; that may not be on all replicas yet."""
+        return self._config.definition
+
+    def alter(self, definition: StreamDefinition) -> None:
+        """The stream is defined so from here on: behind what was posted, before what will be.
+
+        Raises:
+            StorageFullError: the disk is full; nothing has changed.
+        """
+        now = self._acceptance
+        altered = Entry(
+            "",
+            0,
+            boundary=now.boundary,
+            count=0,
+            first=now.rows,
+            greatest=BEGINNING,
+            arrival=None,
+            promise=None,
+            late=0,
+            definition=definition,
+        )
+        self._append(altered, b"", None)
+
     def tick(self, now: float, *, may_leap: bool = True) -> None:
         """Lets the clock move the boundary, where the stream says so.
 
@@ -281,6 +309,7 @@ class Source:
     ) -> Posted:
         check_promise(promise)
         batch, arrival = read_post(body, self._schema), None
+        check_ahead(batch.stime, promise, self._schema, self.definition, int(now * 1e6))
         if batch.stime is None and batch.payload.num_rows:
             arrival = self._acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
@@ -335,17 +364,29 @@ class Source:
             batch: None where the log has all of it. at: where it ends in the journal.
         """
         if batch is None:
-            self._acceptance.apply(entry)
+            self._apply(entry)
             return
         if entry.late:
             number = self._acceptance.late_posts + 1
             late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
             self._owed.add(LateRows(number, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
-        self._acceptance.apply(entry)
+        self._apply(entry)
         if entry.count > entry.late:
             self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.greatest)
             self._pend(entry, batch)
+
+    def _define(self, known: StreamDefinition | None) -> None:
+        """Go by that definition if it is newer than the journal's, which may have lost a part."""
+        journaled = self._acceptance.definition
+        if known is not None and (journaled is None or journaled.edition < known.edition):
+            self._acceptance.define(known)
+            self._config = self._config.of(known)
+
+    def _apply(self, entry: Entry) -> None:
+        self._acceptance.apply(entry)
+        if entry.definition is not None:
+            self._config = self._config.of(entry.definition)
 
     def _pend(self, entry: Entry, batch: Batch) -> None:
         numbers = pa.arange(entry.first, entry.first + entry.count)
@@ -404,6 +445,8 @@ class Source:
         for writer, last in snapshot.progress:
             self._note_leapt(writer, self._acceptance.leapt(writer, last.sequence + 1))
         self._acceptance.restore(snapshot)
+        if snapshot.definition is not None:
+            self._config = self._config.of(snapshot.definition)
         self._note_segment(segment)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.definitions import Idle
+from engine.definitions import Idle, StreamDefinition
 
 PENDING_BYTES: Final = 64 * 2**20
 """Tuples that wait for the boundary, per stream, in memory."""
@@ -18,6 +18,7 @@ class SourceConfig:
     """
     Attributes:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
+        definition: of the stream, which may be altered; None: of late tuples.
         durable: every acknowledged post is on the disk itself, and survives a loss of power.
         replicated: other peers have the same journal; see `ReplicatedSource`.
     """
@@ -28,3 +29,14 @@ class SourceConfig:
     pending_bytes: int = PENDING_BYTES
     segment_bytes: int = SEGMENT_BYTES
     replicated: bool = False
+    definition: StreamDefinition | None = None
+
+    def of(self, definition: StreamDefinition) -> SourceConfig:
+        """The same, of a stream that is defined so."""
+        return replace(
+            self,
+            slack_us=definition.slack_us,
+            idle=definition.idle,
+            replicated=definition.k_safety > 0,
+            definition=definition,
+        )

@@ -57,7 +57,9 @@ def schema(participant: str) -> Schema:
 
 def stream(participant: str) -> StreamDefinition:
     """The source stream of these rows."""
-    return StreamDefinition(f"medusa://{participant}/minutes", schema(participant).name)
+    return StreamDefinition(
+        f"medusa://{participant}/minutes", schema(participant).name, max_ahead_us=None
+    )
 
 
 def query(participant: str, source: str) -> Query:

@@ -39,7 +39,9 @@ SCHEMA: Final = Schema(
     (Field("time_us", FieldType.LONG), Field("number", FieldType.LONG)),
     time="time_us",
 )
-SOURCE: Final = StreamDefinition(f"medusa://{SOURCE_OWNER}/readings", SCHEMA.name)
+SOURCE: Final = StreamDefinition(
+    f"medusa://{SOURCE_OWNER}/readings", SCHEMA.name, max_ahead_us=None
+)
 
 Answer = tuple[int, int, int, int, int, int]
 """(window_start in microseconds, lane, readings, first number, last number, sum of values)."""

@@ -46,6 +46,7 @@ class Place:
             name=f"medusa://{self.participant}/sensor{sensor + 1}",
             schema=source_schema(self.participant),
             history_us=HISTORY_US,
+            max_ahead_us=None,
         )
 
     @property

@@ -51,7 +51,11 @@ def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
     owners = (FAR_OWNER,) * 3 if replica else (FAR_OWNER, NEAR_OWNER, NEAR_OWNER)
     shares = (missing, (1 - missing) / 2, (1 - missing) / 2)
     return tuple(
-        Source(number, StreamDefinition(f"medusa://{owner}/readings{number}", SCHEMA.name), share)
+        Source(
+            number,
+            StreamDefinition(f"medusa://{owner}/readings{number}", SCHEMA.name, max_ahead_us=None),
+            share,
+        )
         for number, (owner, share) in enumerate(zip(owners, shares, strict=True))
     )
 

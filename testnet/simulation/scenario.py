@@ -100,6 +100,7 @@ class Run:
             home=self.bed.peers[stream.home].id,
             k_safety=stream.k_safety,
             history_us=int(stream.history_s * 1e6),
+            max_ahead_us=None,
         )
         async with self.bed.client(stream.home) as client:
             await client.create_schema(schema_of(stream.name))

@@ -43,6 +43,7 @@ def revisions_entry(entry: StreamEntry) -> StreamEntry:
         label=stream.label,
         home=stream.home,
         query=stream.query,
+        edition=stream.edition,
     )
     return StreamEntry(definition, revisions_schema(entry.schema, source=not stream.query))
 

@@ -122,6 +122,16 @@ def check_request(request: pa.Table, schema: Schema) -> None:
         times_of(request.filter(replaces), schema)  # that they are times
 
 
+def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
+    """The stime that each row of a post of revisions gives a tuple, microseconds; null where it
+    gives none. None: no row does."""
+    if schema.time is None or not request.num_rows:
+        return None
+    replaces = pc.equal(request.column(REVISION_KIND), str(Kind.REPLACEMENT)).combine_chunks()
+    nothing = pa.nulls(request.num_rows, pa.int64())
+    return pc.replace_with_mask(nothing, replaces, times_of(request.filter(replaces), schema))
+
+
 def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> Resolved:
     """What the revisions that were looked up come to. In memory.
 

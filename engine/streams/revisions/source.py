@@ -18,6 +18,7 @@ import pyarrow as pa
 from engine.messages import MAX_BATCH_BYTES, Posted
 from engine.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, Offsets, Writer, check_promise, decode_entry
+from engine.streams.ahead import check_ahead
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Position
@@ -26,7 +27,13 @@ from engine.streams.pending import Pending
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.revisions.columns import revisions_schema
 from engine.streams.revisions.lookup import LogLookup, read_rows
-from engine.streams.revisions.resolving import Search, of_keys, read_request, resolve
+from engine.streams.revisions.resolving import (
+    Search,
+    of_keys,
+    read_request,
+    replaced_times,
+    resolve,
+)
 from engine.streams.source import Source
 from engine.streams.validate import Batch
 from overlay.errors import BusyError, InvalidInputError, UnavailableError
@@ -86,15 +93,17 @@ class RevisingSource(Source):
         """
         if (posted := self.known(writer, sequence, offsets)) is not None:
             return posted
-        here, promise = looked_up.here, END if end else boundary
+        here, promise, now_us = looked_up.here, END if end else boundary, int(now * 1e6)
         if here.source is not self or here.accepted != self.accepted:
             raise UnavailableError(f"stream {self._name}: its home is changing: send it again")
         check_promise(promise)
+        times = replaced_times(looked_up.search.request, self._schema)
+        check_ahead(times, promise, self._schema, self.definition, now_us)
         if self.boundary == END:
             raise InvalidInputError(f"stream {self._name} has ended: it is revised no more")
         resolved = resolve(
             looked_up.search,
-            place=lambda latest: self._acceptance.revised_at_after(int(now * 1e6), latest),
+            place=lambda latest: self._acceptance.revised_at_after(now_us, latest),
             history_us=history_us,
         )
         entry = Entry(

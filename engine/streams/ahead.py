@@ -1,0 +1,86 @@
+"""How far beyond the clock a source stream's time may go.
+
+One row whose time is of another unit takes the boundary to a time of its own, and all that follows
+it is late for ever: a boundary is a promise, and is not taken back. So such a row is refused, with
+the whole of its post, and so is such a promise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.definitions import StreamDefinition
+from engine.schema import END, FieldType, Schema
+from overlay.errors import InvalidInputError
+
+_UNITS: Final = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
+"""By how many of them make a second."""
+
+_PLAUSIBLE_US: Final = 20 * 366 * 86_400 * 1_000_000
+"""Twenty years: a time that is as near to now in another unit was probably meant in that one."""
+
+_SPANS: Final = (("year", 31_556_952), ("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def check_ahead(
+    times: pa.Array | None,
+    promise: int | None,
+    schema: Schema,
+    stream: StreamDefinition | None,
+    now_us: int,
+) -> None:
+    """
+    Args:
+        times: of the rows of a post, microseconds; null where a row has none, None where none has.
+        promise: its boundary. now_us: what the clock shows, microseconds.
+
+    Raises:
+        InvalidInputError: it goes too far; names row and field.
+    """
+    if stream is None or stream.max_ahead_us is None:
+        return
+    latest = now_us + stream.max_ahead_us
+    row = -1 if times is None else pc.index(pc.greater(times, latest), True).as_py()
+    if times is not None and row >= 0:
+        stime = times[row].as_py()
+        raise InvalidInputError(
+            f"row {row + 1}: {schema.time} is {_in_words(stime - now_us)} ahead of the clock of "
+            f"the stream's home{_unit_meant(stime, now_us, schema)} {_allowed(stream)}"
+        )
+    if promise is not None and latest < promise < END:
+        raise InvalidInputError(
+            f"boundary {promise} is {_in_words(promise - now_us)} ahead of the clock of the "
+            f"stream's home: boundaries are microseconds since 1970; {_allowed(stream)}"
+        )
+
+
+def _allowed(stream: StreamDefinition) -> str:
+    assert stream.max_ahead_us is not None, "there is a limit"
+    allowed = _in_words(stream.max_ahead_us)
+    return (
+        f"{stream.name} takes {allowed} at most: `medusa stream alter {stream.name} "
+        "--max-ahead none` if its times are not of today"
+    )
+
+
+def _unit_meant(stime: int, now_us: int, schema: Schema) -> str:
+    """The unit in which that would be about now, if there is one, as a question."""
+    field = schema.field(schema.time or "")
+    number = field is not None and field.type is FieldType.LONG
+    per_second = 1_000_000 if number else 1
+    for many, unit in _UNITS.items():
+        if many > per_second and abs(stime * per_second // many - now_us) < _PLAUSIBLE_US:
+            return f": is it in {unit}, and not in {'micro' if number else ''}seconds?"
+    return ";"
+
+
+def _in_words(microseconds: int) -> str:
+    seconds = microseconds / 1e6
+    for word, span in _SPANS:
+        if seconds >= span:
+            count = round(seconds / span)
+            return f"{count:,} {word}{'s' if count != 1 else ''}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,72 @@
+"""`medusa stream alter`: what is written at the prompt, and what is asked of the peer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from click.testing import CliRunner
+
+from engine.alteration import Alteration
+from engine.definitions import Idle
+from overlay.errors import InvalidInputError
+from tools import calls
+from tools.alter_stream import read
+from tools.medusa_command import medusa
+
+
+def test_every_option_as_it_stands_in_xml() -> None:
+    given = {
+        "readers": "utah.edu, mit.edu",
+        "writers": "",
+        "declassify": "utah.edu",
+        "slack": "0.5",
+        "history": "60",
+        "idle": "clock",
+        "max_ahead": "none",
+    }
+    assert read(given) == Alteration(
+        readers=("utah.edu", "mit.edu"),
+        writers=(),
+        declassify=("utah.edu",),
+        slack_us=500_000,
+        history_us=60_000_000,
+        idle=Idle.CLOCK,
+        max_ahead_us=None,
+    )
+    assert read({"max_ahead": "7200"}) == Alteration(max_ahead_us=7_200_000_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "nothing is to be altered: give one of --readers, .*--max-ahead"),
+        ({"slack": "5 s"}, "--slack: '5 s' is not a number of seconds"),
+        ({"max_ahead": "never"}, "--max-ahead: 'never' is not a number of seconds"),
+        ({"idle": "often"}, "--idle: 'often' is not explicit or clock"),
+    ],
+)
+def test_what_cannot_be_read_names_the_option(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read(given)
+
+
+def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    class Client:
+        async def alter_stream(self, stream: str, alteration: Alteration) -> None:
+            asked.extend((stream, alteration))
+
+    def ask(_home: str | None, question: Callable[[Client], Awaitable[None]]) -> None:
+        with pytest.raises(StopIteration):
+            question(Client()).__await__().send(None)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(calls, "ask", ask)
+    name = "medusa://mit.edu/s"
+    done = CliRunner().invoke(
+        medusa, ["stream", "alter", name, "--readers", "utah.edu", "--slack", "2"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.output == f"{name}: readers utah.edu, slack 2 s\n"
+    assert asked == [name, Alteration(readers=("utah.edu",), slack_us=2_000_000)]

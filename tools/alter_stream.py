@@ -1,0 +1,56 @@
+"""`medusa stream alter`: what is asked for, read and sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from engine.alteration import Alteration
+from engine.definitions import Idle
+from engine.xml_boxes import seconds_to_us
+from engine.xml_medusa import max_ahead, members
+from overlay.errors import InvalidInputError
+from tools import calls
+
+
+def _idle(text: str) -> Idle:
+    if text not in set(Idle):
+        raise InvalidInputError(f"{text[:40]!a} is not {' or '.join(Idle)}")
+    return Idle(text)
+
+
+_ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
+    "readers": ("readers", members),
+    "writers": ("writers", members),
+    "declassify": ("declassify", members),
+    "slack": ("slack_us", seconds_to_us),
+    "history": ("history_us", seconds_to_us),
+    "idle": ("idle", _idle),
+    "max_ahead": ("max_ahead_us", max_ahead),
+}
+"""The attribute of a definition, and what reads its text, by the attribute's name in XML."""
+
+
+def read(given: Mapping[str, str]) -> Alteration:
+    """
+    Args:
+        given: texts by name, as they stand in XML.
+
+    Raises:
+        InvalidInputError: one cannot be read, or there is none.
+    """
+    if not given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in _ATTRIBUTES)
+        raise InvalidInputError(f"nothing is to be altered: give one of {options}")
+    changes: dict[str, object] = {}
+    for name, text in given.items():
+        attribute, read_text = _ATTRIBUTES[name]
+        try:
+            changes[attribute] = read_text(text)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"--{name.replace('_', '-')}: {error}") from None
+    return Alteration(**changes)  # type: ignore[arg-type]
+
+
+def alter(home: str | None, name: str, alteration: Alteration) -> None:
+    calls.ask(home, lambda client: client.alter_stream(name, alteration))
