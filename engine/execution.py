@@ -55,7 +55,11 @@ class Executor(Protocol):
 
     @property
     def state(self) -> str:
-        """off, starting, running or lost: what the monitor shows."""
+        """off, starting, running, lost or failed: what the monitor shows."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it could not be started, and the mend; empty where it could, or was not yet."""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Get ready for the first job of these. A failure is noted: that job meets it again."""

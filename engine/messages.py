@@ -181,10 +181,16 @@ class LookupObject(Struct, frozen=True):
 
 
 class ObjectDescription(Struct, frozen=True):
-    """What lookup_object answers: the kinds under that name, each as its entry's JSON."""
+    """What lookup_object answers: the kinds under that name, each as its entry's JSON.
+
+    Attributes:
+        tasks: of a query of the participant that is asked, as they are now; none where its peer
+            does not answer.
+    """
 
     name: str
     entries: dict[str, str]
+    tasks: tuple[TaskStatus, ...] = ()
 
 
 class ListObjects(Struct, frozen=True):
@@ -196,11 +202,13 @@ class Objects(Struct, frozen=True):
 
     Attributes:
         availability: by query, of those that have a standby and whose definition was found in time.
+        failing: by query, why it does not go on, of the participant that is asked.
     """
 
     names: dict[str, tuple[str, ...]]
     unreachable: tuple[str, ...] = ()
     availability: dict[str, Availability] = {}
+    failing: dict[str, str] = {}
 
 
 class StreamStatus(Struct, frozen=True):
@@ -226,6 +234,12 @@ class StreamStatus(Struct, frozen=True):
     state: str = "stable"
     version: int = 0
     producer: str = ""
+
+
+class QueryStatusSet(Struct, frozen=True):
+    """trouble: why a query that is to run computes nothing yet, and the mend."""
+
+    trouble: str = ""
 
 
 class TaskStatus(Struct, frozen=True):

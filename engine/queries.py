@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
@@ -41,6 +42,11 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.node import Overlay
+
+
+LOOK_S: Final = 3.0
+"""How long who starts a query waits to hear that it cannot be computed, seconds: a Java that is
+missing or refuses its options is found in less, and a person waits so long."""
 
 
 class QueryHost:
@@ -416,6 +422,20 @@ class QueryHost:
     def warm(self, tasks: Sequence[Task] = ()) -> None:
         """Start what computes, so that the first job, of these tasks say, does not wait for it."""
         self._nursery.start_soon(self._executor.prepare, [task.at(END) for task in tasks])
+
+    async def trouble(self) -> str:
+        """Why nothing can be computed here, and the mend; empty where it can, as far as can be said
+        within `LOOK_S`. What has failed is tried again."""
+        tried = trio.Event()
+
+        async def start() -> None:
+            await self._executor.prepare()
+            tried.set()
+
+        self._nursery.start_soon(start)
+        with trio.move_on_after(LOOK_S):
+            await tried.wait()
+        return self._executor.trouble
 
     def start(self, running: RunningQuery) -> None:
         """Let its tasks go on."""

@@ -254,7 +254,11 @@ class TaskRunner:
     def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
         """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
         now = trio.current_time()
-        state = "away" if worker else self._state
+        state, reason = self._state, self._reason
+        if trouble := self._executor.trouble:
+            state, reason = "failing", trouble
+        if stopped or worker:
+            state, reason = "stopped" if stopped else "away", ""
         return TaskStatus(
             name=self.task.name,
             query=self.task.query,
@@ -264,8 +268,8 @@ class TaskRunner:
             epoch_ms=1000 * self._epoch_s,
             load=self._load.load(now),
             rate=self._rows.read(now),
-            state="stopped" if stopped else state,
-            reason=self._reason,
+            state=state,
+            reason=reason,
             input_rate=self._load.rate(now),
             cost_ns=self._load.cost_ns,
             worker=worker,

@@ -28,6 +28,7 @@ from engine.messages import (
     ObjectDescription,
     Objects,
     ReceiveEvents,
+    QueryStatusSet,
     SetQueryStatus,
     Snapshot,
     Status,
@@ -130,11 +131,14 @@ class AsyncMedusaClient:
         request = CreateXml(text, availability)
         return (await self._define("create_query_xml", request, Created)).names
 
-    async def set_query_status(self, query: str, status: QueryStatus) -> None:
-        await self._define("set_query_status", SetQueryStatus(query, status), Done)
+    async def set_query_status(self, query: str, status: QueryStatus) -> str:
+        """Gives why a query that is to run computes nothing yet, and the mend, or nothing."""
+        request = SetQueryStatus(query, status)
+        return (await self._define("set_query_status", request, QueryStatusSet)).trouble
 
-    async def start_query(self, query: str) -> None:
-        await self.set_query_status(query, QueryStatus.RUNNING)
+    async def start_query(self, query: str) -> str:
+        """Let it run; gives why it computes nothing yet, Spark not starting say, or nothing."""
+        return await self.set_query_status(query, QueryStatus.RUNNING)
 
     async def stop_query(self, query: str) -> None:
         await self.set_query_status(query, QueryStatus.STOPPED)

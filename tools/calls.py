@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ import trio
 from engine.availability_request import AvailabilityRequest
 from engine.classes import class_of, weakest_box
 from engine.definitions import QueryEntry
-from engine.messages import Objects
+from engine.messages import Objects, TaskStatus
 from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
 from engine.view import View
@@ -66,14 +66,22 @@ def create(
         raise type(error)(f"{file}: {error}") from None
 
 
-def set_query_status(home: str | None, name: str, status: str) -> None:
-    ask(home, lambda client: client.set_query_status(name, QueryStatus(status)))
+def set_query_status(home: str | None, name: str, status: str) -> str:
+    """Why a query that is to run computes nothing yet, and the mend, or nothing."""
+    return ask(home, lambda client: client.set_query_status(name, QueryStatus(status)))
 
 
-def lookup(home: str | None, name: str) -> dict[str, object]:
-    """The entries under a name, by kind."""
+def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
+    """The entries under a name, by kind, and the tasks of a query of ours."""
     found = ask(home, lambda client: client.lookup_object(name))
-    return {kind: entry_of(found, kind, object) for kind in found.entries}
+    return {kind: entry_of(found, kind, object) for kind in found.entries}, found.tasks
+
+
+def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
+    """What the tasks of a query do now, in words."""
+    return [
+        f"{task.name} is {task.state}{f': {task.reason}' if task.reason else ''}" for task in tasks
+    ]
 
 
 def told_of(kind: str, entry: object) -> list[str]:

@@ -138,11 +138,13 @@ class MedusaClient:
     ) -> tuple[str, ...]:
         return self._run(self._client.create_query_xml, text, availability)
 
-    def set_query_status(self, query: str, status: QueryStatus) -> None:
-        self._run(self._client.set_query_status, query, status)
+    def set_query_status(self, query: str, status: QueryStatus) -> str:
+        """Gives why a query that is to run computes nothing yet, and the mend, or nothing."""
+        return self._run(self._client.set_query_status, query, status)
 
-    def start_query(self, query: str) -> None:
-        self._run(self._client.start_query, query)
+    def start_query(self, query: str) -> str:
+        """Let it run; gives why it computes nothing yet, Spark not starting say, or nothing."""
+        return self._run(self._client.start_query, query)
 
     def stop_query(self, query: str) -> None:
         self._run(self._client.stop_query, query)

@@ -50,15 +50,19 @@ for each in (schema, stream, query, view, post, subscribe):
 @home_option
 @json_option
 def lookup(name: str, home: str | None, as_json: bool) -> None:
-    """Show what the catalog has under NAME."""
+    """Show what the catalog has under NAME, and how a query of ours goes."""
     import json
+
+    import msgspec
 
     from tools import calls
 
-    found = calls.lookup(home, name)
-    lines = []
+    found, tasks = calls.lookup(home, name)
+    lines = calls.how_it_goes(tasks)
     for kind, entry in found.items():
         lines += [f"{kind} {name}", *calls.told_of(kind, entry), json.dumps(entry, indent=2)]
+    if tasks:
+        found["tasks"] = msgspec.to_builtins(tasks)
     say(as_json, found, "\n".join(lines))
 
 
@@ -81,6 +85,7 @@ def list_names(home: str | None, as_json: bool) -> None:
         "names": objects.names,
         "unreachable": objects.unreachable,
         "availability": msgspec.to_builtins(objects.availability),
+        "failing": objects.failing,
     }
     say(as_json, value, "\n".join(lines) or "nothing is defined yet")
     if objects.unreachable:
@@ -91,7 +96,9 @@ def _told(query_name: str, objects: Objects) -> str:
     from tools.availability_words import in_words
 
     availability = objects.availability.get(query_name)
-    return f"  ({in_words(availability)})" if availability else ""
+    told = f"  ({in_words(availability)})" if availability else ""
+    failing = objects.failing.get(query_name)
+    return f"{told}  failing: {failing}" if failing else told
 
 
 @medusa.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from overlay.errors import UnavailableError
 from tools.availability_options import availability_options, requested
 from tools.command_line import home_option, json_option, say
 from tools.create_command import create
@@ -47,8 +48,11 @@ def _add_status(verb: str, status: str, help_text: str) -> None:
     def change(name: str, home: str | None, as_json: bool) -> None:
         from tools import calls
 
-        calls.set_query_status(home, name, status)
-        say(as_json, {"query": name, "status": status}, f"{name}: {status}")
+        trouble = calls.set_query_status(home, name, status)
+        value = {"query": name, "status": status, "trouble": trouble}
+        say(as_json, value, f"{name}: {status}")
+        if trouble:
+            raise UnavailableError(f"it computes nothing yet: {trouble}")
 
 
 _add_status("start", "RUNNING", "Start query NAME.")

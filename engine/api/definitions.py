@@ -32,7 +32,7 @@ from engine.messages import (
     CreateSchema,
     CreateStream,
     CreateXml,
-    Done,
+    QueryStatusSet,
     SetQueryStatus,
 )
 from engine.modifying.messages import Modified, ModifyQuery
@@ -203,16 +203,22 @@ class DefinitionCalls:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names))
 
-    async def set_query_status(self, caller: Caller, request: SetQueryStatus, _: bytes) -> Done:
+    async def set_query_status(
+        self, caller: Caller, request: SetQueryStatus, _: bytes
+    ) -> QueryStatusSet:
         name = self._own_name(request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
 
-        async def set_status() -> Done:
-            await self._engine.queries.set_status(str(name), request.status)
-            return Done()
+        async def set_status() -> QueryStatusSet:
+            queries = self._engine.queries
+            await queries.set_status(str(name), request.status)
+            runs = request.status is QueryStatus.RUNNING
+            return QueryStatusSet(await queries.trouble() if runs else "")
 
-        return await self._at_its_peer(name, "set_query_status", request, Done, set_status)
+        return await self._at_its_peer(
+            name, "set_query_status", request, QueryStatusSet, set_status
+        )
 
     async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
         name = self._own_name(request.query)

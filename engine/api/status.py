@@ -28,6 +28,7 @@ from engine.messages import (
     Snapshot,
     Status,
     StreamStatus,
+    TaskStatus,
 )
 from overlay.addresses import shown
 from overlay.client_tokens import in_words
@@ -89,12 +90,32 @@ class StatusCalls:
             entries[VIEW.label] = msgspec.json.encode(stream.value.stream.view).decode()
         if not entries:
             raise NotFoundError(f"nothing is known under {name}")
-        return ObjectDescription(str(name), entries)
+        tasks: list[TaskStatus] = []
+        if QUERY.label in entries and name.participant == self._overlay.identity.participant:
+            tasks = [task for task in await self._tasks_of_ours() if task.query == str(name)]
+        return ObjectDescription(str(name), entries, tuple(tasks))
 
     async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
         listing = await self._engine.catalog.names()
         availability = await self._availability(listing.names.get(QUERY.label, ()))
-        return Objects(listing.names, listing.unreachable, availability)
+        failing = {task.query: task.reason for task in await self._tasks_of_ours() if task.reason}
+        return Objects(listing.names, listing.unreachable, availability, failing)
+
+    async def _tasks_of_ours(self) -> list[TaskStatus]:
+        """Of all queries of our participant whose peers answer."""
+        found = list(self._engine.queries.task_status())
+
+        async def ask(peer: bytes) -> None:
+            with suppress(MedusaError):
+                connection = await self._overlay.connect(peer)
+                said = await connection.call("peer_status", Status(), PeerStatus)
+                found.extend(task for task in said.tasks if not task.owner)
+
+        with trio.move_on_after(ASK_PEER_S):
+            async with trio.open_nursery() as nursery:
+                for peer in self._overlay.living_siblings():
+                    nursery.start_soon(ask, peer)
+        return found
 
     async def _availability(self, queries: Sequence[str]) -> dict[str, Availability]:
         found: dict[str, Availability] = {}

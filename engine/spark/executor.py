@@ -31,7 +31,8 @@ class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
     Attributes:
-        state: off, starting, running or lost: what the monitor shows.
+        state: off, starting, running, lost or failed: what the monitor shows.
+        trouble: why it could not be started the last time, and the mend; empty where it could.
     """
 
     def __init__(self, spark: Spark, events: Events) -> None:
@@ -40,6 +41,7 @@ class SparkExecutor:
         self._starting = trio.Lock()
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
+        self.trouble = ""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Start Spark ahead of the first job, and compute these tasks once from next to nothing: no
@@ -52,7 +54,7 @@ class SparkExecutor:
             for task in tasks:
                 await self.run(Program(task).rehearse)
         except MedusaError as error:
-            self._events.note("error", str(error))
+            self._events.note("error", self.trouble or str(error))
 
     def compile(self, task: Task) -> SparkComputation:
         """A task, to be run epoch by epoch."""
@@ -83,10 +85,13 @@ class SparkExecutor:
             self.state = "starting"
             try:
                 await trio.to_thread.run_sync(start)
+            except MedusaError as error:
+                self.state, self.trouble = "failed", f"Spark does not start: {error}"
+                raise
             except BaseException:
                 self.state = "lost"
                 raise
-            self.state = "running"
+            self.state, self.trouble = "running", ""
             self._events.note("info", "Spark is running")
 
     def stop(self) -> None:

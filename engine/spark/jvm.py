@@ -21,10 +21,13 @@ from pyspark.java_gateway import launch_gateway
 
 from engine.spark.archive import ClassArchive, archive_for
 from engine.spark.java import find_java
-from overlay.errors import UnavailableError
+from overlay.errors import UnavailableError, printable
 
 START_S: Final = 90.0
 """Longest start of the JVM, seconds: many peers may start on few cores."""
+
+SAID: Final = 300
+"""Characters of what a JVM said that an error repeats: its first lines tell the cause."""
 
 _POLL_S: Final = 0.02
 """How often a starting JVM's hello is looked for, seconds."""
@@ -192,13 +195,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
+def _said(output: Path) -> str:
+    """The beginning of what a JVM said that ended."""
+    with output.open(encoding="utf-8", errors="replace") as file:
+        lines = " / ".join(
+            line.strip() for line in file.read(4 * SAID).splitlines() if line.strip()
+        )
+    return printable(lines)[:SAID] or "it ended and said nothing"
+
+
 def _await_hello(process: subprocess.Popen[bytes], hello: Path, output: Path) -> tuple[int, str]:
     """The port and the secret that the JVM writes when it listens."""
     deadline = time.monotonic() + START_S
     while not hello.exists():
         if process.poll() is not None or time.monotonic() > deadline:
+            ended = process.poll() is not None
             _end(process)
-            raise UnavailableError(f"Spark's JVM did not start; see {output}")
+            said = _said(output) if ended else f"it said nothing for {START_S:g} s"
+            raise UnavailableError(
+                f"the JVM did not start: {said}; mend [spark] in medusa.toml; more is in {output}"
+            )
         time.sleep(_POLL_S)
     content = hello.read_bytes()
     port, length = struct.unpack_from("!ii", content)

@@ -69,13 +69,17 @@ class Spark:
                 return
             self._clear()
             settings = self._config.settings()
-            self._jvm = Jvm.launch(settings, self._folder)
+            try:
+                self._jvm = Jvm.launch(settings, self._folder)
+            except OSError as error:  # no process more, no room for its files
+                raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
                 self._session = _open_session(self._jvm, settings)
             except _BREAKAGE as error:
                 log = self._jvm.output
                 self._clear()
-                raise SparkLostError(f"Spark did not start: {error}; see {log}") from error
+                text = f"{_first_line(error)}; more is in {log}"
+                raise SparkLostError(text) from error
             if self._jvm.archive is not None:
                 self._jvm.archive.make_apart()
 

@@ -48,6 +48,7 @@ class InterpretingExecutor:
     """Behind `engine.execution.Executor`. jobs: how many it has run."""
 
     state = "running"
+    trouble = ""
 
     def __init__(self, config: InterpreterConfig) -> None:
         self.config = config
