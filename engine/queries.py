@@ -43,7 +43,6 @@ from overlay.errors import (
 )
 from overlay.node import Overlay
 
-
 LOOK_S: Final = 3.0
 """How long who starts a query waits to hear that it cannot be computed, seconds: a Java that is
 missing or refuses its options is found in less, and a person waits so long."""

@@ -1,0 +1,117 @@
+"""A query whose Spark cannot start says why and what to do: at its start, looked up, in lists."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from engine_peers import Place, make_stream, open_town, until
+
+from engine.query import Filter, Query
+from engine.spark import jvm
+from engine.spark.config import SparkConfig
+from engine.spark.java import find_java
+from engine.spark.session import Spark, SparkLostError
+from overlay.errors import UnavailableError
+from tools import calls
+from tools.medusa_command import medusa
+
+MEND = "install one, for example `apt-get install openjdk-17-jre-headless`"
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """JAVA_HOME is wrong, and there is no other Java."""
+    monkeypatch.setenv("JAVA_HOME", "/opt/no-such-java")
+    search = partial(find_java, {"JAVA_HOME": "/opt/no-such-java"}, folders=())
+    monkeypatch.setattr(jvm, "find_java", lambda _: search())
+
+
+async def filtered(place: Place) -> str:
+    """A query of that peer; not started."""
+    async with place.client() as client:
+        stream = await make_stream(client, place, "s")
+        name = place.name("q")
+        box = Filter("f", stream, (place.name("out"),), ("value > 1",))
+        await client.create_query(Query(name, (box,)))
+    return name
+
+
+async def test_it_is_said_at_the_start_and_when_looked_up(tmp_path: Path, no_java: None) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        query = await filtered(mit)
+        home = str(mit.home.folder)
+        async with mit.client() as client:
+            trouble = await client.start_query(query)
+            assert trouble.startswith("Spark does not start: no Java 17 or later found (")
+            assert "/opt/no-such-java/bin/java is no Java" in trouble
+            assert MEND in trouble
+            (task,) = (await client.lookup_object(query)).tasks
+            assert (task.state, task.reason) == ("failing", trouble)
+            assert (await client.list_objects()).failing == {query: trouble}
+            (status,) = (await client.status()).peers
+            assert (status.spark, status.tasks[0].reason) == ("failed", trouble)
+            assert any(trouble == event.text for event in status.events)
+        _, tasks = await trio.to_thread.run_sync(calls.lookup, home, query)
+        assert calls.how_it_goes(tasks) == [f"{task.name} is failing: {trouble}"]
+        start = partial(
+            medusa.main, ["query", "start", query, "--home", home], standalone_mode=False
+        )
+        with pytest.raises(UnavailableError, match="it computes nothing yet: Spark does not start"):
+            await trio.to_thread.run_sync(start)
+
+
+async def test_it_is_tried_again_and_the_query_goes_on(
+    tmp_path: Path, no_java: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        query = await filtered(mit)
+        async with mit.client() as client:
+            assert await client.start_query(query)
+            monkeypatch.setattr(Spark, "start", lambda _: None)  # somebody has installed one
+            assert await client.start_query(query) == ""
+            (task,) = (await client.lookup_object(query)).tasks
+            assert (task.state, task.reason) == ("waiting", "")
+
+
+async def test_a_query_at_another_peer_of_ours_is_asked_for_there(
+    tmp_path: Path, no_java: None
+) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        second = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(mit, second)
+        query = await filtered(second)
+        async with mit.client() as client:
+            trouble = await client.start_query(query)
+            assert MEND in trouble
+            await until(lambda: bool(mit.up.engine.overlay.living_siblings()))
+            (task,) = (await client.lookup_object(query)).tasks
+            assert task.reason == trouble
+            assert (await client.list_objects()).failing == {query: trouble}
+
+
+@pytest.mark.spark
+def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    spark = Spark(SparkConfig(options={"spark.driver.memory": "plenty"}), tmp_path)
+    with pytest.raises(UnavailableError) as caught:
+        spark.start()
+    assert "the JVM did not start: Invalid maximum heap size: -Xmxplenty" in str(caught.value)
+    assert "mend [spark] in medusa.toml" in str(caught.value)
+    assert str(tmp_path / "spark.out") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_jvm_that_no_process_is_free_for_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(jvm, "_new_scratch", refuse)
+    with pytest.raises(SparkLostError, match="Resource temporarily unavailable"):
+        Spark(SparkConfig(), tmp_path).start()
