@@ -32,6 +32,7 @@ from engine.messages import (
     CreateSchema,
     CreateStream,
     CreateXml,
+    Done,
     QueryStatusSet,
     SetQueryStatus,
 )
