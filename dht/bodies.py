@@ -9,7 +9,7 @@ import trio
 
 from dht.database import Database
 from dht.records import Pointer, digest_of
-from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.events import Events
 
 MAX_CACHED_BYTES: Final = 64 * 2**20
@@ -62,6 +62,7 @@ class Bodies:
 
         Raises:
             UntrustedError: what was sent is not what the record speaks of.
+            NotAuthorisedError: who has it does not give it to us, and nobody else does.
             UnavailableError: no source could send it.
         """
         await trio.lowlevel.checkpoint()
@@ -73,8 +74,11 @@ class Bodies:
             except UntrustedError as error:
                 self._events.note("warning", str(error))
                 problem = error
-            except MedusaError as error:
+            except NotAuthorisedError as error:
                 if not isinstance(problem, UntrustedError):
+                    problem = error
+            except MedusaError as error:
+                if not isinstance(problem, NotAuthorisedError):
                     problem = UnavailableError(f"body {pointer.digest.hex()}: {error}")
             else:
                 self.keep(body, own=False)

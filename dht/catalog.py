@@ -24,6 +24,7 @@ from dht.database import open_database
 from dht.directory import Directory
 from dht.finding import Finder
 from dht.node import open_node
+from dht.private import kind_of, sealed
 from dht.publishing import Publishing
 from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
 from dht.store import MAX_PER_PARTICIPANT, RecordStore
@@ -44,6 +45,7 @@ from overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
+    UntrustedError,
 )
 from overlay.files import storing
 from overlay.names import ObjectName
@@ -73,11 +75,17 @@ SOURCES: Final = 6
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A kind of object. many: several publishers each hold their own under one name."""
+    """A kind of object.
+
+    Attributes:
+        many: several publishers each hold their own under one name.
+        is_private: whether an object of it is not for everybody; see `dht.private`.
+    """
 
     label: str
     type: type[T]
     many: bool = False
+    is_private: Callable[[T], bool] = lambda _: False
 
     def __post_init__(self) -> None:
         check_kind(self.label)
@@ -123,6 +131,17 @@ class Catalog:
         self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
         self.keep_told = self._publishing.keep_told
         self.tell_again = self._publishing.tell_again
+        self._guards: dict[str, Callable[[bytes, str], bool]] = {}
+
+    def guard(self, kind: Kind[T], may_have: Callable[[T, str], bool]) -> None:
+        """Let `may_have` say which participants may have a private object of ours of that kind;
+        without that our own may alone."""
+
+        def check(body: bytes, participant: str) -> bool:
+            value = decode(body, kind.type, limit=MAX_BODY_BYTES, what=kind.label)
+            return may_have(value, participant)
+
+        self._guards[kind.label] = check
 
     def on_yielded(self, heed: Callable[[str, ObjectName], None]) -> None:
         """Have `heed` told, by kind and name, of what this peer has published, and no more does,
@@ -147,7 +166,7 @@ class Catalog:
             ConflictError: another peer of ours keeps publishing newer versions.
         """
         self._check_ours(name)
-        body = encode(value)
+        body = self._encoded(kind, value)
         if len(body) > MAX_BODY_BYTES:
             raise InvalidInputError(f"{name}: {len(body)} bytes, at most {MAX_BODY_BYTES} allowed")
         return await self._publishing.declare(kind.under(name), body)
@@ -160,7 +179,7 @@ class Catalog:
             NotAuthorisedError: the name is another participant's.
         """
         self._check_ours(name)
-        self._publishing.declare_soon(kind.under(name), encode(value))
+        self._publishing.declare_soon(kind.under(name), self._encoded(kind, value))
 
     async def withdraw(self, kind: Kind[T], name: ObjectName) -> None:
         """Declare that the object is no more. It may be any that our participant published.
@@ -209,6 +228,7 @@ class Catalog:
 
         Raises:
             NotFoundError: there is none, said by the peers that should know.
+            NotAuthorisedError: it is not for our participant.
             UnavailableError: too few peers answer, and it is not remembered here; or nobody who can
                 be reached has its body.
             UntrustedError: all who answered sent another body than the record speaks of.
@@ -264,31 +284,60 @@ class Catalog:
                 names.setdefault(subject.kind, []).append(subject.name)
         return {kind: tuple(sorted(found)) for kind, found in names.items()}
 
-    def body(self, digest: bytes) -> bytes:
-        """A body that is here.
+    def body(self, digest: bytes, participant: str) -> bytes:
+        """A body that is here, for that participant.
 
         Raises:
-            NotFoundError: it is not.
+            NotFoundError: it is not here. NotAuthorisedError: it is not for them.
         """
         body = self._bodies.get(digest)
         if body is None:
             raise NotFoundError(f"body {digest.hex()} is not here")
+        if participant != self._around.participant and not self._may_have(body, participant):
+            raise NotAuthorisedError(f"body {digest.hex()} is not for {participant}")
         return body
 
+    def _may_have(self, body: bytes, participant: str) -> bool:
+        try:
+            kind = kind_of(body)
+            return not kind or (kind in self._guards and self._guards[kind](body, participant))
+        except DecodeError:  # of another peer, which it harms alone
+            return False
+
     # -----------------------------------------------------------------------------------------
+
+    def _encoded(self, kind: Kind[T], value: T) -> bytes:
+        body = encode(value)
+        if not kind.is_private(value):
+            return body
+        return sealed(kind.label, body, self._around.private_key)
 
     async def _published(self, kind: Kind[T], record: Record) -> Published[T]:
         body = record.body
         if isinstance(body, Pointer):
-            body = await self._bodies.obtain(body, self._sources(record))
+            try:
+                body = await self._bodies.obtain(body, self._sources(record))
+            except UntrustedError:
+                raise
+            except NotAuthorisedError:
+                owner = ObjectName.parse(record.name).participant
+                raise NotAuthorisedError(
+                    f"{self._around.participant} may not read {record.name}; what it is, is for "
+                    f"those whom {owner} lets read it"
+                ) from None
         value = _decoded(kind, record.subject, body)
         return Published(ObjectName.parse(record.name), value, record.publisher, record.version)
 
     def _sources(self, record: Record) -> list[bytes]:
-        """Who may have a body: its publisher, then neighbours, who may have looked it up."""
-        others = [p for p in self._directory.neighbours() if p != record.publisher]
-        self._around.rng.shuffle(others)
-        return [record.publisher, *others][:SOURCES]
+        """Who may have a body: its publisher, then others of its owner, then neighbours, who may
+        have looked it up."""
+        contacts = self._around.contacts
+        owner = ObjectName.parse(record.name).participant
+        siblings = [p for p in contacts.known() if contacts.participant_of(p) == owner]
+        neighbours = self._directory.neighbours()
+        for some in (siblings, neighbours):
+            self._around.rng.shuffle(some)
+        return list(dict.fromkeys([record.publisher, *siblings, *neighbours]))[:SOURCES]
 
     def _check_ours(self, name: ObjectName) -> None:
         if name.participant != self._around.participant:
@@ -362,9 +411,9 @@ def _decoded(kind: Kind[T], subject: Subject, body: bytes | None) -> T:
 
 
 def _serve(service: Service, catalog: Catalog) -> None:
-    async def body(_caller: Caller, request: BodyRequest, _body: bytes) -> tuple[Struct, bytes]:
+    async def body(caller: Caller, request: BodyRequest, _body: bytes) -> tuple[Struct, bytes]:
         await trio.lowlevel.checkpoint()
-        return BodyFollows(), catalog.body(request.digest)
+        return BodyFollows(), catalog.body(request.digest, caller.participant)
 
     async def names(_caller: Caller, _request: NamesRequest, _body: bytes) -> Struct:
         await trio.lowlevel.checkpoint()

@@ -229,6 +229,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
         edition: how often it was modified. since: the boundary from which on it is as it says,
             microseconds; before, it was as modified last.
         readers: those of its streams that were declared before it.
+        label: the policies of all that it reads: who satisfies them may know what it does.
     """
 
     query: Query
@@ -238,6 +239,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     edition: int = 0
     since: int = BEGINNING
     readers: dict[str, tuple[str, ...]] = {}
+    label: tuple[Policy, ...] = ()
 
 
 class Producer(Struct, frozen=True):

@@ -40,7 +40,8 @@ MAX_DIGEST: Final = 512
 
 
 class Version(Struct, frozen=True, array_like=True):
-    """One stream as its author produces it. boundary: microseconds."""
+    """One stream as its author produces it. boundary: 0, of versions before: everybody hears this,
+    and who may not read a stream is not to see how it moves."""
 
     stream: bytes
     fence: int
@@ -105,7 +106,7 @@ class Digests:
 
     def _versions(self) -> tuple[Version, ...]:
         fenced = [
-            Version(key_of_stream(task.name), running.stored.tenure.fence, task.boundary)
+            Version(key_of_stream(task.name), running.stored.tenure.fence, 0)
             for running in self._queries.all()
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks

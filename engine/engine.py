@@ -25,7 +25,10 @@ from engine.mending import Mending
 from engine.mirrors import Mirrors
 from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
+from engine.moves.checks import network_of
 from engine.moves.mover import Mover
+from engine.network import Network
+from engine.private import guard
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.readers import Readers
@@ -177,6 +180,7 @@ class Engine:
 
         self.altering = Altering(self.store, self.homes, self.producers, overlay.events)
         catalog.on_yielded(self._give_way)
+        guard(catalog, self.readers)
 
     def _give_way(self, kind: str, name: ObjectName) -> None:
         if kind == SCHEMA.label:
@@ -247,6 +251,22 @@ class Engine:
         stored = [standby.stored for standby in self.standbys.all()]
         stored += self.queries.pending.values()
         return any(stream in each.entry.outputs for each in stored)
+
+    def network(self, query: str) -> Network | None:
+        """A query, if this peer has anything to do with it."""
+        for running in self.queries.all():
+            if running.name == query:
+                return running.stored.network
+        for stored in (
+            *(each.stored for each in self.standbys.all()),
+            *self.queries.pending.values(),
+        ):
+            if stored.name == query:
+                return stored.network
+        for assigned in self.assignments.all():
+            if assigned.task.query == query:
+                return network_of(assigned.stored.assignment)
+        return None
 
     def rendition(self, stream: str) -> KeptStream | None:
         """The version of a stream that other peers can read here: what is served, or what is

@@ -9,16 +9,29 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from dht.catalog import Catalog, Kind, Published
-from engine.definitions import REVISIONS, Producer, QueryEntry, StreamEntry, check_stream
+from engine.definitions import (
+    REVISIONS,
+    Producer,
+    QueryEntry,
+    StreamEntry,
+    check_label,
+    check_stream,
+)
 from engine.schema import REVISION, Schema, check_schema
 from engine.view import View, check_view
 from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
 
-SCHEMA: Final = Kind("schema", Schema)
-STREAM: Final = Kind("stream", StreamEntry)
-QUERY: Final = Kind("query", QueryEntry)
-VIEW: Final = Kind("view", View)
+SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
+"""For whoever may read a stream that has it: it comes before the first of those."""
+
+STREAM: Final = Kind("stream", StreamEntry, is_private=lambda entry: bool(entry.stream.policies))
+QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.label))
+"""For whoever may read all that it reads."""
+
+VIEW: Final = Kind("view", View, is_private=lambda _: True)
+"""For its owner's peers; what others may know stands in the stream of that name."""
+
 PRODUCER: Final = Kind("producer", Producer, many=True)
 
 Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry, View)
@@ -31,6 +44,7 @@ async def lookup(
 
     Raises:
         NotFoundError: there is none.
+        NotAuthorisedError: it is not for our participant.
         UnavailableError: too few peers answer to say so.
         DecodeError: what was published under that name is not about it, or is beyond the limits.
     """
@@ -71,6 +85,7 @@ def _check(value: Schema | StreamEntry | QueryEntry | View, name: str) -> None:
             check_schema(_of_tuples(value))
         case QueryEntry():
             found = value.query.name
+            check_label(found, value.label)
         case View():
             found = value.name
             check_view(value)

@@ -181,16 +181,19 @@ class LookupObject(Struct, frozen=True):
 
 
 class ObjectDescription(Struct, frozen=True):
-    """What lookup_object answers: the kinds under that name, each as its entry's JSON.
+    """What lookup_object answers.
 
     Attributes:
+        entries: the kinds under that name, each as its entry's JSON.
         tasks: of a query of the participant that is asked, as they are now; none where its peer
             does not answer.
+        private: kinds under that name whose entries are not for who asks.
     """
 
     name: str
     entries: dict[str, str]
     tasks: tuple[TaskStatus, ...] = ()
+    private: tuple[str, ...] = ()
 
 
 class ListObjects(Struct, frozen=True):

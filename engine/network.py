@@ -12,6 +12,7 @@ from engine.check import check_query
 from engine.definitions import (
     ANY,
     REVISIONS,
+    Policy,
     QueryEntry,
     StreamDefinition,
     StreamEntry,
@@ -50,6 +51,12 @@ class Network(Struct, frozen=True):
             InvalidInputError: it does not type-check.
         """
         return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Of all that it reads: who satisfies them may know what it does."""
+        found = {each for entry in self.inputs.values() for each in entry.stream.policies}
+        return tuple(sorted(found))
 
     def tasks(self) -> tuple[Task, ...]:
         """Each after those whose output it reads.
@@ -116,6 +123,11 @@ class StoredQuery(Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.entry.query.name
+
+    @property
+    def published(self) -> QueryEntry:
+        """What the catalog has of it."""
+        return msgspec.structs.replace(self.entry, label=self.network.policies)
 
     @property
     def availability(self) -> Availability:

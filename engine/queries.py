@@ -174,7 +174,7 @@ class QueryHost:
             self.start(running)
         else:
             await self._stop(running)
-        await self.catalog.publish_entry(entry)
+        await self.catalog.publish_entry(running.stored)
         self._events.note("info", f"{name} is {status}", query=name)
 
     async def _delete(self, name: str) -> None:

@@ -50,11 +50,11 @@ class QueryCatalog:
         for task in running.tasks:
             await self._producers.publish_entry(task.kept.entry)
             await self.name_worker(running, task)
-        await self.publish_entry(running.stored.entry)
+        await self.publish_entry(running.stored)
 
-    async def publish_entry(self, entry: QueryEntry) -> None:
+    async def publish_entry(self, stored: StoredQuery) -> None:
         """Tell of the query alone. Raises: as `publish`."""
-        await self._catalog.publish(QUERY, ObjectName.parse(entry.query.name), entry)
+        await self._catalog.publish(QUERY, ObjectName.parse(stored.name), stored.published)
 
     def publish_soon(self, running: RunningQuery) -> None:
         """`publish`, in the background, until it is done: the catalog is slow when peers die, and

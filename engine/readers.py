@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from engine.definitions import ANY, CONTRACT, Policy, StreamDefinition
 from overlay.errors import NotAuthorisedError
+from overlay.names import ObjectName
 
 
 class Readers:
@@ -21,9 +22,16 @@ class Readers:
 
     def may_read(self, stream: StreamDefinition, participant: str) -> bool:
         """A stream's owner always may; anybody else whom every policy of the stream admits."""
-        if participant == stream.owner:
-            return True
-        return all(self._admits(policy, participant) for policy in stream.policies)
+        return participant == stream.owner or self._satisfies(stream.policies, participant)
+
+    def may_know(self, query: str, label: Iterable[Policy], participant: str) -> bool:
+        """Who may read all that a query reads may know what it does; so may its owner.
+
+        Args:
+            query: its name. label: the policies of all that it reads.
+        """
+        owner = ObjectName.parse(query).participant
+        return participant == owner or self._satisfies(label, participant)
 
     def check(self, stream: StreamDefinition, participant: str) -> None:
         """
@@ -35,6 +43,9 @@ class Readers:
         for policy in stream.policies:
             if not self._admits(policy, participant):
                 raise NotAuthorisedError(_refusal(stream, policy, participant))
+
+    def _satisfies(self, policies: Iterable[Policy], participant: str) -> bool:
+        return all(self._admits(policy, participant) for policy in policies)
 
     def _admits(self, policy: Policy, participant: str) -> bool:
         named = participant == policy.owner or not {participant, ANY}.isdisjoint(policy.readers)

@@ -20,7 +20,7 @@ from engine.view import View
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words
-from tools.entries import entry_of
+from tools.entries import entry_of, hidden
 from tools.travel_words import past_in_words, view_in_words
 
 T = TypeVar("T")
@@ -72,9 +72,12 @@ def set_query_status(home: str | None, name: str, status: str) -> str:
 
 
 def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
-    """The entries under a name, by kind, and the tasks of a query of ours."""
+    """The entries under a name, by kind, and the tasks of a query of ours. Of a kind that is not
+    for us, what can be said of it."""
     found = ask(home, lambda client: client.lookup_object(name))
-    return {kind: entry_of(found, kind, object) for kind in found.entries}, found.tasks
+    private = dict.fromkeys(found.private, hidden(found.name))
+    entries = {kind: entry_of(found, kind, object) for kind in found.entries}
+    return private | entries, found.tasks
 
 
 def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:

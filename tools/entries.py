@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from engine.messages import ObjectDescription
 from overlay.encoding import decode_json
-from overlay.errors import InvalidInputError, NotFoundError
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
+from overlay.names import ObjectName
 from overlay.rpc import MAX_STRUCT_BYTES
 
 T = TypeVar("T")
@@ -17,16 +18,25 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
 
     Raises:
         NotFoundError: nothing has that name. InvalidInputError: what has is of another kind.
+        NotAuthorisedError: it is not for us.
         DecodeError: the peer's answer makes no sense.
     """
     try:
         text = description.entries[kind]
     except KeyError:
+        if kind in description.private:
+            raise NotAuthorisedError(hidden(description.name)) from None
         kinds = ", ".join(sorted(description.entries)) or "nothing"
         if not description.entries:
             raise NotFoundError(f"no {kind} {description.name}") from None
         raise InvalidInputError(f"{description.name} is no {kind} but: {kinds}") from None
     return decode_entry(description.name, text, type_)
+
+
+def hidden(name: str) -> str:
+    """What can be said of an object that is not for us."""
+    owner = ObjectName.parse(name).participant
+    return f"{name} is of {owner}, which does not let you read it: ask them for it"
 
 
 def decode_entry(name: str, text: str, type_: type[T]) -> T:

@@ -249,18 +249,20 @@ class FlowCalls:
         self._engine.readers.check(entry.stream, caller.participant)
 
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
-        stream = entry.stream
+        stream, may_post = entry.stream, may_write(entry.stream, caller.participant)
+        refusal = NotAuthorisedError(
+            f"{caller.participant} may not post to {stream.name}; {stream.owner} names its writers"
+        )
+        if not may_post and not self._engine.readers.may_read(stream, caller.participant):
+            raise refusal  # nor hear what it is
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
             raise StoppedError(
                 f"{stream.name} is produced by {stream.query}: post to the streams that it reads"
             )
-        if not may_write(stream, caller.participant):
-            raise NotAuthorisedError(
-                f"{caller.participant} may not post to {stream.name}; "
-                f"{stream.owner} names its writers"
-            )
+        if not may_post:
+            raise refusal
 
 
 def _interruptions(kept: KeptStream, caller: Caller) -> list[Callable[[], Awaitable[None]]]:

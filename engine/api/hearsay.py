@@ -33,12 +33,14 @@ NONSENSE: Final = "nonsense"
 _LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients")
 
 
-def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStatus:
+def for_members(
+    status: PeerStatus, may_read: Callable[[str], bool], may_know: Callable[[str], bool]
+) -> PeerStatus:
     """This peer's status for a peer of another participant: without events, links, clients and the
-    reasons of failing tasks, and without streams that the other participant may not read.
+    reasons of failing tasks, and without streams and queries that are not for that participant.
 
     Args:
-        may_read: whether it may read a stream.
+        may_read: whether it may read a stream. may_know: whether it may know what a query does.
     """
     return msgspec.structs.replace(
         status,
@@ -47,8 +49,11 @@ def for_members(status: PeerStatus, may_read: Callable[[str], bool]) -> PeerStat
         clients=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
-            msgspec.structs.replace(task, reason="") for task in status.tasks if may_read(task.name)
+            msgspec.structs.replace(task, reason="")
+            for task in status.tasks
+            if may_read(task.name) and may_know(task.query)
         ),
+        replicas=tuple(each for each in status.replicas if may_know(each.query)),
     )
 
 

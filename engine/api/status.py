@@ -11,12 +11,13 @@ import msgspec
 import psutil
 import trio
 
+from dht.catalog import Kind
 from engine.api.hearsay import NONSENSE, SNAPSHOT_BYTES, cut, fitted, for_members, heard
 from engine.api.replica_status import replica_status
 from engine.availability import Availability, Mode
 from engine.engine import Engine
 from engine.kept import Role
-from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, find
+from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
 from engine.messages import (
     ClientStatus,
     EventRecord,
@@ -33,7 +34,13 @@ from engine.messages import (
 from overlay.addresses import shown
 from overlay.client_tokens import in_words
 from overlay.clients import Clients, Session
-from overlay.errors import DecodeError, MedusaError, NotFoundError
+from overlay.errors import (
+    DecodeError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    UntrustedError,
+)
 from overlay.names import ObjectName
 from overlay.rpc import Caller
 
@@ -71,29 +78,37 @@ class StatusCalls:
     ) -> ObjectDescription:
         name = ObjectName.parse(request.name)
         catalog = self._engine.catalog
-        stream = await find(catalog, STREAM, name)
-        found = {
-            SCHEMA.label: await find(catalog, SCHEMA, name),
-            STREAM.label: stream,
-            QUERY.label: await find(catalog, QUERY, name),
-        }
-        entries = {
-            label: msgspec.json.encode(published.value).decode()
-            for label, published in found.items()
-            if published is not None
-        }
-        if STREAM.label in entries:
+        entries: dict[str, str] = {}
+        private: list[str] = []
+
+        async def look_up(kind: Kind[Definition]) -> Definition | None:
+            try:
+                published = await find(catalog, kind, name)
+            except UntrustedError:
+                raise
+            except NotAuthorisedError:
+                private.append(kind.label)
+                return None
+            if published is None:
+                return None
+            entries[kind.label] = msgspec.json.encode(published.value).decode()
+            return published.value
+
+        await look_up(SCHEMA)
+        stream = await look_up(STREAM)
+        await look_up(QUERY)
+        if stream is not None:
             producers = await catalog.lookup_all(PRODUCER, name)
             peers = [each.value.worker or each.publisher.hex() for each in producers]
             entries[PRODUCER.label] = msgspec.json.encode(peers).decode()
-        if stream is not None and stream.value.stream.view is not None:
-            entries[VIEW.label] = msgspec.json.encode(stream.value.stream.view).decode()
-        if not entries:
+            if stream.stream.view is not None:
+                entries[VIEW.label] = msgspec.json.encode(stream.stream.view).decode()
+        if not entries and not private:
             raise NotFoundError(f"nothing is known under {name}")
         tasks: list[TaskStatus] = []
         if QUERY.label in entries and name.participant == self._overlay.identity.participant:
             tasks = [task for task in await self._tasks_of_ours() if task.query == str(name)]
-        return ObjectDescription(str(name), entries, tuple(tasks))
+        return ObjectDescription(str(name), entries, tuple(tasks), tuple(private))
 
     async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
         listing = await self._engine.catalog.names()
@@ -173,12 +188,19 @@ class StatusCalls:
         """Load and streams are for all members; what happened here is for our own participant."""
         status = self._own_status()
         if caller.participant != self._overlay.identity.participant:
-            status = for_members(status, partial(self._may_read, caller.participant))
+            who = caller.participant
+            status = for_members(status, partial(self._may_read, who), partial(self._may_know, who))
         return cut(status, SNAPSHOT_BYTES)
 
     def _may_read(self, participant: str, stream: str) -> bool:
         kept = self._engine.rendition(stream) or self._engine.store.get(stream)
         return kept is not None and self._engine.readers.may_read(kept.entry.stream, participant)
+
+    def _may_know(self, participant: str, query: str) -> bool:
+        network = self._engine.network(query)
+        return network is not None and self._engine.readers.may_know(
+            query, network.policies, participant
+        )
 
     async def _of_all_peers(self, ask: Callable[[bytes], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -216,7 +217,7 @@ class Home:
             wire=FakeWire(self.world.network, self.peer_id, self.address),
             contacts=FakeContacts(self.peer_id, self.world.table, self.world.owners),
             publisher_of=self.world.publisher_of,
-            fetch_body=self.world.fetch_body,
+            fetch_body=partial(self.world.fetch_body, self.participant),
             fetch_names=self.world.fetch_names,
             events=self.events,
             clock=self.clock,
@@ -259,10 +260,10 @@ class World:
             raise UntrustedError(f"peer {peer_id.hex()} is no member")
         return Publisher(home.participant, home.key.public_key())
 
-    async def fetch_body(self, peer_id: bytes, wanted: bytes) -> bytes:
+    async def fetch_body(self, asking: str, peer_id: bytes, wanted: bytes) -> bytes:
         home = self._reached(peer_id)
         assert home.catalog is not None
-        return home.body_filter(home.catalog.body(wanted))
+        return home.body_filter(home.catalog.body(wanted, asking))
 
     async def fetch_names(self, peer_id: bytes) -> Names:
         catalog = self._reached(peer_id).catalog

@@ -1,0 +1,57 @@
+"""Objects that not everybody may have: their records tell nothing but the name and its owner.
+
+What a record shows of such an object is the hash and the size of its body. The body is padded to
+whole kibibytes, and has a salt that only its publisher can make: nobody can guess an object and
+compare. The body itself is given by peers of its owner, and by no others, to those who may have it.
+A peer of before knows nothing of this, and reads the body as any other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dht.records import MAX_BODY_BYTES
+from overlay.encoding import decode, encode
+from overlay.signing import sign
+
+BLOCK_BYTES: Final = 1024
+"""Bodies are padded to multiples of this: more than fits into a record."""
+
+DOMAIN: Final = "salt of a private object"
+
+MARK: Final = "private"
+SALT: Final = "salt"
+
+_HEAD_BYTES: Final = 16
+"""The mark is among the first bytes of a body: a public one need not be decoded to see that."""
+
+
+def sealed(kind: str, body: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The body of a private object; the same of the same.
+
+    Args:
+        kind: the label of its kind. body: an encoded struct. key: its publisher's.
+    """
+    fields = decode(body, dict[str, msgspec.Raw], limit=MAX_BODY_BYTES, what=kind)
+    salt = sign(key, DOMAIN, body)
+    marked = {MARK: kind, **fields}
+    short = -len(encode({**marked, SALT: salt + bytes(BLOCK_BYTES)})) % BLOCK_BYTES
+    return encode({**marked, SALT: salt + bytes(BLOCK_BYTES + short)})
+
+
+def kind_of(body: bytes) -> str:
+    """The label of a private object's kind; "" of a public one.
+
+    Raises:
+        DecodeError: it makes no sense.
+    """
+    if MARK.encode() not in body[:_HEAD_BYTES]:
+        return ""
+    return decode(body, _Marked, limit=MAX_BODY_BYTES, what="body").private
+
+
+class _Marked(msgspec.Struct):
+    private: str
