@@ -191,7 +191,8 @@ class _Revising:
         return changes
 
     def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
-        times = pa.chunked_array([*gone.column(STIME).chunks, *come.column(STIME).chunks])
+        chunks = [*gone.column(STIME).chunks, *come.column(STIME).chunks]
+        times = pa.chunked_array(chunks, pa.int64())
         ends = pc.min_max(times)
         if ends["min"].as_py() is None:
             return []

@@ -128,8 +128,8 @@ def _from_seconds(seconds: pa.Array, field: Field) -> pa.Array:
     microseconds = pc.floor(pc.multiply(seconds, _MICROSECONDS))
     # NaN compares false, so it is outside as well.
     inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
-    if not pc.all(inside).as_py():
-        raise _out_of_range(field, inside.index(False).as_py())
+    if (row := inside.index(False).as_py()) >= 0:
+        raise _out_of_range(field, row)
     return microseconds.cast(pa.int64())
 
 

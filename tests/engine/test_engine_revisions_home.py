@@ -27,6 +27,9 @@ FIELDS = (
     Field("v", FieldType.INT),
 )
 P = Writer("p")
+SECONDS = {FieldType.SINGLE, FieldType.DOUBLE}
+TIMES = {FieldType.LONG, FieldType.TIMESTAMP} | SECONDS
+"""Types that a time field may have."""
 SCHEMA = Schema("medusa://mit.edu/keyed", FIELDS, time="t", key=("k", "part"))
 Row = tuple[int, str, int | None, int]
 
@@ -227,3 +230,35 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         assert home.revisions_log is None
         assert home.log.boundary == BEGINNING
         assert not (tmp_path / "plain" / "revisions").exists()
+
+
+@pytest.mark.parametrize("time", [t for t in FieldType if t in TIMES])
+@pytest.mark.parametrize("key", [("k",), ("t", "k")], ids=["key", "key with time"])
+async def test_deletions_alone_whatever_the_time_is(
+    tmp_path: Path, time: FieldType, key: tuple[str, ...]
+) -> None:
+    """Of a post without replacements there is no time to look at."""
+    schema = Schema("medusa://mit.edu/keyed", (Field("t", time), *FIELDS[1:]), time="t", key=key)
+    times: list[Any] = [1 / 4096, 2 / 4096, 3 / 4096] if time in SECONDS else [244, 488, 732]
+    async with home_in(tmp_path, schema) as home:
+        poster = Poster(home, schema)
+        await poster.post(*((at, name, 1, 0) for at, name in zip(times, "abc", strict=True)))
+        for at, name, upto in zip(times, "ab", (800, 900), strict=False):  # waiting, logged
+            posted = await poster.revise(("DELETION", at, name, 1, None))
+            assert (posted.rows, posted.missed) == (1, ())
+            await poster.post(boundary=upto)
+            await home.advance(1.0)
+        assert [row[2] for row in logged(home.revisions_log)] == [244, 488]
+
+
+@pytest.mark.parametrize(
+    ("time", "bad"), [(FieldType.DOUBLE, float("nan")), (FieldType.LONG, 2**63 - 1)]
+)
+async def test_a_time_that_is_none_is_named_by_its_row_in_the_post(
+    tmp_path: Path, time: FieldType, bad: float
+) -> None:
+    schema = Schema("medusa://mit.edu/keyed", (Field("t", time), *FIELDS[1:]), time="t", key=("k",))
+    async with home_in(tmp_path, schema) as home:
+        poster = Poster(home, schema)
+        with pytest.raises(InvalidInputError, match="out of range in row 2"):
+            await poster.revise(gone("a", 1), replaced(1, "b", 1, 2), replaced(bad, "c", 1, 3))

@@ -119,7 +119,16 @@ def check_request(request: pa.Table, schema: Schema) -> None:
                 raise InvalidInputError(f"field {field.name} is null in row {row}; it may not be")
     check_sizes(request, schema)
     if schema.time is not None:
-        times_of(request.filter(replaces), schema)  # that they are times
+        _check_times(request, replaces, schema)
+
+
+def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -> None:
+    """Of replacements alone; those of deletions are as if they were 0, so that rows keep their
+    numbers."""
+    at = request.schema.get_field_index(schema.time)
+    field = request.schema.field(at)
+    column = pc.if_else(replaces, request.column(at), pa.scalar(0).cast(field.type))
+    times_of(request.set_column(at, field, column), schema)
 
 
 def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
