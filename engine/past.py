@@ -64,7 +64,8 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     query = Query(
         name,
         tuple(_copied(box, new_name) for box in original.boxes),
-        tuple(new_name(stream) for stream in entry.outputs),
+        # what it makes of revisions is beside its streams, as of any query
+        tuple(renamed[stream] for stream in entry.outputs if stream in renamed),
         Availability(),
         after=after,
         until=until,

@@ -13,7 +13,7 @@ import trio
 from dht.catalog import Catalog
 from engine.availability import Mode
 from engine.config import EngineConfig
-from engine.definitions import QueryEntry
+from engine.definitions import QueryEntry, StreamEntry
 from engine.execution import Executor
 from engine.kept import KeptStream
 from engine.messages import TaskStatus
@@ -107,6 +107,10 @@ class QueryHost:
         self.unfit: dict[str, tuple[StoredQuery, str]] = {}
 
     # -- what clients ask for ---------------------------------------------------------------
+
+    async def inputs(self, query: Query) -> Mapping[str, StreamEntry]:
+        """See `Creation.inputs`."""
+        return await self._creation.inputs(query)
 
     async def create(self, query: Query) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.

@@ -181,7 +181,8 @@ class DefinitionCalls:
                 raise ConflictError(f"{name} exists and differs; delete it first or rename")
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
-        await self._engine.locator.check_past(request.query)
+        inputs = await self._engine.queries.inputs(request.query)
+        await self._engine.locator.check_past(request.query, inputs)
         entry = await self._engine.queries.create(request.query)
         return Created((str(name), *entry.outputs))
 

@@ -30,12 +30,12 @@ from engine.revisions.scenarios import (
     revised_windows,
 )
 from engine.revisions.tasks import by_arrival, scenario_task
-from engine.schema import BEGINNING, END, SCENARIO, STIME
+from engine.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import SIGN, signed
 from engine.streams.revisions.lookup import read_rows
 from engine.task_runner import TaskRunner
-from engine.windows import Interval
+from engine.windows import Interval, whole_after
 from overlay.files import storing
 
 JOB_ROWS: Final = 2**20
@@ -74,7 +74,7 @@ class RevisionRunner(TaskRunner):
         self._jobs = count()
 
     def _begin(self) -> None:
-        origin = max(self._inputs[name].start for name in self._revisions)
+        origin = max(self.task.after, *(self._inputs[name].start for name in self._revisions))
         if origin > BEGINNING:
             self._output.begin(origin)
 
@@ -113,7 +113,10 @@ class RevisionRunner(TaskRunner):
         waiting: list[pa.Table] = []
         rows, left_out = 0, 0
         start = max(self._inputs[name].start for name in self._main)
-        for run in _runs(revised_windows(revisions, window, after, upto), window.size_us):
+        begins = whole_after(self._of, self.task.after)
+        revised = revised_windows(revisions, window, after, upto)
+        whole = [each for each in revised if each.end > begins]
+        for run in _runs(whole, window.size_us):
             lo, hi = run[0].end - window.size_us, run[-1].end
             tuples = await self._read(self._main, max(lo, start), min(hi, upto), self._tuples)
             for each in run:
@@ -172,6 +175,7 @@ class RevisionRunner(TaskRunner):
         return rows.select(names).cast(pa.schema([self._shape.field(name) for name in names]))
 
     def _signed(self, rows: pa.Table) -> pa.Table:
+        rows = rows.filter(pc.greater(rows.column(REVISED_STIME), self.task.after))
         tuples = signed(rows)
         extra = {SIGN: tuples.column(SIGN), POSITION: rows.column(STIME)}
         table = self._tuples(tuples)

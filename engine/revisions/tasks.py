@@ -69,6 +69,8 @@ def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
         input_schemas=(*(task.input_schemas if with_main else ()), *schemas),
         output_schema=revisions_schema(task.output_schema, source=False),
         source_inputs=frozenset(sources) | (task.source_inputs if with_main else frozenset()),
+        after=task.after,
+        until=task.until,
         of=task,
         history_us=max(revised[name] for name, _ in beside),
     )

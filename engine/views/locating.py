@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -9,7 +10,7 @@ import trio
 from engine.kept import KeptStream, Role
 from engine.mirrors import HELD_S
 from engine.producers import Producers
-from engine.query import Query, streams_read, streams_written
+from engine.query import Query
 from engine.schema import BEGINNING, END
 from engine.stream_store import StreamStore
 from engine.streams.log import StreamLog
@@ -70,8 +71,11 @@ class Locator:
             await kept.released(found.until)
         return found
 
-    async def check_past(self, query: Query) -> None:
+    async def check_past(self, query: Query, inputs: Iterable[str]) -> None:
         """
+        Args:
+            inputs: what it reads that it does not make, revisions included.
+
         Raises:
             NotRetainedError: a query that is to be computed from a boundary on reads a stream whose
                 history does not reach back so far.
@@ -80,7 +84,7 @@ class Locator:
         if query.after == BEGINNING:
             return
         past = Range(query.after, query.after + 1)
-        for stream in sorted(streams_read(query) - streams_written(query)):
+        for stream in sorted(inputs):
             await self.locate(stream, past, fixed=True)
 
 

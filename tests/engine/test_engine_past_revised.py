@@ -1,0 +1,198 @@
+"""Copies of queries over history that was revised, against DuckDB over the files of the source."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_interpreted import interpret
+from engine_peers import Place, open_town, schema_of, until
+
+from engine.definitions import StreamDefinition
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import BEGINNING, END, REVISION_KIND
+from overlay.errors import NotRetainedError
+from tools.async_client import AsyncMedusaClient
+
+Rows = list[tuple[int, ...]]
+
+SIZE, ADVANCE, LONG = 30, 10, 100
+"""Of the windows, microseconds; those of `peaks` follow one another."""
+
+BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
+"""How far behind what it reads each output of a copy begins, microseconds."""
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+def network(place: Place, source: str) -> Query:
+    """Odd values; their number and sum in windows that overlap; the greatest sum of the latter."""
+    functions = (
+        AggregateFunction(Function.COUNT, None, "n"),
+        AggregateFunction(Function.SUM, "value", "total"),
+    )
+    peak = (AggregateFunction(Function.MAX, "total", "peak"),)
+    odd, sums, peaks = (place.name(path) for path in BEHIND)
+    return Query(
+        place.name("q"),
+        (
+            Filter("odd", source, (odd,), ("value % 2 = 1",)),
+            Aggregate("sums", odd, sums, SIZE, ADVANCE, (), functions),
+            Aggregate("peaks", sums, peaks, LONG, LONG, (), peak),
+        ),
+        (odd, sums),
+    )
+
+
+def files(place: Place, path: str) -> str:
+    """Those of a log that count now: others wait to be removed."""
+    log = place.kept(path).log
+    none = log.folder.parent / "none.parquet"
+    pq.write_table(log.schema.empty_table(), none)
+    with log.files(log.start, log.boundary) as paths:
+        return f"read_parquet({[str(path) for path in (none, *paths)]})"
+
+
+def folded(place: Place, path: str, upto: int) -> str:
+    """SQL: a stream as it is at a boundary, with its revisions up to there."""
+    columns = ", ".join(
+        field.name for field in place.kept(path).entry.schema.fields if field.name != "stime"
+    )
+    return f"""
+        SELECT stime, {columns} FROM (
+            SELECT stime, {columns}, 1 AS sign FROM {files(place, path)} WHERE stime <= {upto}
+            UNION ALL
+            SELECT revised_stime, {columns}, if(revision_kind = 'INSERTION', 1, -1)
+            FROM {files(place, f"{path}/revisions")} WHERE stime <= {upto})
+        GROUP BY ALL HAVING sum(sign) > 0"""
+
+
+def expected(place: Place, after: int, upto: int) -> dict[str, Rows]:
+    """What the query makes of (after, upto] of the source, as it is at `upto`."""
+    least = -(10**9) if after == BEGINNING else after
+    odd = f"""SELECT stime, value FROM ({folded(place, "s", upto)})
+        WHERE stime > {least} AND stime <= {upto} AND value % 2 = 1"""
+    sums = f"""SELECT k * {ADVANCE} + {SIZE - 1} AS stime, count(*) AS n, sum(value) AS total
+        FROM ({odd}), range(-5, 200) AS windows(k)
+        WHERE stime >= k * {ADVANCE} AND stime < k * {ADVANCE} + {SIZE}
+        AND k * {ADVANCE} > {least} AND k * {ADVANCE} + {SIZE - 1} <= {upto} GROUP BY k"""
+    whole = least if after == BEGINNING else least + BEHIND["sums"]
+    peaks = f"""SELECT k * {LONG} + {LONG - 1} AS stime, max(total) AS peak
+        FROM ({sums}), range(-1, 20) AS windows(k)
+        WHERE stime >= k * {LONG} AND stime < k * {LONG} + {LONG}
+        AND k * {LONG} > {whole} AND k * {LONG} + {LONG - 1} <= {upto} GROUP BY k"""
+    return {"odd": rows(odd), "sums": rows(sums), "peaks": rows(peaks)}
+
+
+def rows(sql: str) -> Rows:
+    return sorted(duckdb.sql(sql).fetchall())
+
+
+def made(place: Place, copy: str, path: str, upto: int) -> Rows:
+    columns = {"odd": "stime, value", "sums": "stime, n, total", "peaks": "stime, peak"}[path]
+    return rows(f"SELECT {columns} FROM ({folded(place, f'{copy}/{path}', upto)})")
+
+
+async def fill(
+    client: AsyncMedusaClient, stream: str, first: int, last: int, back: int = 10**6
+) -> None:
+    """Tuples, each with a key of its own, and revisions of them: deletions, other values, and other
+    times, back and forth.
+
+    Args:
+        back: how far revisions reach back, microseconds.
+    """
+    chance = random.Random(first)
+    live: dict[str, int] = {}
+    for at in range(first, last, 40):
+        times = sorted(chance.randrange(at, at + 40) for _ in range(12))
+        names = [f"n{at}-{number}" for number in range(len(times))]
+        values = pa.array([chance.randrange(1000) for _ in times], pa.int32())
+        table = pa.table({"t": times, "name": names, "value": values})
+        await client.post_event(stream, table, boundary=at + 39)
+        await client.flush()
+        live.update(zip(names, times, strict=True))
+        revised = chance.sample(sorted(n for n, t in live.items() if t > at - back), 4)
+        request = pa.table(
+            {
+                REVISION_KIND: ["DELETION"] * 2 + ["REPLACEMENT"] * 2,
+                "t": pa.array(
+                    [None, None, *(chance.randrange(max(first, at - back), at + 40) for _ in "xy")],
+                    pa.int64(),
+                ),
+                "name": revised,
+                "value": pa.array(
+                    [None, None, *(chance.randrange(1000) for _ in "xy")], pa.int32()
+                ),
+            }
+        )
+        assert await client.post_revisions(stream, request) == []
+        for name in revised:
+            del live[name]
+    await client.post_event(stream, None, boundary=last + 100)
+    await client.flush()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+async def test_a_copy_over_revised_history_is_exact(tmp_path: Path, elsewhere: bool) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        at = utah if elsewhere else mit
+        async with mit.client() as client, at.client() as copier:
+            schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
+            await client.create_schema(schema)
+            stream = mit.name("s")
+            await client.create_stream(StreamDefinition(stream, schema.name))
+            await client.create_query(network(mit, stream))
+            await client.start_query(mit.name("q"))
+            await fill(client, stream, 0, 800)
+            copies = [(BEGINNING, 600), (103, 500), (99, 499), (200, 330), (650, END)]
+            for number, (after, ends) in enumerate(copies):
+                copy = f"copy{number}"
+                names = await copier.copy_query(mit.name("q"), at.name(copy), after, ends)
+                assert {at.name(f"{copy}/{path}/revisions") for path in BEHIND} < set(names)
+                await check(mit, at, copy, (after, ends), 880)
+            await fill(client, stream, 1000, 1400)
+            await check(mit, at, copy, copies[-1], 1480)  # it goes on with the original
+
+
+async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundary: int) -> None:
+    """boundary: of the source."""
+    after, ends = over
+    upto = min(ends, boundary)
+    for path in ("s", "s/revisions"):
+        await until(lambda p=path: mit.kept(p).log.boundary >= boundary, path)
+    known = expected(mit, after, upto)
+    assert known["odd"], "there is something to find"
+    for path in BEHIND:
+        for each in (f"{copy}/{path}", f"{copy}/{path}/revisions"):
+            least = upto if ends == END else END
+            await until(lambda e=each, b=least: at.kept(e).log.boundary >= b, each)
+        assert made(at, copy, path, upto) == known[path], (copy, path)
+
+
+async def test_history_whose_revisions_are_not_kept_is_refused(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
+            await client.create_schema(schema)
+            stream = mit.name("s")
+            await client.create_stream(StreamDefinition(stream, schema.name, history_us=200))
+            await client.create_query(network(mit, stream))
+            await client.start_query(mit.name("q"))
+            await fill(client, stream, 0, 800, back=100)
+            beside = mit.kept("s/revisions").log
+            await until(lambda: beside.start >= 500)
+            with pytest.raises(NotRetainedError, match="is kept from boundary"):
+                await client.copy_query(mit.name("q"), mit.name("q2"), 100)
