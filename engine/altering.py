@@ -7,7 +7,8 @@
    and so find out what they may and what is new.
 
 A crash after 1 leaves the rest to the start of the peer, or to the next home. Of a query's output
-the query's file takes the place of the journal.
+the query's entry takes the place of the journal: its file and the secondary have it, then the
+workers, and whoever takes the query over.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.alteration import Alteration, altered
+from engine.definitions import AlteredOutput
 from engine.homes.homes import Homes
-from engine.kept import KeptStream, Role
+from engine.kept import KeptStream, Role, entries_of
 from engine.producers import Producers
+from engine.queries import QueryHost
+from engine.replicas.primaries import Primaries
+from engine.running_query import RunningQuery
 from engine.stream_store import StreamStore
 from overlay.concurrency import Locks
-from overlay.errors import NotFoundError, UnavailableError
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
 
 
@@ -28,13 +33,68 @@ class Altering:
     """Of one peer."""
 
     def __init__(
-        self, store: StreamStore, homes: Homes, producers: Producers, events: Events
+        self,
+        *,
+        store: StreamStore,
+        homes: Homes,
+        producers: Producers,
+        queries: QueryHost,
+        primaries: Primaries,
+        events: Events,
     ) -> None:
         self._store = store
         self._homes = homes
         self._producers = producers
+        self._queries = queries
+        self._primaries = primaries
         self._events = events
         self._changing = Locks()
+
+    async def alter_output(self, query: str, stream: str, alteration: Alteration) -> None:
+        """A stream that a query of this peer produces; the same again is no change.
+
+        Raises:
+            NotFoundError: this peer does not keep the query, or it produces no such stream.
+            InvalidInputError: it cannot be defined so.
+            UnavailableError: its secondary has not heard of it yet.
+        """
+        running = self._queries.get(query)
+        if query in self._queries.pending:
+            raise UnavailableError(f"{query}: its secondary is asked about it; try again")
+        task = next((each for each in running.tasks if each.name == stream), None)
+        if task is None:
+            raise NotFoundError(f"{query} produces no stream {stream}")
+        async with running.modifying:
+            before, entry = task.kept.entry.stream, running.stored.entry
+            definition = altered(before, alteration)
+            if definition != before:
+                # beyond what another peer may have made of it while it had the query
+                edition = max(definition.edition, running.stored.tenure.fence)
+                known = replace(
+                    entry.altered.get(stream, AlteredOutput()),
+                    edition=edition,
+                    **alteration.changes,
+                )
+                entry = replace(entry, altered={**entry.altered, stream: known})
+                self._queries.write(running, entry=entry)
+            await self._tell_secondary(running)
+            logs, tasks = self._queries.logs, [each.runner.task for each in running.tasks]
+            await self._producers.announce_altered(logs.entries(running.stored, tasks))
+            await logs.define_outputs(running.stored, tasks)
+            self._queries.catalog.publish_soon(running)  # what has not been told yet
+        self._events.note("info", f"{stream} is altered: {alteration.in_words()}")
+
+    async def _tell_secondary(self, running: RunningQuery) -> None:
+        if not running.stored.tenure.secondary:
+            return
+        async with self._primaries.care(running.name).talking:
+            try:
+                await self._primaries.tell(running)
+            except MedusaError as error:
+                raise UnavailableError(
+                    f"{running.name}: it is written down, but its secondary has not heard of it "
+                    f"yet: ask again: {error}"
+                ) from error
 
     async def alter(self, stream: str, alteration: Alteration) -> None:
         """A source stream whose home this peer is; the same again is no change.
@@ -67,6 +127,6 @@ class Altering:
         if definition != before:
             await kept.home.alter(definition)
         entry = replace(kept.entry, stream=definition)
-        await self._producers.announce_altered(entry)
+        await self._producers.announce_altered(entries_of(entry))
         if kept.entry != entry:
             await self._store.define(kept, entry)

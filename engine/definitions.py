@@ -94,7 +94,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         max_ahead_us: how far beyond the home's clock a source stream's time may go, microseconds:
             one row of a wrong unit would make all that follow it late. None: any time, for what was
             generated or recorded.
-        edition: how often it was altered: of two definitions the one with the higher counts.
+        edition: grows with every alteration: of two definitions the one with the higher counts.
     """
 
     name: str
@@ -220,6 +220,18 @@ class StreamEntry(Struct, frozen=True):
         return bool(self.schema.key)
 
 
+class AlteredOutput(Struct, frozen=True, omit_defaults=True):
+    """What was altered of a stream that a query produces; None: it is as the query makes it.
+
+    Attributes:
+        edition: see `StreamDefinition`.
+    """
+
+    edition: int = 0
+    readers: tuple[str, ...] | None = None
+    history_us: int | None = None
+
+
 class QueryEntry(Struct, frozen=True, omit_defaults=True):
     """A query as published.
 
@@ -230,6 +242,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
             microseconds; before, it was as modified last.
         readers: those of its streams that were declared before it.
         label: the policies of all that it reads: who satisfies them may know what it does.
+        altered: how its outputs were altered since.
     """
 
     query: Query
@@ -240,6 +253,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     since: int = BEGINNING
     readers: dict[str, tuple[str, ...]] = {}
     label: tuple[Policy, ...] = ()
+    altered: dict[str, AlteredOutput] = {}
 
 
 class Producer(Struct, frozen=True):

@@ -178,7 +178,14 @@ class Engine:
             quiet_s=config.home_silence_s,
         )
 
-        self.altering = Altering(self.store, self.homes, self.producers, overlay.events)
+        self.altering = Altering(
+            store=self.store,
+            homes=self.homes,
+            producers=self.producers,
+            queries=self.queries,
+            primaries=self.primaries,
+            events=overlay.events,
+        )
         catalog.on_yielded(self._give_way)
         guard(catalog, self.readers)
 

@@ -11,7 +11,9 @@ from engine.availability import Availability
 from engine.check import check_query
 from engine.definitions import (
     ANY,
+    DEFAULT_HISTORY_US,
     REVISIONS,
+    AlteredOutput,
     Policy,
     QueryEntry,
     StreamDefinition,
@@ -36,6 +38,7 @@ class Network(Struct, frozen=True):
         kept: streams of its own that must be readable, besides its outputs.
         former: its editions before, the oldest first.
         readers: those of its streams that were declared before it.
+        altered: how its outputs were altered since.
     """
 
     query: Query
@@ -43,6 +46,7 @@ class Network(Struct, frozen=True):
     kept: tuple[str, ...] = ()
     former: tuple[Former, ...] = ()
     readers: dict[str, tuple[str, ...]] = {}
+    altered: dict[str, AlteredOutput] = {}
 
     def schemas(self) -> dict[str, Schema]:
         """Of every stream.
@@ -79,20 +83,28 @@ class Network(Struct, frozen=True):
         if found is not None:
             return found
         revised = revised_streams(self.query, self.inputs)
-        declared = {**self.readers, **dict(self.query.readers)}
+        altered = self.altered.get(base_of(stream), AlteredOutput())
+        declared = {**self.readers, **dict(self.query.readers), **self._altered_readers}
         definition = StreamDefinition(
             name=stream,
             schema=schema.name,
+            history_us=DEFAULT_HISTORY_US if altered.history_us is None else altered.history_us,
             readers=declared.get(base_of(stream), (ANY,)),
             query=self.query.name,
             home=home,
             revised=stream in revised,
             label=label_of(labels(self.query, self.inputs, declared), stream),
+            edition=altered.edition,
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # who reads it may have to read it again
             definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
+
+    @property
+    def _altered_readers(self) -> dict[str, tuple[str, ...]]:
+        named = ((name, altered.readers) for name, altered in self.altered.items())
+        return {name: readers for name, readers in named if readers is not None}
 
 
 class StoredQuery(Struct, frozen=True):
@@ -136,7 +148,9 @@ class StoredQuery(Struct, frozen=True):
     @property
     def network(self) -> Network:
         entry = self.entry
-        return Network(entry.query, self.inputs, self.kept, self.former, entry.readers)
+        return Network(
+            entry.query, self.inputs, self.kept, self.former, entry.readers, entry.altered
+        )
 
     def parted_from(self, peer: str) -> tuple[str, ...]:
         """`parted`, with that peer (hex) besides."""

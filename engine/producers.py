@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -11,7 +11,6 @@ import trio
 
 from dht.catalog import Catalog, Published
 from engine.definitions import Producer, StreamEntry
-from engine.kept import entries_of
 from engine.kinds import PRODUCER, STREAM, lookup
 from engine.tenure import latest_fence
 from overlay.connection import Connection
@@ -249,11 +248,11 @@ class Producers:
         self._catalog.publish_soon(STREAM, name, entry)
         self._catalog.publish_soon(PRODUCER, name, Producer(stream))
 
-    async def announce_altered(self, entry: StreamEntry) -> None:
-        """Publish what a stream of ours is from now on, and what is beside it: within moments, or
-        later where that takes longer."""
+    async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
+        """Publish what streams of ours are from now on: within moments, or later where that takes
+        longer."""
         with trio.move_on_after(ANNOUNCE_S):
-            for each in entries_of(entry):
+            for each in entries:
                 await self.publish_entry(each)
 
     async def publish_entry(self, entry: StreamEntry) -> None:

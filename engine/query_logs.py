@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from engine.availability import Availability, Mode, Recovery
 from engine.config import EngineConfig
+from engine.definitions import StreamEntry
 from engine.execution import Executor
 from engine.kept import KeptStream, Role, key_of
 from engine.mirror_sources import short_digest
@@ -78,11 +79,26 @@ class QueryLogs:
                 await kept.log.commit(position, None)  # the gap: consumers go on behind it
             else:
                 kept.log.begin(position)
-        if kept.entry != entry:  # of a run before there were labels, or one that is lately other
-            await self._store.define(kept, entry)
+        await self._define(kept, entry)
         if kept.role is not role:
             await self._store.change_role(kept, role)
         return kept
+
+    async def define_outputs(self, stored: StoredQuery, tasks: Sequence[Task]) -> None:
+        """Let the logs that are open be of the streams as the query makes them now."""
+        for entry in self.entries(stored, tasks):
+            kept = self._store.get(key_of(entry.stream.name, stored.variant))
+            if kept is not None:
+                await self._define(kept, entry)
+
+    def entries(self, stored: StoredQuery, tasks: Sequence[Task]) -> list[StreamEntry]:
+        """What the catalog holds of their outputs, with this peer as their home."""
+        network = stored.network
+        return [network.entry_of(task.output, task.output_schema, self._peer) for task in tasks]
+
+    async def _define(self, kept: KeptStream, entry: StreamEntry) -> None:
+        if kept.entry != entry:
+            await self._store.define(kept, entry)
 
     async def _follow_inputs(
         self, stored: StoredQuery, tasks: Sequence[Task], logs: Mapping[str, KeptStream]

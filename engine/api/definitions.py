@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from engine.alteration import altered
 from engine.api.views import ViewCalls
 from engine.classes import applied, check_secondary
 from engine.definitions import (
@@ -141,6 +142,18 @@ class DefinitionCalls:
             await self._engine.altering.alter(request.stream, request.alteration)
             return Done()
 
+        async def alter_output() -> Done:
+            altering, query = self._engine.altering, entry.stream.query
+            await altering.alter_output(query, request.stream, request.alteration)
+            return Done()
+
+        kept = self._engine.store.serving(request.stream)
+        entry = kept.entry if kept else (await lookup(self._engine.catalog, STREAM, name)).value
+        if entry.stream.view is not None:
+            altered(entry.stream, request.alteration)  # which says why that cannot be
+        if entry.stream.query:
+            query = self._own_name(entry.stream.query)
+            return await self._at_its_peer(query, "alter_stream", request, Done, alter_output)
         return await self._at_its_home(caller, name, request, alter)
 
     async def _at_its_home(

@@ -234,7 +234,9 @@ class Keeper:
         if definition != before:
             await self.home.alter(definition)
         await self.acknowledged(self.home.source.position)
-        await self.around.producers.announce_altered(replace(self.entry, stream=definition))
+        await self.around.producers.announce_altered(
+            entries_of(replace(self.entry, stream=definition))
+        )
         async with self._lock:
             await self._take_definition()
             if self.is_home:

@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
+from engine.definitions import check_stream
 from engine.execution import Executor
 from engine.kept import KeptStream, Role, key_of
 from engine.messages import TaskStatus
@@ -206,6 +207,7 @@ class Assignments:
         """Open its logs, and run it. resumed: it ran here before a restart."""
         stored, task = assigned.stored, assigned.task
         assigned.kept = await self._keep_output(stored, task, resumed=resumed)
+        await self._define(assigned.kept, assigned)  # the owner may have said more meanwhile
         inputs = await self._follow_inputs(assigned)
         assigned.inputs = tuple(inputs.values())
         assigned.runner = runner_of(
@@ -277,11 +279,23 @@ class Assignments:
         self._theirs(owner, request.task, request.fence)
         async with self._changing.of(request.task):
             assigned = self._theirs(owner, request.task, request.fence)
-            if assigned.stored.since != request.since:
-                stored = msgspec.structs.replace(assigned.stored, since=request.since)
+            before = assigned.stored
+            assignment = msgspec.structs.replace(before.assignment, altered=request.altered)
+            stored = StoredAssignment(assignment, before.owner, request.since)
+            if stored != before:
                 self._files.save(stored)
                 assigned.stored = stored
+            if assigned.kept is not None:
+                await self._define(assigned.kept, assigned)
             self._tell_activated(assigned, request.since)
+
+    async def _define(self, kept: KeptStream, assigned: AssignedTask) -> None:
+        task, stored = assigned.task, assigned.stored
+        network = network_of(stored.assignment)
+        entry = network.entry_of(task.output, task.output_schema, stored.owner)
+        if kept.entry != entry:
+            check_stream(entry.stream)
+            await self._store.define(kept, entry)
 
     async def release(self, owner: str, request: Release) -> Released:
         """Run it no more. What we do not run is released already."""
@@ -431,7 +445,8 @@ class Assignments:
             await self.release(stored.owner, Release(*stored.key, answer.until, answer.since))
         elif answer.since is not None and answer.since != stored.since:
             with suppress(NotFoundError):
-                await self.activate(stored.owner, Activate(*stored.key, answer.since))
+                known = stored.assignment.altered
+                await self.activate(stored.owner, Activate(*stored.key, answer.since, known))
 
     def _remember(self, stored: StoredAssignment, reached: int) -> None:
         """Its owner may ask again, if our answer is lost."""

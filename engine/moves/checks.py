@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from engine.definitions import check_stream
 from engine.former import check_history
 from engine.moves.messages import Assignment
 from engine.network import Network
@@ -65,7 +66,14 @@ def check_form(request: Assignment, now: float) -> None:
 
 def network_of(request: Assignment) -> Network:
     """The query that it is part of."""
-    return Network(request.query, request.inputs, request.kept, request.former, request.readers)
+    return Network(
+        request.query,
+        request.inputs,
+        request.kept,
+        request.former,
+        request.readers,
+        request.altered,
+    )
 
 
 def planned_task(request: Assignment) -> Task:
@@ -118,7 +126,9 @@ async def permitted_task(
         MedusaError: what they are cannot be found out now.
     """
     task = await threads.run(owner, partial(planned_task, request))
-    check_worker(task, network_of(request), worker, readers)
+    network = network_of(request)
+    check_stream(network.entry_of(task.output, task.output_schema, "").stream)
+    check_worker(task, network, worker, readers)
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:
             continue

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from engine.definitions import StreamEntry
+from engine.definitions import AlteredOutput, StreamEntry
 from engine.former import Former
 from engine.query import Query
 from engine.schema import BEGINNING
@@ -44,6 +44,7 @@ class Assignment(Struct, frozen=True):
         former: editions of the query before, of which something is still to be computed.
         after: the boundary that the output goes on from, microseconds.
         readers: those of the query's streams that were declared before it.
+        altered: how its outputs were altered since.
         load, rate: cores that it took and rows per second that it read where it ran before.
     """
 
@@ -58,6 +59,7 @@ class Assignment(Struct, frozen=True):
     rate: float = 0.0
     former: tuple[Former, ...] = ()
     readers: dict[str, tuple[str, ...]] = {}
+    altered: dict[str, AlteredOutput] = {}
 
 
 class Progress(Struct, frozen=True):
@@ -77,11 +79,17 @@ class Progress(Struct, frozen=True):
 
 
 class Activate(Struct, frozen=True):
-    """You are the task's worker from now on: its output after `since` is yours."""
+    """You are the task's worker from now on: its output after `since` is yours. Said again when the
+    output is defined otherwise.
+
+    Attributes:
+        altered: how the outputs of its query were altered until now.
+    """
 
     task: str
     fence: int
     since: int
+    altered: dict[str, AlteredOutput] = {}
 
 
 class Release(Struct, frozen=True):

@@ -30,6 +30,7 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
+from engine.definitions import AlteredOutput
 from engine.moves.checks import check_worker
 from engine.moves.messages import (
     Assignment,
@@ -108,7 +109,7 @@ class Mover:
         self._nursery = nursery
         self._here = overlay.identity.peer_id.hex()
         self._preparing: dict[tuple[str, str], int] = {}
-        self.teller = Teller(overlay)
+        self.teller = Teller(overlay, self._altered)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Callable[[Placement], None] = _only_siblings
         self.missed: Callable[[str, str], None] = lambda _worker, _task: None
@@ -198,6 +199,12 @@ class Mover:
         if self.confirm(peer, Confirm(task, fence)).standing is Standing.RELEASED:
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return self._queries.find(task)[1]
+
+    def _altered(self, placed: PlacedTask) -> dict[str, AlteredOutput]:
+        try:
+            return self._queries.find(placed.name)[0].entry.altered
+        except NotFoundError:  # deleted meanwhile
+            return {}
 
     async def _move(self, task: str, to: str, deal: Deal, *, payee: str, owed: Deal) -> MoveRecord:
         to = "" if to == self._here else to
@@ -292,6 +299,7 @@ class Mover:
             rate=placed.rate,
             former=tuple(each for each in stored.former if each.upto > placed.boundary),
             readers=stored.entry.readers,
+            altered=stored.entry.altered,
         )
         return await self._until_there(placed, to, assignment)
 

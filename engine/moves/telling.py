@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
+from engine.definitions import AlteredOutput
 from engine.messages import Done
 from engine.moves.messages import Activate, Release, Released
 from engine.moves.placed_task import PlacedTask
@@ -23,12 +25,23 @@ AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
 
 
-class Teller:
-    """Remembers who has heard what."""
+Altered: TypeAlias = dict[str, AlteredOutput]
 
-    def __init__(self, overlay: Overlay) -> None:
+News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
+"""What a worker is told once: that it is, and how its output was altered; None: it is no more."""
+
+
+class Teller:
+    """Remembers who has heard what.
+
+    Args:
+        altered: how the outputs of a task's query were altered.
+    """
+
+    def __init__(self, overlay: Overlay, altered: Callable[[PlacedTask], Altered]) -> None:
         self._overlay = overlay
-        self._told: set[tuple[str, int, bool]] = set()
+        self._altered = altered
+        self._told: set[News] = set()
         self._telling: set[str] = set()
 
     def untold(self, placed: PlacedTask) -> list[Placement]:
@@ -36,7 +49,7 @@ class Teller:
         return [
             placement
             for placement in placed.placements[-2:]
-            if placement.worker and _news(placed.name, placement) not in self._told
+            if placement.worker and self._news(placed, placement) not in self._told
         ]
 
     async def tell(self, placed: PlacedTask) -> None:
@@ -47,9 +60,10 @@ class Teller:
         try:
             for placement in self.untold(placed):
                 with suppress(MedusaError):
-                    reached = await self._tell_one(placed.name, placement)
+                    news = self._news(placed, placement)
+                    reached = await self._tell_one(placed, placement)
                     placed.given = max(placed.given, reached)
-                    self._told.add(_news(placed.name, placement))
+                    self._told.add(news)
         finally:
             self._telling.discard(placed.name)
 
@@ -79,18 +93,20 @@ class Teller:
         named = [(each, parse_peer_id(each.worker)) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
-    async def _tell_one(self, task: str, placement: Placement) -> int:
+    def _news(self, placed: PlacedTask, placement: Placement) -> News:
+        works = placement.until is None
+        altered = tuple(sorted(self._altered(placed).items())) if works else None
+        return placed.name, placement.fence, altered
+
+    async def _tell_one(self, placed: PlacedTask, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
         connection = await self._overlay.connect(parse_peer_id(placement.worker))
         if placement.until is None:
-            activate = Activate(task, placement.fence, placement.since)
+            activate = Activate(
+                placed.name, placement.fence, placement.since, self._altered(placed)
+            )
             await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
             return BEGINNING
-        release = Release(task, placement.fence, placement.until, placement.since)
+        release = Release(placed.name, placement.fence, placement.until, placement.since)
         answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
         return answer.reached
-
-
-def _news(task: str, placement: Placement) -> tuple[str, int, bool]:
-    """What a worker is told once: that it is, and later that it is no more."""
-    return task, placement.fence, placement.until is None

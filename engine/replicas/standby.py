@@ -311,6 +311,7 @@ class Standby:
             return BEGINNING
         overlay = self._overlay
         tasks = await overlay.threads.run(overlay.identity.participant, stored.network.tasks)
+        await self._queries.logs.define_outputs(stored, tasks)
         if self.running is None:
             return self._adopt(stored, tasks)
         names = changed(self._tasks, tasks)

@@ -1,0 +1,105 @@
+"""What a query produces, defined otherwise: at its worker, its secondary, and after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_detector import detectors
+from engine_interpreted import interpret
+from engine_peers import Place, make_stream, open_town, until
+from test_engine_moves import post, siblings, windows
+from test_engine_replicas import Made, asked, die, stands_by
+
+from engine.alteration import Alteration
+from engine.availability import Mode
+from engine.definitions import StreamDefinition
+from engine.kept import key_of
+from engine.moves.messages import Deal
+from engine.stream_store import OUTPUT
+from overlay.errors import InvalidInputError
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    return detectors(monkeypatch)
+
+
+UTAH = Alteration(readers=("utah.edu",), history_us=123)
+
+
+def says_utah(definition: StreamDefinition) -> bool:
+    return (definition.readers, definition.history_us) == (("utah.edu",), 123)
+
+
+def at_worker(place: Place, stream: str) -> StreamDefinition:
+    kept = place.up.engine.store.get(key_of(stream, OUTPUT))
+    assert kept is not None, "it is the task's worker"
+    return kept.entry.stream
+
+
+@pytest.mark.usefixtures("made")
+async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        one, two = await siblings(town)
+        out = one.name("out")
+        async with one.client() as client, two.client() as far:
+            source = await make_stream(client, one, "s")
+            await client.create_query(windows(one, source))
+            await client.start_query(one.name("q/out"))
+            await post(client, source, range(250))
+            await one.up.engine.mover.move(out, two.id, Deal(giver=one.id))
+            assert at_worker(two, out).readers == ("*",)
+            await far.alter_stream(out, UTAH)
+            assert says_utah((await far.stream_entry(out)).stream)
+            assert says_utah(one.kept("out").entry.stream)
+            await until(lambda: says_utah(at_worker(two, out)), "its worker is told")
+            with pytest.raises(InvalidInputError, match="it has no slack"):
+                await client.alter_stream(out, Alteration(slack_us=1))
+            edition = one.kept("out").entry.stream.edition
+            await client.alter_stream(out, UTAH)
+            assert one.kept("out").entry.stream.edition == edition, "the same again"
+        await town.restart(one)
+        assert says_utah(one.kept("out").entry.stream)
+        await town.restart(two)
+        await until(lambda: bool(two.up.engine.assignments.all()))
+        await until(lambda: says_utah(at_worker(two, out)))
+        async with one.client() as client:
+            await one.up.engine.mover.take_home(out)
+            await client.alter_stream(out, Alteration(readers=("*",)))
+            now = one.kept("out").entry.stream
+            assert (now.readers, now.history_us) == (("*",), 123)
+            assert now.edition > edition
+            await one.up.engine.mover.move(out, two.id, Deal(giver=one.id))
+            assert at_worker(two, out) == now
+
+
+@pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
+async def test_its_successor_goes_by_it(tmp_path: Path, made: Made, mode: Mode) -> None:
+    async with open_town(tmp_path) as town:
+        home, primary, secondary = await siblings(town, others=2)
+        out = home.name("out")
+        async with home.client() as poster, primary.client() as owner:
+            source = await make_stream(poster, home, "s")
+            await owner.create_query(asked(windows(home, source), mode, secondary))
+            await owner.start_query(home.name("q/out"))
+            await post(poster, source, range(250))
+            await stands_by(primary, secondary, "q/out")
+            await owner.alter_stream(out, UTAH)
+            before = (await poster.stream_entry(out)).stream
+            assert says_utah(before)
+        await die(made, primary, town, home, secondary)
+        async with home.client() as poster:
+            serving = secondary.up.engine.store
+            await until(lambda: serving.serving(out) is not None, "it has taken over")
+            kept = serving.serving(out)
+            assert kept is not None
+            assert says_utah(kept.entry.stream)
+            await poster.alter_stream(out, Alteration(readers=("*",)))
+            after = (await poster.stream_entry(out)).stream
+            assert after.readers == ("*",)
+            assert after.edition > before.edition
