@@ -1,32 +1,22 @@
-"""The blocking client, for programs without an event loop; `AsyncMedusaClient` is its trio twin."""
+"""The blocking client, for programs without an event loop; `AsyncMedusaClient` is its twin."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
-import trio
 
-from engine.alteration import Alteration
-from engine.availability_request import AvailabilityRequest
-from engine.definitions import StreamDefinition
-from engine.messages import ObjectDescription, Objects, Snapshot
-from engine.modifying.messages import BoxChange, Modified
-from engine.moves.messages import MoveRecord
-from engine.query import Query, QueryStatus
-from engine.schema import BEGINNING, END, Schema
-from engine.view import View
-from overlay.errors import ClosedError, MedusaError
+from engine.schema import BEGINNING
+from overlay.errors import ClosedError
+from tools.arguments import checked
 from tools.async_client import (
     PATIENCE_S,
     AsyncMedusaClient,
     Change,
-    CorrectedSubscription,
     Corrections,
     Endpoint,
     Epoch,
@@ -36,7 +26,7 @@ from tools.async_client import (
     open_client_over,
     open_medusa,
 )
-from tools.link import Dial
+from tools.portal import Portal
 from tools.subscription import Following
 
 __all__ = [
@@ -52,47 +42,73 @@ __all__ = [
     "open_medusa",
 ]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
+def _blocking(
+    call: Callable[Concatenate[AsyncMedusaClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[MedusaClient, P], T]:
+    """The same call, which returns when it is done."""
+
+    @wraps(call)
+    def wait(self: MedusaClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(partial(call, self._client, *args, **kwargs))
+
+    wait.__doc__ = _without_loop(call.__doc__)
+    return wait
+
+
+def _without_loop(text: str | None) -> str | None:
+    """The words and examples of an asynchronous call for its blocking twin."""
+    return text and text.replace("await ", "").replace("async ", "")
+
+
 class MedusaClient:
     """A client of the peer in `home`; use it in a `with` block, which when left without an error
-    waits until everything posted is stored. Its calls are those of
-    `AsyncMedusaClient`, and may come from any thread; its event loop runs in a thread of its own.
+    waits until everything posted is stored. Its calls are those of `AsyncMedusaClient`, and may
+    come from any thread; its event loop runs in a thread of its own.
+
+    All times are microseconds UTC of the stream's own time (`stime`), all waits seconds.
+
+    Example:
+        >>> with MedusaClient(home, producer="loader") as loader:
+        ...     print(loader.producer)
+        loader
     """
 
+    @checked
     def __init__(
         self,
         home: Path | str | None = None,
         *,
         endpoint: Endpoint | None = None,
+        also: Sequence[Path | str | Endpoint] = (),
         token: str | None = None,
         producer: str | None = None,
         patience_s: float = PATIENCE_S,
-        dial: Dial | None = None,
     ) -> None:
-        """See `open_medusa`. dial: how connections are made, where not to a home or an endpoint.
+        """Connect; the arguments are those of `open_medusa`.
 
         Raises:
+            InvalidInputError: an argument is of another type.
             UnavailableError: the peer does not run.
             MedusaError: it does not let us in.
         """
-        self._opening = open_client_over(
-            dial or dial_to(home, endpoint, token=given_token(token)),
+        opening = partial(
+            open_client_over,
+            dial_to(home, endpoint, also, given_token(token)),
             producer=producer,
             patience_s=patience_s,
         )
-        self._ready = threading.Event()
-        self._failure: MedusaError | None = None
-        self._client: AsyncMedusaClient
-        self._token: trio.lowlevel.TrioToken
-        self._stop: trio.Event
         self._closed = False
-        self._thread = threading.Thread(target=self._loop, name="medusa-client", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        self._raise_failure()
+        self._portal = Portal(lambda portal: opening(portal=portal))
+        try:
+            self._client = self._portal.opened.result()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -105,127 +121,53 @@ class MedusaClient:
     ) -> None:
         try:
             if kind is None and not self._closed:
-                self._run(self._client.finish)
+                self.finish()
         finally:
             self.close()
 
     def close(self) -> None:
         """Hang up; posts that were not flushed may be lost. Closing twice does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        self._token.run_sync_soon(self._stop.set)
-        self._thread.join()
+        if not self._closed:
+            self._closed = True
+            self._portal.stop()
+            self._portal.join()
 
     @property
     def producer(self) -> str:
+        """Who numbers the posts of this client."""
         return self._client.producer
 
-    def create_schema(self, schema: Schema) -> None:
-        self._run(self._client.create_schema, schema)
-
-    def create_stream(self, stream: StreamDefinition) -> None:
-        self._run(self._client.create_stream, stream)
-
-    def alter_stream(self, stream: str, alteration: Alteration) -> None:
-        self._run(self._client.alter_stream, stream, alteration)
-
-    def create_query(self, query: Query) -> tuple[str, ...]:
-        return self._run(self._client.create_query, query)
-
-    def create_query_xml(
-        self, text: str, availability: AvailabilityRequest | None = None
-    ) -> tuple[str, ...]:
-        return self._run(self._client.create_query_xml, text, availability)
-
-    def set_query_status(self, query: str, status: QueryStatus) -> str:
-        """Gives why a query that is to run computes nothing yet, and the mend, or nothing."""
-        return self._run(self._client.set_query_status, query, status)
-
-    def start_query(self, query: str) -> str:
-        """Let it run; gives why it computes nothing yet, Spark not starting say, or nothing."""
-        return self._run(self._client.start_query, query)
-
-    def stop_query(self, query: str) -> None:
-        self._run(self._client.stop_query, query)
-
-    def delete_query(self, query: str) -> None:
-        self._run(self._client.delete_query, query)
-
-    def copy_query(
-        self, query: str, new: str, after: int = BEGINNING, until: int = END
-    ) -> tuple[str, ...]:
-        """See `AsyncMedusaClient.copy_query`."""
-        return self._run(self._client.copy_query, query, new, after, until)
-
-    def create_view(self, view: View) -> View:
-        """See `AsyncMedusaClient.create_view`."""
-        return self._run(self._client.create_view, view)
-
-    def delete_view(self, name: str) -> None:
-        self._run(self._client.delete_view, name)
-
-    def modify_query(
-        self,
-        query: str,
-        changes: Sequence[BoxChange],
-        at: int | None = None,
-        *,
-        alone: bool = False,
-    ) -> Modified:
-        """See `AsyncMedusaClient.modify_query`."""
-        modify = partial(self._client.modify_query, query, changes, at, alone=alone)
-        return self._run(modify)
-
-    def move_task(self, stream: str, to: str = "") -> MoveRecord:
-        return self._run(self._client.move_task, stream, to)
-
-    def lookup_object(self, name: str) -> ObjectDescription:
-        return self._run(self._client.lookup_object, name)
-
-    def list_objects(self) -> Objects:
-        return self._run(self._client.list_objects)
-
-    def status(self, *, federation: bool = True) -> Snapshot:
-        return self._run(lambda: self._client.status(federation=federation))
-
-    def post_event(
-        self,
-        stream: str,
-        table: pa.Table | None,
-        *,
-        boundary: int | None = None,
-        end: bool = False,
-    ) -> None:
-        """See `AsyncMedusaClient.post_event`: pipelined; `flush` waits until all is stored."""
-        self._run(lambda: self._client.post_event(stream, table, boundary=boundary, end=end))
-
-    def post_revisions(
-        self, stream: str, table: pa.Table, *, boundary: int | None = None, end: bool = False
-    ) -> list[int]:
-        """See `AsyncMedusaClient.post_revisions`."""
-        return self._run(
-            lambda: self._client.post_revisions(stream, table, boundary=boundary, end=end)
-        )
-
-    def receive_events(
-        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
-    ) -> Epoch | None:
-        """See `AsyncMedusaClient.receive_events`."""
-        return self._run(self._client.receive_events, stream, after, timeout_s)
-
-    def flush(self) -> None:
-        self._run(self._client.flush)
+    create_schema = _blocking(AsyncMedusaClient.create_schema)
+    create_stream = _blocking(AsyncMedusaClient.create_stream)
+    alter_stream = _blocking(AsyncMedusaClient.alter_stream)
+    create_query = _blocking(AsyncMedusaClient.create_query)
+    create_query_xml = _blocking(AsyncMedusaClient.create_query_xml)
+    set_query_status = _blocking(AsyncMedusaClient.set_query_status)
+    start_query = _blocking(AsyncMedusaClient.start_query)
+    stop_query = _blocking(AsyncMedusaClient.stop_query)
+    copy_query = _blocking(AsyncMedusaClient.copy_query)
+    delete_query = _blocking(AsyncMedusaClient.delete_query)
+    modify_query = _blocking(AsyncMedusaClient.modify_query)
+    create_view = _blocking(AsyncMedusaClient.create_view)
+    delete_view = _blocking(AsyncMedusaClient.delete_view)
+    move_task = _blocking(AsyncMedusaClient.move_task)
+    lookup_object = _blocking(AsyncMedusaClient.lookup_object)
+    list_objects = _blocking(AsyncMedusaClient.list_objects)
+    status = _blocking(AsyncMedusaClient.status)
+    market_status = _blocking(AsyncMedusaClient.market_status)
+    admit = _blocking(AsyncMedusaClient.admit)
+    stream_entry = _blocking(AsyncMedusaClient.stream_entry)
+    receive_events = _blocking(AsyncMedusaClient.receive_events)
+    post_event = _blocking(AsyncMedusaClient.post_event)
+    post_revisions = _blocking(AsyncMedusaClient.post_revisions)
+    flush = _blocking(AsyncMedusaClient.flush)
+    finish = _blocking(AsyncMedusaClient.finish)
 
     def subscribe(
         self, stream: str, after: int = BEGINNING, subscriber: str = ""
     ) -> BlockingSubscription:
-        """See `AsyncMedusaClient.subscribe`."""
-
-        async def begin() -> Subscription:
-            return self._client.subscribe(stream, after, subscriber)
-
-        return BlockingSubscription(self._run(begin), self._run)
+        subscription = self._open().subscribe(stream, after, subscriber)
+        return BlockingSubscription(subscription, self._run)
 
     def follow(
         self,
@@ -234,42 +176,20 @@ class MedusaClient:
         after: int = BEGINNING,
         subscriber: str = "",
     ) -> BlockingFollowing[Change]:
-        """See `AsyncMedusaClient.follow`."""
+        following = self._open().follow(stream, corrections, after, subscriber)
+        return BlockingFollowing(following, self._run)
 
-        async def begin() -> CorrectedSubscription:
-            return self._client.follow(stream, corrections, after, subscriber)
+    subscribe.__doc__ = _without_loop(AsyncMedusaClient.subscribe.__doc__)
+    follow.__doc__ = _without_loop(AsyncMedusaClient.follow.__doc__)
 
-        return BlockingFollowing(self._run(begin), self._run)
-
-    def _run(self, call: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    def _open(self) -> AsyncMedusaClient:
         if self._closed:
             raise ClosedError("this client was closed")
-        try:
-            return trio.from_thread.run(call, *arguments, trio_token=self._token)
-        except (trio.RunFinishedError, trio.Cancelled):
-            raise ClosedError("this client was closed") from None
+        return self._client
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            self._closed = True
-            self._thread.join()
-            raise self._failure
-
-    def _loop(self) -> None:
-        try:
-            trio.run(self._serve)
-        except MedusaError as error:
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        async with self._opening as client:
-            self._client = client
-            self._token = trio.lowlevel.current_trio_token()
-            self._stop = trio.Event()
-            self._ready.set()
-            await self._stop.wait()
+    def _run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._open()
+        return self._portal.wait(call)
 
 
 class BlockingFollowing(Generic[Item]):
@@ -285,11 +205,22 @@ class BlockingFollowing(Generic[Item]):
         return self._following.boundary
 
     def __iter__(self) -> Iterator[Item]:
-        while (item := self._run(self._next)) is not None:
-            yield item
+        """What comes, as it comes, until the stream ends.
 
-    async def _next(self) -> Item | None:
-        return await anext(self._following, None)
+        Raises:
+            MedusaError: the subscription has failed for good.
+        """
+        while self._run(self._following.fetch):
+            yield self._following.take()
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the tables.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            MedusaError: the subscription has failed.
+        """
+        return self._run(self._following.schema)
 
     def __enter__(self) -> Self:
         return self
@@ -303,12 +234,8 @@ class BlockingFollowing(Generic[Item]):
         self.close()
 
     def close(self) -> None:
-        """Unsubscribe."""
-
-        async def close() -> None:
-            self._following.close()
-
-        self._run(close)
+        """Unsubscribe; closing twice does nothing."""
+        self._following.close()
 
 
 class BlockingSubscription(BlockingFollowing[Epoch]):
@@ -324,5 +251,13 @@ class BlockingSubscription(BlockingFollowing[Epoch]):
         return self._subscription.ended
 
     def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
-        """The tuples that have arrived: at most `rows`, none if none comes within `timeout_s`."""
-        return self._run(self._subscription.receive_events, rows, timeout_s)
+        """The tuples that have arrived.
+
+        Args:
+            rows: how many at most.
+            timeout_s: seconds to wait for the first of them; an empty table if none comes.
+
+        Raises:
+            MedusaError: the subscription has failed for good.
+        """
+        return self._run(partial(self._subscription.receive_events, rows, timeout_s))

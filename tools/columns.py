@@ -15,12 +15,15 @@ SHOWN_CHARACTERS: Final = 60
 """Of a value in an error message: enough to recognise it."""
 
 
-def to_payload(table: pa.Table, schema: Schema, first_row: int, *, ignore_extra: bool) -> pa.Table:
+def to_payload(
+    table: pa.Table, schema: Schema, first_row: int, *, ignore_extra: bool | None
+) -> pa.Table:
     """The table as the schema's payload: its columns by name, its types, nulls only where allowed.
 
     Args:
         first_row: the number of its first row in the file, from 1; errors count from it.
-        ignore_extra: drop columns the schema does not have, instead of refusing them.
+        ignore_extra: drop columns the schema does not have, instead of refusing them; None: as
+            False, for a program, which has no flag to be told of.
 
     Raises:
         InvalidInputError: naming the row, the field and what is wrong.
@@ -36,7 +39,7 @@ def to_payload(table: pa.Table, schema: Schema, first_row: int, *, ignore_extra:
     return pa.table(columns, schema=schema.payload)
 
 
-def check_names(names: list[str], schema: Schema, *, ignore_extra: bool) -> None:
+def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) -> None:
     """Columns against fields.
 
     Raises:
@@ -48,9 +51,8 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool) -> None
         if name in fields and names.count(name) > 1:
             raise InvalidInputError(f"column {name!r} appears twice")
         if name not in fields and not ignore_extra:
-            raise InvalidInputError(
-                f"column {name!r} is no field of the schema (--ignore-extra drops it); {known}"
-            )
+            mend = "" if ignore_extra is None else " (--ignore-extra drops it)"
+            raise InvalidInputError(f"column {name!r} is no field of the schema{mend}; {known}")
     for field in schema.fields:
         if not field.nullable and field.name not in names:
             raise InvalidInputError(f"no column for field {field.name!r}; {known}")
@@ -64,7 +66,7 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
     """
     source = column.type
     if pa.types.is_dictionary(source):
-        column = column.cast(source.value_type)
+        column = _of_values(column)
     if pa.types.is_null(source):
         converted = pa.chunked_array([pa.nulls(len(column), field.type.arrow)])
     elif source == field.type.arrow:
@@ -82,8 +84,19 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
     return converted
 
 
+def _of_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a dictionary's numbers as one of its values."""
+    kind = column.type.value_type
+    if pa.types.is_string_view(kind):  # of polars; Arrow does not cast it whole
+        texts = [chunk.dictionary.cast(pa.string()).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(texts, pa.string())
+    return column.cast(kind)
+
+
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def _cast(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.ChunkedArray:

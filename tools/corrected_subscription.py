@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revi
 from overlay.concurrency import until_one_ends
 from overlay.errors import InvalidInputError, NotRetainedError
 from tools.link import Link
+from tools.portal import Portal
 from tools.subscription import Epoch, Following, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
@@ -53,9 +54,16 @@ class CorrectedSubscription(Following[Change]):
         patience_s: float,
         corrections: Corrections,
         entry_of: Callable[[str], Awaitable[StreamEntry]],
+        portal: Portal[Any] | None = None,
     ) -> None:
         super().__init__(
-            link, stream, schema_of, after=after, subscriber=subscriber, patience_s=patience_s
+            link,
+            stream,
+            schema_of,
+            after=after,
+            subscriber=subscriber,
+            patience_s=patience_s,
+            portal=portal,
         )
         self._corrections = corrections
         self._entry_of = entry_of
@@ -68,9 +76,9 @@ class CorrectedSubscription(Following[Change]):
         self._given = 0
         self._asked = _Reached(0)
 
-    async def __anext__(self) -> Change:
-        self._asked.reach(self._asked.at + 1)
-        return await super().__anext__()
+    async def _acknowledge(self) -> None:
+        self._asked.reach(self._taken + 1)
+        await super()._acknowledge()
 
     async def _follow(self) -> None:
         entry = await self._entry_of(self.stream)

@@ -190,7 +190,7 @@ class Poster:
         """
         payload = self.schema.payload.empty_table()
         if table is not None:
-            payload = to_payload(table, self.schema, 1, ignore_extra=False)
+            payload = to_payload(table, self.schema, 1, ignore_extra=None)
         parts = list(encode_parts(payload)) if payload.num_rows else []
         if not parts and (boundary is not None or end):
             parts = [(0, memoryview(b""))]
@@ -226,7 +226,7 @@ class Poster:
             MedusaError: posting has failed for good.
         """
         self.check_revisable()
-        request = to_payload(table, request_schema(self.schema), 1, ignore_extra=False)
+        request = to_payload(table, request_schema(self.schema), 1, ignore_extra=None)
         request = _without_gaps(request, self.schema)
         check_request(request, self.schema)
         bodies = [

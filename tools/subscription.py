@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 import trio
@@ -18,6 +19,7 @@ from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from overlay.rpc import Duplex, EndOfCall
 from tools.link import Link, Patience
+from tools.portal import Portal, in_trio
 
 __all__ = ["Epoch", "Following", "Subscription"]
 
@@ -54,9 +56,11 @@ class Following(ABC, Generic[Item]):
         after: int,
         subscriber: str,
         patience_s: float,
+        portal: Portal[Any] | None = None,
     ) -> None:
         self.stream = stream
         self.boundary = after
+        self.portal = portal
         self._link = link
         self._after = after
         self._schema_of = schema_of
@@ -71,6 +75,9 @@ class Following(ABC, Generic[Item]):
         # No buffer: at most one epoch waits here, and credit holds the sender back.
         self._give, self._take = trio.open_memory_channel[tuple[Item, int]](0)
         self._acknowledged = after
+        self._fetching = trio.Lock()
+        self._fetched: tuple[Item, int] | None = None
+        self._taken = 0
 
     @abstractmethod
     def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Item, int]]:
@@ -91,8 +98,13 @@ class Following(ABC, Generic[Item]):
         """Unsubscribe; closing twice does nothing."""
         if self._failure is None:
             self._failure = ClosedError(f"the subscription to {self.stream} was closed")
-        self._scope.cancel()
+        if self.portal is None or self.portal.is_here:
+            self._scope.cancel()
+        else:
+            with suppress(ClosedError):
+                self.portal.soon(self._scope.cancel)
 
+    @in_trio
     async def schema(self) -> pa.Schema:
         """The Arrow schema of the tables, once it has been looked up.
 
@@ -114,14 +126,33 @@ class Following(ABC, Generic[Item]):
         Raises:
             MedusaError: the subscription has failed for good.
         """
-        await self._acknowledge()
-        try:
-            item, boundary = await self._take.receive()
-        except trio.EndOfChannel:
-            if self._failure is not None and self.boundary < END:
-                raise self._failure from None
-            raise StopAsyncIteration from None
-        self.boundary = boundary
+        if not await self.fetch():
+            raise StopAsyncIteration
+        return self.take()
+
+    @in_trio
+    async def fetch(self) -> bool:
+        """Wait until there is an item for `take`, or say that none follows. To cancel it, at any
+        moment and from any loop, loses none.
+
+        Raises:
+            MedusaError: the subscription has failed for good.
+        """
+        async with self._fetching:
+            if self._fetched is None:
+                await self._acknowledge()
+                try:
+                    self._fetched = await self._take.receive()
+                except trio.EndOfChannel:
+                    if self._failure is not None and self.boundary < END:
+                        raise self._failure from None
+            return self._fetched is not None
+
+    def take(self) -> Item:
+        """The item that was fetched."""
+        assert self._fetched is not None
+        (item, self.boundary), self._fetched = self._fetched, None
+        self._taken += 1
         return item
 
     async def run(self) -> None:
@@ -217,17 +248,27 @@ class Subscription(Following[Epoch]):
         return self.boundary == END and not self._left
 
     async def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
-        """The tuples that have arrived: at most `rows`, none if none comes within `timeout_s`.
+        """The tuples that have arrived.
+
+        Args:
+            rows: how many at most.
+            timeout_s: seconds to wait for the first of them; an empty table if none comes.
 
         Raises:
             MedusaError: the subscription has failed for good.
         """
-        with trio.move_on_after(timeout_s):
-            while not self._left and self.boundary < END:
-                self._left = (await anext(self)).table
+        await self.arrive(timeout_s)
         left = self._left if self._left is not None else (await self.schema()).empty_table()
         self._left = left.slice(rows)
         return left.slice(0, rows)
+
+    @in_trio
+    async def arrive(self, timeout_s: float) -> None:
+        """Wait until there are tuples for `receive_events`, for so many seconds at most."""
+        with trio.move_on_after(timeout_s):
+            while not self._left and self.boundary < END and await self.fetch():
+                if not self._left:  # by a wait that was given up, meanwhile
+                    self._left = self.take().table
 
 
 async def _take_leave(duplex: Duplex) -> None:

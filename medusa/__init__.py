@@ -1,0 +1,151 @@
+"""Medusa for Python programs: define, post and subscribe, through a peer of your own.
+
+    from medusa import MedusaClient
+
+    with MedusaClient() as medusa:
+        medusa.post_event("medusa://mit.edu/conns", rows)
+
+`MedusaClient` is for programs without an event loop, `open_medusa` for those on asyncio or trio.
+`docs/python.md` has examples. What is not in `__all__` may change without notice.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from engine.alteration import Alteration
+from engine.availability import Availability, Mode, Recovery
+from engine.availability_request import AvailabilityRequest
+from engine.definitions import Idle, StreamDefinition, StreamEntry
+from engine.messages import (
+    EventRecord,
+    ObjectDescription,
+    Objects,
+    PeerStatus,
+    Snapshot,
+    StreamStatus,
+    TaskStatus,
+)
+from engine.modifying.messages import BoxChange, Modified
+from engine.moves.messages import MoveRecord
+from engine.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    QueryStatus,
+    Union,
+)
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.corrections import Kind
+from engine.view import Last, Range, Recent, View
+from overlay.errors import (
+    BrokenError,
+    BusyError,
+    ClosedError,
+    ConflictError,
+    DamagedError,
+    DeadlineError,
+    DecodeError,
+    InternalError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    NotRetainedError,
+    SequenceGapError,
+    StoppedError,
+    StorageError,
+    StorageFullError,
+    UnavailableError,
+    UntrustedError,
+    WithdrawnError,
+)
+from tools.async_client import (
+    AsyncMedusaClient,
+    Change,
+    CorrectedSubscription,
+    Corrections,
+    Endpoint,
+    Epoch,
+    Subscription,
+    open_medusa,
+)
+from tools.client import BlockingFollowing, BlockingSubscription, MedusaClient
+from tools.given_rows import Rows
+
+__version__ = metadata.version("medusa-federation")
+
+__all__ = [
+    "BEGINNING",
+    "END",
+    "Aggregate",
+    "AggregateFunction",
+    "Alteration",
+    "AsyncMedusaClient",
+    "Availability",
+    "AvailabilityRequest",
+    "BlockingFollowing",
+    "BlockingSubscription",
+    "BoxChange",
+    "BrokenError",
+    "BusyError",
+    "Change",
+    "ClosedError",
+    "ConflictError",
+    "CorrectedSubscription",
+    "Corrections",
+    "DamagedError",
+    "DeadlineError",
+    "DecodeError",
+    "Endpoint",
+    "Epoch",
+    "EventRecord",
+    "Field",
+    "FieldType",
+    "Filter",
+    "Function",
+    "Idle",
+    "InternalError",
+    "InvalidInputError",
+    "Kind",
+    "Last",
+    "Map",
+    "MedusaClient",
+    "MedusaError",
+    "Mode",
+    "Modified",
+    "MoveRecord",
+    "NotAuthorisedError",
+    "NotFoundError",
+    "NotRetainedError",
+    "ObjectDescription",
+    "Objects",
+    "PeerStatus",
+    "Query",
+    "QueryStatus",
+    "Range",
+    "Recent",
+    "Recovery",
+    "Rows",
+    "Schema",
+    "SequenceGapError",
+    "Snapshot",
+    "StoppedError",
+    "StorageError",
+    "StorageFullError",
+    "StreamDefinition",
+    "StreamEntry",
+    "StreamStatus",
+    "Subscription",
+    "TaskStatus",
+    "UnavailableError",
+    "Union",
+    "UntrustedError",
+    "View",
+    "WithdrawnError",
+    "__version__",
+    "open_medusa",
+]

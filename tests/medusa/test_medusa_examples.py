@@ -1,0 +1,169 @@
+"""The examples of the client's docstrings, from first to last, against a real peer: from trio, from
+asyncio, and from a thread without an event loop."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import contextvars
+import doctest
+import inspect
+import io
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import Place, open_town
+
+import medusa
+from medusa import AsyncMedusaClient, MedusaClient, open_medusa
+
+MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
+QUERY = "medusa://mit.edu/busy_sources"
+BEGIN_S = 1_521_900_000
+"""2018-03-24T14:00:00Z."""
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
+    """Its public functions, as they stand in the file."""
+    found = [
+        (name, member)
+        for name, member in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    ]
+
+    def place(item: tuple[str, Callable[..., object]]) -> tuple[str, int]:
+        code = inspect.unwrap(item[1]).__code__
+        return code.co_filename.replace("client_calls", "a"), code.co_firstlineno
+
+    yield from sorted(found, key=place)
+
+
+def examples(kind: type) -> Iterator[tuple[str, doctest.Example]]:
+    """Of how it is opened, and of its calls."""
+    opened = MedusaClient if kind is MedusaClient else open_medusa
+    for name, call in [("opened", opened), *public(kind)]:
+        for example in doctest.DocTestParser().get_examples(call.__doc__ or ""):
+            yield f"{kind.__name__}.{name}", example
+
+
+def compiled(name: str, example: doctest.Example):  # noqa: ANN201 - code, which typeshed has twice
+    return compile(example.source, name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def names_for(client: object, home: Path) -> dict[str, object]:
+    exported = {name: getattr(medusa, name) for name in medusa.__all__}
+    return {**exported, "medusa": client, "home": home}
+
+
+def judge(name: str, example: doctest.Example, got: str) -> None:
+    assert got == example.want, f"{name}: {example.source}"
+
+
+def run(client: MedusaClient, home: Path) -> int:
+    names, count = names_for(client, home), 0
+    for name, example in examples(MedusaClient):
+        with shown() as out:
+            eval(compiled(name, example), names)
+        judge(name, example, out.getvalue())
+        count += 1
+    return count
+
+
+async def run_awaited(client: AsyncMedusaClient, home: Path) -> int:
+    names, count = names_for(client, home), 0
+    for name, example in examples(AsyncMedusaClient):
+        with shown() as out:
+            awaitable: Awaitable[None] | None = eval(compiled(name, example), names)
+            if awaitable is not None:
+                await awaitable
+        judge(name, example, out.getvalue())
+        count += 1
+    return count
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[io.StringIO]:
+    """What a prompt of Python prints."""
+    before, sys.displayhook = sys.displayhook, sys.__displayhook__
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            yield out
+    finally:
+        sys.displayhook = before
+
+
+@contextlib.asynccontextmanager
+async def world(folder: Path):  # noqa: ANN201
+    """The peer of mit.edu with the query of docs/queries.md, and a tuple each ten seconds."""
+    document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
+    rows = [
+        {"ts": BEGIN_S + 10.0 * n, "src_ip": f"10.0.0.{n % 4}", "dst_port": n % 7}
+        for n in range(60)
+    ]
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        second = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(mit, second)
+        async with mit.client() as client:
+            await client.create_query_xml(document.replace("conns > 100", "conns > 1"))
+            await client.start_query(QUERY)
+            await client.post_event("medusa://mit.edu/conns", rows)
+        yield mit
+
+
+async def test_they_run_under_trio(tmp_path: Path) -> None:
+    async with world(tmp_path) as mit, open_medusa(mit.home.folder) as client:
+        assert await run_awaited(client, mit.home.folder) > 30
+
+
+async def test_they_run_under_asyncio(tmp_path: Path) -> None:
+    async def main(place: Place) -> int:
+        async with open_medusa(place.home.folder) as client:
+            return await run_awaited(client, place.home.folder)
+
+    def run_loop(place: Place) -> int:
+        # Named, and in a context of its own: by ours, trio-asyncio would have trio run it.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            return runner.run(main(place), context=contextvars.Context())
+
+    async with world(tmp_path) as mit:
+        apart = contextvars.Context()
+        assert await trio.to_thread.run_sync(apart.run, run_loop, mit) > 30
+
+
+async def test_they_run_without_an_event_loop(tmp_path: Path) -> None:
+    def main(place: Place) -> int:
+        with MedusaClient(place.home.folder) as client:
+            return run(client, place.home.folder)
+
+    async with world(tmp_path) as mit:
+        assert await trio.to_thread.run_sync(main, mit) > 30
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+async def test_the_programs_of_the_manual_run_as_they_stand(tmp_path: Path) -> None:
+    """Each in a process of its own, as a person would run it."""
+    async with world(tmp_path) as mit:
+        for program in PROGRAMS:
+            text = f"home = {str(mit.home.folder)!r}\n{program}"
+            with trio.fail_after(60):
+                done = await trio.run_process(
+                    [sys.executable, "-W", "error", "-c", text], capture_stdout=True
+                )
+            assert done.stdout, program
+    assert len(PROGRAMS) >= 4

@@ -1,0 +1,133 @@
+"""Rows that a program hands to the client, in whatever form it has them, as a table of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from engine.schema import Schema
+from overlay.errors import InvalidInputError
+
+
+class ArrowStream(Protocol):
+    """What has Arrow's C stream: tables of pyarrow, pandas (2.2 and later), polars, DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """What has Arrow's C data: a RecordBatch of pyarrow."""
+
+    def __arrow_c_array__(
+        self, requested_schema: object | None = None
+    ) -> tuple[object, object]: ...
+
+
+Rows: TypeAlias = (
+    ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]
+)
+"""Rows as the client takes them: whatever has Arrow's C stream or data (tables of pyarrow, pandas,
+polars, DuckDB), a list of dictionaries, one a row, or a dictionary of columns."""
+
+FORMS: Final = (
+    "a table of pyarrow, pandas (2.2 or later) or polars, a list of dictionaries, one a row, or a "
+    "dictionary of columns"
+)
+
+PANDAS_INDEX: Final = "__index_level_"
+"""What the column begins with that pandas makes of an index without a name."""
+
+_FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What pyarrow raises of values that make no column."""
+
+
+def to_table(rows: Rows, schema: Schema) -> pa.Table:
+    """The rows as one table, whose columns have the names and types that they were given with.
+
+    Args:
+        schema: of the stream, for what a column of plain values is taken as.
+
+    Raises:
+        InvalidInputError: about the argument `rows`: it has none of the forms, or a value that fits
+            in no column, by its row (from 1) and its field.
+    """
+    given: Any = rows
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, Mapping):
+        return _of_columns(given, schema)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return _of_rows(given, schema)
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        return _without_index(_made(lambda: pa.table(given)), schema)
+    raise InvalidInputError(f"argument rows: expected {FORMS}, got {type(given).__qualname__}")
+
+
+def _made(make: Callable[[], pa.Table]) -> pa.Table:
+    try:
+        return make()
+    except _FAILURES as error:
+        raise InvalidInputError(f"argument rows: {' '.join(str(error).split())}") from None
+
+
+def _without_index(table: pa.Table, schema: Schema) -> pa.Table:
+    """Without the numbers that pandas gave to the rows; an index that has a name is a column."""
+    numbers = [
+        name
+        for name in table.column_names
+        if name.startswith(PANDAS_INDEX) and schema.field(name) is None
+    ]
+    return table.drop_columns(numbers) if table.schema.pandas_metadata and numbers else table
+
+
+def _of_rows(rows: Sequence[object], schema: Schema) -> pa.Table:
+    if not rows:
+        return schema.payload.empty_table()
+    names: dict[str, None] = {}
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise InvalidInputError(
+                f"argument rows: row {number}: expected a dictionary, got {type(row).__qualname__}"
+            )
+        names.update(dict.fromkeys(row))
+    return _of_columns({name: [row.get(name) for row in rows] for name in names}, schema)  # type: ignore[attr-defined]
+
+
+def _of_columns(columns: Mapping[object, Any], schema: Schema) -> pa.Table:
+    made = {}
+    for name, values in columns.items():
+        if not isinstance(name, str):
+            raise InvalidInputError(f"argument rows: {name!r:.60} is no name of a field")
+        made[name] = _column(name, values, schema)
+    return _made(lambda: pa.table(made))
+
+
+def _column(name: str, values: Any, schema: Schema) -> pa.ChunkedArray | pa.Array:  # noqa: ANN401 - anyone's
+    """By the types of the values themselves: whoever posts casts them to the field's."""
+    if hasattr(values, "__arrow_c_stream__"):
+        return _made(lambda: pa.chunked_array(values))
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise InvalidInputError(
+            f"argument rows: field {name!r}: expected a column of values, got "
+            f"{type(values).__qualname__}; one row is a list of one dictionary"
+        )
+    try:
+        return pa.array(values)
+    except _FAILURES as error:
+        reason = _misfit(name, values, schema) or f"field {name!r}: {' '.join(str(error).split())}"
+    raise InvalidInputError(f"argument rows: {reason}")
+
+
+def _misfit(name: str, values: object, schema: Schema) -> str:
+    """The first value that is not of the field's type, in words."""
+    field = schema.field(name)
+    if field is None or not isinstance(values, Sequence):
+        return ""
+    for number, value in enumerate(values, 1):
+        try:
+            pa.array([value], field.type.arrow)
+        except _FAILURES:
+            return f"row {number}, field {name!r}: {value!r:.60} is no {field.type}"
+    return ""
