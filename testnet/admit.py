@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final
 
 import trio
 
 from overlay.connection import Connection
-from overlay.errors import DeadlineError, MedusaError
+from overlay.errors import MedusaError
 from testnet.board import Board
 from testnet.flow import LOOK_S
+from testnet.patience import while_moving
 from testnet.peers import Federation, Peer
 from tools.async_client import AsyncMedusaClient, dial_to, open_client_over
 from tools.home import Home
 from tools.link import Dial
-
-TOGETHER_S: Final = 60.0
-"""Longest that the peers may take to know each other, seconds."""
 
 
 async def admit(
@@ -85,12 +82,12 @@ def dial_running(homes: Sequence[Home]) -> Dial:
 
 async def _until_together(client: AsyncMedusaClient, peers: int, board: Board) -> None:
     """Wait until a peer sees all others running."""
-    with trio.move_on_after(TOGETHER_S):
+    stage = board.stages["admit"]
+    async with while_moving("until the peers find each other", lambda: stage.detail):
         while True:
             board.snapshot = await client.status()
             running = sum(peer.state == "running" for peer in board.snapshot.peers)
-            board.say("admit", f"{running} of {peers} peers are together")
+            stage.detail = f"{running} of {peers} peers are together"
             if running == peers:
                 return
             await trio.sleep(LOOK_S / 4)
-    raise DeadlineError(f"the {peers} peers did not find each other within {TOGETHER_S:.0f} s")

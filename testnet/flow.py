@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -24,11 +25,10 @@ from testnet.history import Received
 from testnet.network import source_stream
 from testnet.oracle import COLUMNS, Answers, Row
 from testnet.pace import Part, Timing, paced
+from testnet.patience import while_moving
 from testnet.traces import Trace, merge
 from tools.async_client import AsyncMedusaClient
 
-STALL_S: Final = 120.0
-"""No post taken and no epoch received for so long, seconds: something is stuck."""
 LOOK_S: Final = 1.0
 """Between two looks at the federation's status, seconds."""
 
@@ -59,7 +59,7 @@ async def flow(
             subscribes to what is stable alone.
 
     Raises:
-        DeadlineError: nothing moved for `STALL_S`.
+        DeadlineError: no post is taken, and no epoch received, any more.
         MedusaError: a call failed for good.
     """
     subscriber = next(iter(clients.values()))
@@ -74,8 +74,9 @@ async def flow(
     }
     zero = min(trace.first for traces in by_poster.values() for trace in traces)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_raise_on_stall, subscriber, board)
+    board.moved = board.seconds()
+    moving = while_moving("the traffic", partial(_stands, board))
+    async with _with_what_fails(subscriber), moving, trio.open_nursery() as nursery:
         if watch:
             nursery.start_soon(_watch, subscriber, board)
         for receiver in receivers:
@@ -181,18 +182,23 @@ def rows_of(table: pa.Table, answer: str) -> list[Row]:
     return [(start // 1_000_000, *row) for start, *row in zip(starts, *others, strict=True)]
 
 
-async def _raise_on_stall(client: AsyncMedusaClient, board: Board) -> None:
-    board.moved = board.seconds()
-    while True:
-        left = board.moved + STALL_S - board.seconds()
-        if left <= 0:
-            raise DeadlineError(
-                f"nothing moved for {STALL_S:.0f} s; "
-                f"posted: {board.stages['post'].detail or 'nothing'}; "
-                f"received: {board.stages['answers'].detail or 'nothing'}"
-                f"{await _failing(client)}"
-            )
-        await trio.sleep(left)
+def _stands(board: Board) -> str:
+    """How far it is, and when that was; a pause that is due is a move."""
+    moved = board.moved if board.moved <= board.seconds() else board.seconds()
+    return (
+        f"posted: {board.stages['post'].detail or 'nothing'}; "
+        f"received: {board.stages['answers'].detail or 'nothing'}; "
+        f"last move after {moved - board.zero:.1f} s"
+    )
+
+
+@contextlib.asynccontextmanager
+async def _with_what_fails(client: AsyncMedusaClient) -> AsyncIterator[None]:
+    """Where nothing moves any more, the error names the tasks that fail."""
+    try:
+        yield
+    except DeadlineError as error:
+        raise DeadlineError(f"{error}{await _failing(client)}") from error
 
 
 async def _failing(client: AsyncMedusaClient) -> str:

@@ -11,14 +11,15 @@ import trio
 from msgspec import Struct, structs
 
 from engine.streams.corrections import Corrections
-from overlay.errors import DeadlineError, UnavailableError
+from overlay.errors import DeadlineError
 from testnet.board import Board
 from testnet.cutting.links import Links, open_links
 from testnet.flow import rows_of
 from testnet.folding import Fold
 from testnet.intrusion import Options, Result, run_intrusion
-from testnet.load.agreements import ARRIVE_S, RETRY_S, home, proposed_id
+from testnet.load.agreements import accept, home, proposed_id
 from testnet.oracle import COLUMNS, Row
+from testnet.patience import while_moving
 from testnet.peers import CONFIG, Federation, Peer, participant_name, run_command
 from tools.async_client import open_medusa
 
@@ -28,10 +29,6 @@ and"""
 BEHIND_S: Final = 30.0
 """for what comes after it. What is left then is posted at once."""
 
-TRADE_S: Final = 60.0
-"""Longest until the first task has moved, seconds."""
-SETTLE_S: Final = 120.0
-"""Longest until both ledgers agree after the end, seconds."""
 LOOK_S: Final = 0.5
 
 CAPACITY_CORES: Final = 0.1
@@ -129,7 +126,7 @@ class Splitter:
                 return [] if market is None else [move.at for move in market.moves]
 
             if self.split.trade:
-                with trio.fail_after(TRADE_S):
+                async with while_moving("until the first task has moved"):
                     while not await moved():  # noqa: ASYNC110 - of another process
                         await trio.sleep(LOOK_S)
             before = await moved()
@@ -157,20 +154,22 @@ class Splitter:
                     log=owner.log,
                 )
             )
-            await _accept(contract, peer)
+            await accept(contract, peer)
 
     async def conclude(self, federation: Federation) -> None:
         """Both sides of every contract must come to have the same receipts."""
         if not self.split.trade:
             return
         owner, *partners = reversed(federation.peers)
-        with trio.move_on_after(SETTLE_S):
-            while True:
-                differ, self.receipts = await _differences(owner, partners)
-                if not differ and self.receipts:
-                    return
-                await trio.sleep(LOOK_S)
-        self.faults.append(f"receipts differ after {SETTLE_S:.0f} s: {'; '.join(differ)}")
+        differ = ["none yet"]
+        try:
+            what = "until both sides have the same receipts"
+            async with while_moving(what, lambda: "; ".join(differ)):
+                while differ or not self.receipts:
+                    differ, self.receipts = await _differences(owner, partners)
+                    await trio.sleep(LOOK_S)
+        except DeadlineError as error:
+            self.faults.append(str(error))
 
     def _note(self, board: Board, text: str) -> None:
         self.log.append(f"{board.now:8.2f} {text}")
@@ -229,22 +228,6 @@ def _reader(answer: str) -> Callable[[object], list[Row]]:
 def _window_and_group(row: Row) -> tuple[object, ...]:
     """What tells the answers of a window apart."""
     return row[:2]
-
-
-async def _accept(contract: str, peer: Peer) -> None:
-    """
-    Raises:
-        DeadlineError: the proposal did not arrive.
-    """
-    with trio.move_on_after(ARRIVE_S):
-        while True:
-            try:
-                await run_command("contract", "accept", contract, *home(peer), log=peer.log)
-            except UnavailableError:
-                await trio.sleep(RETRY_S)
-            else:
-                return
-    raise DeadlineError(f"{peer.participant} could not accept contract {contract}")
 
 
 async def _differences(owner: Peer, partners: list[Peer]) -> tuple[list[str], int]:

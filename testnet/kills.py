@@ -14,7 +14,9 @@ from typing import Final
 
 import trio
 
+from overlay.errors import DeadlineError
 from testnet.board import Board
+from testnet.patience import while_moving
 from testnet.peers import Federation, Peer
 from testnet.remains import Remains, left_by, watch
 
@@ -41,7 +43,8 @@ IN_FLIGHT_S: Final = 1.0
 """What a peer sent before it died has reached the subscriber by then, seconds; and no failure is
 detected faster."""
 FAILOVER_S: Final = 60.0
-"""Answers that stand still for longer after a kill, though a standby is there, are a fault."""
+"""Answers that stand still for longer after a kill, though a standby is there, are a fault:
+seconds of the machine's time."""
 
 
 @dataclass(frozen=True)
@@ -196,13 +199,15 @@ class Killer:
                 self._note(board, f"answers come {board.seconds() - up:.1f} s after all were up")
 
     async def _until_answers_go_on(self, peer: Peer, died: float, board: Board) -> None:
-        with trio.move_on_after(FAILOVER_S):
-            # Once all is posted, nothing is to come that could show it.
-            await _until(lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted)
-            if board.answered_since(died + IN_FLIGHT_S):
-                self._note(board, f"answers go on without {peer.name}")
+        try:
+            async with while_moving("until answers go on", still_s=FAILOVER_S):
+                # Once all is posted, nothing is to come that could show it.
+                await _until(lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted)
+        except DeadlineError:
+            self.faults.append(f"answers stood still for {FAILOVER_S:.0f} s without {peer.name}")
             return
-        self.faults.append(f"answers stood still for {FAILOVER_S:.0f} s without {peer.name}")
+        if board.answered_since(died + IN_FLIGHT_S):
+            self._note(board, f"answers go on without {peer.name}")
 
     def _note(self, board: Board, text: str) -> None:
         self.log.append(f"{board.now:8.2f} {text}")

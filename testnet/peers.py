@@ -14,9 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,7 +26,9 @@ import psutil
 import trio
 
 from overlay.errors import DeadlineError, MedusaError, UnavailableError
+from testnet.patience import STILL_S, while_moving
 from tools.addresses import format_address
+from tools.async_client import open_medusa
 from tools.home import Home, Running
 
 PARTICIPANTS: Final = (
@@ -41,13 +45,10 @@ PARTICIPANTS: Final = (
 ANY_PORT: Final = "127.0.0.1:0"
 CONFIG: Final = '[overlay]\npreset = "local"\n'
 """News spreads as fast as it may where all peers are on one machine."""
-READY_S: Final = 60.0
-"""A peer that has not said where it answers after this long will not: seconds."""
-STOP_S: Final = 15.0
-"""Time to write what is under way after SIGTERM, seconds; then SIGKILL."""
-COMMAND_S: Final = 60.0
-"""Longest that `init`, `invite` or `join` may take, seconds: they make a few keys."""
-POLL_S: Final = 0.05
+STOP_S: Final = 60.0
+"""A peer that is told to stop and logs nothing for so long is killed, seconds of the machine's
+time: it only writes what is under way."""
+POLL_S: Final = 0.1
 TAIL_LINES: Final = 20
 
 
@@ -143,40 +144,44 @@ class Peer:
             )
         self.running = None
 
-    async def ready(self, timeout_s: float = READY_S) -> Running:
+    async def ready(self, still_s: float = STILL_S) -> Running:
         """Wait until its daemon says where it answers.
 
         Raises:
             UnavailableError: it ended; the message has the last line of its log.
-            DeadlineError: it did neither in time.
+            DeadlineError: it does neither, nor logs anything.
         """
-        with trio.move_on_after(timeout_s):
-            while True:
+        what = f"until the peer of {self.participant} answers"
+        async with while_moving(what, partial(self.tail, 1), still_s):
+            while not self._says_where():
                 if not self.alive:
                     code = self.process.returncode if self.process is not None else None
                     raise UnavailableError(
                         f"the peer of {self.participant} ended with {code}: {self.tail(1)}"
                     )
-                with contextlib.suppress(MedusaError):
-                    running = self.home.running()
-                    # After a kill -9 the last daemon's run.json is still there.
-                    if running.pid == self.pid:
-                        self.running = running
-                        self.listen = format_address(running.overlay)
-                        return running
                 await trio.sleep(POLL_S)
-        raise DeadlineError(
-            f"the peer of {self.participant} did not answer within {timeout_s:.0f} s: "
-            f"{self.tail(1)}"
-        )
+        assert self.running is not None
+        return self.running
+
+    def _says_where(self) -> bool:
+        """Whether its daemon has said where it answers."""
+        with contextlib.suppress(MedusaError):
+            running = self.home.running()
+            # After a kill -9 the last daemon's run.json is still there.
+            if running.pid == self.pid:
+                self.running = running
+                self.listen = format_address(running.overlay)
+                return True
+        return False
 
     async def stop(self) -> int:
         """SIGTERM, then SIGKILL to all its processes; gives its exit code."""
         assert self.process is not None, f"the peer of {self.participant} was not started"
         if self.alive:
             self.process.terminate()
-            with trio.move_on_after(STOP_S):
-                await self.process.wait()
+            with contextlib.suppress(DeadlineError):
+                async with while_moving("until it stops", partial(self.tail, 1), STOP_S):
+                    await self.process.wait()
         await self.kill_9()
         assert self.process.returncode is not None
         return self.process.returncode
@@ -270,6 +275,29 @@ class Federation:
         self.peers.append(peer)
         return peer
 
+    async def together(self) -> None:
+        """Wait until each peer sees all others running.
+
+        Raises:
+            DeadlineError: they do not find each other.
+        """
+        seen: Counter[str] = Counter()
+
+        async def until_sees_all(peer: Peer) -> None:
+            async with open_medusa(peer.home.folder) as client:
+                while seen[peer.name] < len(self.peers):
+                    peers = (await client.status()).peers
+                    seen[peer.name] = sum(each.state == "running" for each in peers)
+                    await trio.sleep(POLL_S)
+
+        def stands() -> str:
+            return ", ".join(f"{name} sees {count}" for name, count in sorted(seen.items()))
+
+        what = "until the peers find each other"
+        async with while_moving(what, stands), trio.open_nursery() as nursery:
+            for peer in self.peers:
+                nursery.start_soon(until_sees_all, peer)
+
     async def stop(self) -> None:
         """Stop every peer, all at once; those that do not end are killed."""
         async with trio.open_nursery() as nursery:
@@ -322,24 +350,23 @@ async def run_command(
 
     Raises:
         UnavailableError: it failed; the message has what it said.
-        DeadlineError: it took longer than `COMMAND_S`.
+        DeadlineError: it did not end.
     """
     shown = " ".join((program, *arguments[:2]))
-    with trio.move_on_after(COMMAND_S):
+    async with while_moving(f"until `{shown}` ends"):
         done = await trio.run_process(
             [_installed(program), *arguments],
             capture_stdout=True,
             capture_stderr=True,
             check=False,
         )
-        said = done.stderr.decode(errors="replace").strip()
-        if said and log is not None:
-            with log.open("a", encoding="utf-8") as file:
-                file.write(f"{shown}: {said}\n")
-        if done.returncode:
-            raise UnavailableError(f"`{shown}` ended with {done.returncode}: {said}")
-        return done.stdout.decode()
-    raise DeadlineError(f"`{shown}` did not end within {COMMAND_S:.0f} s")
+    said = done.stderr.decode(errors="replace").strip()
+    if said and log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{shown}: {said}\n")
+    if done.returncode:
+        raise UnavailableError(f"`{shown}` ended with {done.returncode}: {said}")
+    return done.stdout.decode()
 
 
 def _installed(program: str) -> str:

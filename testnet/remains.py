@@ -11,9 +11,12 @@ from typing import Final
 import psutil
 import trio
 
-AFTERLIFE_S: Final = 45.0
-"""Longest that a JVM may go on once its peer is dead, seconds: one that was just starting looks at
-its standard input only when it is up, and cores are few."""
+from overlay.errors import DeadlineError
+from testnet.patience import while_moving
+
+AFTERLIFE_S: Final = 90.0
+"""Longest that a JVM may go on once its peer is dead, seconds of the machine's time: one that was
+just starting looks at its standard input only when it is up."""
 LOOK_S: Final = 0.1
 
 
@@ -56,10 +59,12 @@ async def watch(processes: Iterable[psutil.Process], limit_s: float = AFTERLIFE_
     began = trio.current_time()
     left = [process for process in processes if _goes_on(process)]
     longest = 0.0
-    while left and trio.current_time() < began + limit_s:
-        await trio.sleep(LOOK_S)
-        longest = trio.current_time() - began
-        left = [process for process in left if _goes_on(process)]
+    with contextlib.suppress(DeadlineError):
+        async with while_moving("until they end", still_s=limit_s):
+            while left:
+                await trio.sleep(LOOK_S)
+                longest = trio.current_time() - began
+                left = [process for process in left if _goes_on(process)]
     orphans = []
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -35,12 +35,14 @@ def run_scenario(
     as_json: bool,
     render: Callable[[T], RenderableType],
     good: Callable[[T], bool],
+    failed: Callable[[T], bool] = lambda result: False,
 ) -> NoReturn:
     """Run it, show its result, and end the process with an exit code.
 
     Args:
         screen: what is shown meanwhile.
-        render: the result for people. good: whether it is as it has to be.
+        render: the result for people. good: whether it is as it has to be. failed: whether a part
+            of it could not be run.
     """
 
     async def run() -> T | None:
@@ -62,7 +64,7 @@ def run_scenario(
         print_json(result)
     else:
         console.print(render(result))
-    sys.exit(0 if good(result) else DIFFERENT)
+    sys.exit(FAILED if failed(result) else 0 if good(result) else DIFFERENT)
 
 
 def print_json(result: object) -> None:

@@ -20,7 +20,7 @@ import trio
 from engine.moves.messages import MoveRecord, MoveTask
 from overlay.clients import open_client
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, InternalError, MedusaError
+from overlay.errors import InternalError, MedusaError
 from testnet.bench.minutes import (
     EPOCH_S,
     MINUTE_S,
@@ -45,7 +45,6 @@ POSTS: Final = 4 * round(MINUTE_S / EPOCH_S)
 """Posts in a minute: four an epoch."""
 STALL_GOAL: Final = 2
 """Epochs."""
-TOGETHER_S: Final = 60.0
 """Longest that the peers may take to know each other, seconds."""
 LOOK_S: Final = 0.1
 """Between two looks at who is there, seconds."""
@@ -98,26 +97,6 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
         return await connection.call("move_task", request, MoveRecord, timeout_s=MOVE_S)
 
 
-async def together(federation: Federation) -> None:
-    """Wait until every peer sees all others running.
-
-    Raises:
-        DeadlineError: they do not find each other.
-    """
-    for peer in federation.peers:
-        with trio.move_on_after(TOGETHER_S):
-            async with open_medusa(peer.home.folder) as client:
-                while await _running(client) < len(federation.peers):  # noqa: ASYNC110
-                    await trio.sleep(LOOK_S)
-            continue
-        raise DeadlineError(f"{peer.home.folder.name} does not see all other peers")
-
-
-async def _running(client: AsyncMedusaClient) -> int:
-    peers = (await client.status()).peers
-    return sum(peer.state == "running" for peer in peers)
-
-
 async def measure_moves(minutes: Minutes, moves: int) -> Run:
     """So many moves each way, by the epochs that a subscriber at the owner receives.
 
@@ -153,7 +132,7 @@ class Consumer:
 async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]) -> Run:
     owner = await federation.found(participant_name(0))
     worker = await federation.admit_sibling(owner)
-    await together(federation)
+    await federation.together()
     async with open_medusa(owner.home.folder) as poster, open_medusa(owner.home.folder) as client:
         (task,) = await _define(poster, owner.participant)
         consumer = Consumer(client, task)

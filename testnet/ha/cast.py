@@ -11,7 +11,7 @@ import trio
 from engine.availability import Mode
 from engine.messages import PeerStatus
 from engine.query import QueryStatus
-from overlay.errors import DeadlineError
+from overlay.errors import MedusaError
 from testnet.ha.chain import (
     CHAIN_OWNER,
     CLIENT_OWNER,
@@ -19,11 +19,12 @@ from testnet.ha.chain import (
     SERVERS,
     SOURCE,
     SOURCE_OWNER,
+    output,
     query,
 )
 from testnet.ha.variants import Variant
 from testnet.peers import CONFIG, Federation, Peer
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.async_client import open_medusa
 from tools.home import Home
 
 EPOCH_S: Final = 1.0
@@ -31,8 +32,6 @@ EPOCH_S: Final = 1.0
 six JVMs, which at half a second are more than two cores."""
 STANDBYS: Final = 2
 """Peers that the secondaries are on, two each: fewer processes than servers, and none is killed."""
-TOGETHER_S: Final = 60.0
-LOOK_S: Final = 0.1
 
 CHAIN_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
 """medusa.toml of every peer. No market: nothing but a kill shall move a task."""
@@ -84,20 +83,7 @@ class Cast:
         await _together(*(partial(admit, name) for name in names))
         self.primaries = {server: made[server] for server in SERVERS}
         self.standbys = [made[name] for name in names[len(SERVERS) - 1 :]]
-        await self._until_known()
-
-    async def _until_known(self) -> None:
-        """Until each peer sees all others running."""
-
-        async def until_sees_all(peer: Peer) -> None:
-            async with open_medusa(peer.home.folder) as client:
-                while await _running(client) < len(self.all):  # noqa: ASYNC110
-                    await trio.sleep(LOOK_S)
-
-        with trio.move_on_after(TOGETHER_S):
-            await _together(*(partial(until_sees_all, peer) for peer in self.all))
-            return
-        raise DeadlineError(f"the peers did not find each other within {TOGETHER_S:.0f} s")
+        await self._federation.together()
 
     async def define(self, variant: Variant) -> None:
         """Publish the source and a query on each server, all running."""
@@ -110,6 +96,24 @@ class Cast:
             async with open_medusa(peer.home.folder) as client:
                 await client.create_query(work)
                 await client.set_query_status(work.name, QueryStatus.RUNNING)
+
+    async def progress(self) -> str:
+        """How far the chain is: which servers' Sparks run, and how far their answers go."""
+        told = {}
+
+        async def ask(server: str, peer: Peer) -> None:
+            try:
+                async with open_medusa(peer.home.folder) as client:
+                    (status,) = (await client.status(federation=False)).peers
+            except MedusaError:
+                told[server] = f"{server} does not answer"
+                return
+            name = output(server)
+            written = any(each.name == name and each.rows for each in status.streams)
+            told[server] = f"{server}'s Spark is {status.spark}" + ", it answers" * written
+
+        await _together(*(partial(ask, *each) for each in self.primaries.items()))
+        return "; ".join(told[server] for server in SERVERS)
 
     async def kill(self) -> None:
         """SIGKILL to B, C, D and E and to their JVMs, all at once."""
@@ -155,10 +159,6 @@ def secured(peers: Sequence[PeerStatus]) -> int:
 def primaries_of(peer: PeerStatus) -> set[str]:
     """The queries that a peer thinks itself the primary of."""
     return {replica.query for replica in peer.replicas if replica.role == "primary"}
-
-
-async def _running(client: AsyncMedusaClient) -> int:
-    return sum(peer.state == "running" for peer in (await client.status()).peers)
 
 
 async def _together(*calls: Callable[[], Awaitable[object]]) -> None:

@@ -57,4 +57,5 @@ def ha(mode: str, recovery: str | None, as_json: bool, plot: Path | None, keep: 
         as_json=as_json,
         render=render_result,
         good=lambda result: result.good,
+        failed=lambda result: result.failed,
     )

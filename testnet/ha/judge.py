@@ -31,6 +31,8 @@ def judge(modes: Sequence[ModeResult]) -> tuple[Check, ...]:
 
 def promises(mode: ModeResult) -> list[Check]:
     """What the run of one mode must show, whatever the others do."""
+    if not mode.begun:
+        return [_certain(f"{mode.label} could be set up", False, mode.failure)]
     if mode.failure:
         return [_certain(f"{mode.label} runs to its end", False, mode.failure)]
     found = f"{mode.lost} lost, {mode.duplicated} duplicated, {mode.wrong} wrong"
@@ -42,7 +44,7 @@ def promises(mode: ModeResult) -> list[Check]:
         )
     ]
     if mode.mode == Mode.AMNESIA:
-        loses = mode.lost > 0 and not mode.duplicated
+        loses = bool(mode.lost) and not mode.duplicated
         checks.append(_certain("amnesia loses, and repeats nothing", loses, found))
     elif mode.mode == Mode.NONE or mode.recovery == Recovery.PRECISE:
         exact = not mode.lost and not mode.duplicated and not mode.wrong

@@ -130,7 +130,7 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
         right: the answers that there should be.
         none: the run without secondaries, or None if this is it.
     """
-    errors = compare(run.answers, right)
+    errors = compare(run.answers, right) if run.killed_at else None
     delay = delay_ms(run.steady)
     cpu_s, bytes_s = _rates(run)
     first_new = run.first_new()
@@ -139,9 +139,9 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
     return ModeResult(
         mode=run.variant.mode,
         recovery=run.variant.recovery,
-        lost=errors.lost,
-        duplicated=errors.duplicated,
-        wrong=errors.wrong,
+        lost=None if errors is None else errors.lost,
+        duplicated=None if errors is None else errors.duplicated,
+        wrong=None if errors is None else errors.wrong,
         expected=len(right),
         recovery_ms=None if new_ms is None else round(max(new_ms - delay, stall), 1),
         first_new_ms=new_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -17,25 +18,22 @@ from testnet.ha.chain import SERVERS, answers_in, output
 from testnet.ha.costs import measure
 from testnet.ha.observations import Observations
 from testnet.ha.traffic import Sensor
+from testnet.patience import while_moving
 from tools.async_client import AsyncMedusaClient, open_medusa
 
-START_S: Final = 120.0
-"""Longest until the chain's first answer, four JVMs' start included, seconds."""
 WARM_S: Final = 10.0
 """A JVM that has just started is slower than it will be, seconds."""
 STEADY_S: Final = 12.0
 """How long delay and costs are measured, seconds."""
 OUTAGE_S: Final = 5.0
 """Without secondaries: after so long the killed peers are started again, seconds."""
-RECOVER_S: Final = 60.0
-"""Longest wait for the first answer of after the kill, seconds."""
 WATCH_S: Final = 6.0
 """How long the chain is watched after that, seconds."""
 RETURN_S: Final = 8.0
-"""How long the killed peers have for becoming standbys, seconds."""
-FINISH_S: Final = 45.0
-"""Longest that the last answers may take after the last reading, seconds."""
+"""How long the killed peers are watched becoming standbys, seconds."""
 LOOK_S: Final = 0.1
+ASK_S: Final = 2.0
+"""Between two questions to the servers how far they are, seconds: they need the cores."""
 
 
 class Play:
@@ -46,6 +44,7 @@ class Play:
         self._run = run
         self._board = board
         self._ended = trio.Event()
+        self._all_posted = False
 
     async def run(self) -> None:
         """
@@ -74,21 +73,20 @@ class Play:
             with self._board.stage("end") as stage:
                 sensor.end()
                 await sensor.ended.wait()
-                await self._until(self._ended.is_set, FINISH_S)
-                if not self._ended.is_set():
-                    self._fail(f"the answers did not end within {FINISH_S:.0f} s")
+                self._all_posted = True
+                await self._until(self._ended.is_set, "until the answers end")
                 stage.detail = self._run.failure
             nursery.cancel_scope.cancel()
 
     async def _before(self, client: AsyncMedusaClient) -> None:
         run = self._run
         with self._board.stage("warm") as stage:
-            await self._until(lambda: bool(run.arrivals), START_S)
+            await self._until(lambda: bool(run.arrivals), "until the chain's first answer")
             if not run.arrivals:
-                raise DeadlineError(
-                    f"the chain gave no answer within {START_S:.0f} s: {await _said(client)}"
-                )
+                raise DeadlineError(f"{run.failure}; {await _said(client)}")
             stage.detail = f"first answer after {self._board.now - stage.began:.0f} s"
+            if run.variant.mode is not Mode.NONE:
+                await self._until_secured(client)
             await trio.sleep(WARM_S)
         with self._board.stage("steady"):
             run.before = await measure(self._cast.all, client)
@@ -104,10 +102,12 @@ class Play:
                 await trio.sleep(OUTAGE_S)
                 stage.detail = f"nobody takes over: started again after {OUTAGE_S:.0f} s"
                 await self._cast.restart()
-            await self._until(lambda: run.first_new() is not None, RECOVER_S)
+            await self._until(
+                lambda: run.first_new() is not None, "until the first answer of after the kill"
+            )
             first_new = run.first_new()
             if first_new is None:
-                stage.detail = f"no answer within {RECOVER_S:.0f} s: {await _said(client)}"
+                stage.detail = f"no answer: {await _said(client)}"
             else:
                 stage.detail = f"answers after {first_new - run.killed_at:.2f} s"
                 await trio.sleep(WATCH_S)
@@ -116,8 +116,7 @@ class Play:
             if run.variant.mode is not Mode.NONE:
                 await self._cast.restart()
                 await trio.sleep(RETURN_S)
-            peers = (await client.status()).peers
-            run.returned, run.secured = self._cast.returned(peers, run.variant), secured(peers)
+            await self._until_returned(client)
             stage.detail = f"{run.returned} of {len(SERVERS)}; {run.secured} queries have a standby"
 
     async def _receive(self, client: AsyncMedusaClient) -> None:
@@ -134,14 +133,58 @@ class Play:
         if upto == END:
             self._ended.set()
 
+    async def _until_secured(self, client: AsyncMedusaClient) -> None:
+        """Until every query has a secondary that is caught up: its Spark may start last.
+
+        Raises:
+            DeadlineError: they do not catch up.
+        """
+        found = 0
+        async with while_moving("until the standbys have caught up", lambda: f"{found} have"):
+            while found < len(SERVERS):
+                found = secured((await client.status()).peers)
+                await trio.sleep(LOOK_S)
+
+    async def _until_returned(self, client: AsyncMedusaClient) -> None:
+        run = self._run
+
+        def stands() -> str:
+            return f"{run.returned} are, {run.secured} queries have a standby"
+
+        with suppress(DeadlineError):  # the run's figures say how many did
+            async with while_moving("until the killed are back", stands):
+                while run.returned < len(SERVERS):
+                    peers = (await client.status()).peers
+                    run.returned = self._cast.returned(peers, run.variant)
+                    run.secured = secured(peers)
+                    await trio.sleep(LOOK_S)
+
     def _fail(self, reason: str) -> None:
         self._run.failure = self._run.failure or reason
 
-    async def _until(self, condition: Callable[[], bool], within_s: float) -> None:
-        """Until it holds, the time is over, or there is nothing more to wait for."""
-        with trio.move_on_after(within_s):
-            while not condition() and not self._run.failure:  # noqa: ASYNC110
-                await trio.sleep(LOOK_S)
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Until it holds, or the run has failed: by this, where nothing moves any more."""
+        progress = ""
+
+        def stands() -> str:
+            # While readings come, so may answers to earlier ones; afterwards there is an end to it.
+            answers = f"{len(self._run.answers):,} answers; " if self._all_posted else ""
+            return f"{answers}{progress}"
+
+        async def ask() -> None:
+            nonlocal progress
+            while True:
+                progress = await self._cast.progress()
+                await trio.sleep(ASK_S)
+
+        try:
+            async with while_moving(what, stands), trio.open_nursery() as asking:
+                asking.start_soon(ask)
+                while not condition() and not self._run.failure:  # noqa: ASYNC110
+                    await trio.sleep(LOOK_S)
+                asking.cancel_scope.cancel()
+        except DeadlineError as error:
+            self._fail(str(error))
 
 
 async def _said(client: AsyncMedusaClient) -> str:

@@ -10,7 +10,8 @@ class ModeResult(Struct, frozen=True):
 
     Attributes:
         lost, duplicated: answers that did not come, and those that came again. wrong: answers that
-            are none: of windows of which a part was forgotten.
+            are none: of windows of which a part was forgotten. Null where the run failed before the
+            kill: nothing was lost by what did not begin.
         expected: how many answers there should be.
         recovery_ms: for how long the kill kept answers back: how much later than usual the first
             one of after it came, or `stall_ms` where that is more; null: none came.
@@ -28,13 +29,13 @@ class ModeResult(Struct, frozen=True):
 
     mode: str
     recovery: str
-    lost: int
-    duplicated: int
+    lost: int | None
+    duplicated: int | None
     recovery_ms: float | None
     added_delay_ms: float
     cpu_overhead: float
     network_overhead: float
-    wrong: int = 0
+    wrong: int | None = 0
     expected: int = 0
     first_new_ms: float | None = None
     stall_ms: float = 0.0
@@ -46,6 +47,11 @@ class ModeResult(Struct, frozen=True):
     seconds: float = 0.0
     failure: str = ""
     """Why the run did not come to its end, if it did not."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it came to the kill."""
+        return self.lost is not None
 
     @property
     def label(self) -> str:
@@ -80,6 +86,11 @@ class HaResult(Struct, frozen=True):
     seconds: float = 0.0
     plot: str | None = None
     folders: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Some run did not come to its kill: it shows nothing."""
+        return not all(mode.begun for mode in self.modes)
 
     @property
     def good(self) -> bool:

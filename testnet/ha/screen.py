@@ -101,7 +101,9 @@ def render_modes(modes: Sequence[ModeResult]) -> RenderableType:
     return table
 
 
-def _count(count: int) -> Text:
+def _count(count: int | None) -> Text:
+    if count is None:
+        return Text("-", "dim")
     return Text(f"{count:,}", "yellow" if count else "dim")
 
 

@@ -9,13 +9,13 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from overlay.errors import DeadlineError, InternalError, UnavailableError
+from overlay.errors import InternalError, UnavailableError
 from testnet.load.places import RANGE_TASKS, TASK_UNITS, Agreement, Place
+from testnet.patience import while_moving
 from testnet.peers import Peer, run_command
 
-ARRIVE_S: Final = 30.0
-"""Longest that a proposal may be under way to the other party's peer, seconds."""
 RETRY_S: Final = 0.5
+"""Between two tries to accept a proposal that is still under way, seconds."""
 
 
 class Proposed(Struct, frozen=True):
@@ -31,20 +31,26 @@ async def agree(agreement: Agreement, one: Peer, other: Peer) -> str:
         UnavailableError: a command failed. DeadlineError: the proposal did not arrive.
     """
     contract = proposed_id(await run_command(*proposal(agreement), *home(one), log=one.log))
-    failure: UnavailableError | None = None
-    with trio.move_on_after(ARRIVE_S):
+    await accept(contract, other)
+    return contract
+
+
+async def accept(contract: str, peer: Peer) -> None:
+    """As soon as the proposal has arrived at the peer.
+
+    Raises:
+        DeadlineError: it did not arrive.
+    """
+    said = ""
+    async with while_moving(f"until {peer.participant} accepts {contract[:8]}", lambda: said):
         while True:
             try:
-                await run_command("contract", "accept", contract, *home(other), log=other.log)
+                await run_command("contract", "accept", contract, *home(peer), log=peer.log)
             except UnavailableError as error:
-                failure = error
+                said = str(error)
             else:
-                return contract
+                return
             await trio.sleep(RETRY_S)
-    raise DeadlineError(
-        f"{agreement.other.participant} could not accept contract {contract} of "
-        f"{agreement.one.participant} within {ARRIVE_S:.0f} s: {failure}"
-    )
 
 
 def proposal(agreement: Agreement) -> tuple[str, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Final
 
 import pyarrow as pa
 import trio
 
 from engine.query import QueryStatus
 from engine.schema import END
-from overlay.errors import DeadlineError, InternalError
+from overlay.errors import InternalError
 from testnet.conn import conn_schema
 from testnet.load.board import LoadBoard
 from testnet.load.places import AHEAD_S, Place
@@ -19,15 +18,9 @@ from testnet.load.traffic import Player, Tape
 from testnet.load.watches import Watch, expected
 from testnet.network import source_schema
 from testnet.oracle import Row
+from testnet.patience import while_moving
 from testnet.peers import Federation, Peer
 from tools.async_client import AsyncMedusaClient, open_medusa
-
-TOGETHER_S: Final = 60.0
-"""Longest that the peers may take to know each other, seconds."""
-FINISH_S: Final = 180.0
-"""Longest that the last answers may take after the last post, seconds: a moved task ends where it
-runs, and its owner hears of it."""
-LOOK_S: Final = 0.25
 
 
 class Cast:
@@ -69,18 +62,7 @@ class Cast:
         client = await self._closing.enter_async_context(open_medusa(peer.home.folder))
         self._peers[place.participant] = peer
         self.clients[place.participant] = client
-        await self._until_together(client)
-
-    async def _until_together(self, client: AsyncMedusaClient) -> None:
-        with trio.move_on_after(TOGETHER_S):
-            while True:
-                snapshot = await client.status()
-                if sum(each.state == "running" for each in snapshot.peers) == len(self.clients):
-                    return
-                await trio.sleep(LOOK_S)
-        raise DeadlineError(
-            f"the {len(self.clients)} peers did not find each other within {TOGETHER_S:.0f} s"
-        )
+        await self._federation.together()
 
     async def perform(self, place: Place, traces: Sequence[pa.Table], speed: float) -> None:
         """Publish its streams, start its queries, receive their answers, and post.
@@ -128,12 +110,14 @@ class Cast:
         for players in self.players.values():
             for player in players:
                 player.end()
-        with trio.move_on_after(FINISH_S):
+
+        def stands() -> str:
+            left = [watch.answer for watch, event in self._ended.items() if not event.is_set()]
+            return f"{self._board.answers:,} rows of answers; not ended: {', '.join(left)}"
+
+        async with while_moving("until the last answers", stands):
             for event in self._ended.values():
                 await event.wait()
-            return
-        left = [watch.answer for watch, event in self._ended.items() if not event.is_set()]
-        raise DeadlineError(f"not ended within {FINISH_S:.0f} s: {', '.join(left)}")
 
     @property
     def questions(self) -> int:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import trio
 
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, MedusaError
+from overlay.errors import MedusaError
 from testnet.generate import generate
 from testnet.load.agreements import agree
 from testnet.load.board import STAGES, LoadBoard
@@ -46,6 +46,7 @@ from testnet.load.places import (
 )
 from testnet.load.plot import write_plot
 from testnet.load.result import LoadResult, Step
+from testnet.patience import while_moving
 from testnet.peers import Federation, open_federation
 
 STEP_S: Final = 150.0
@@ -57,8 +58,6 @@ ROWS: Final = 200_000
 """Connections in the traces of all together: 50,000 in 20 minutes for each peer."""
 FIRST_SPEED: Final = 24.0
 """Seconds of trace per second until a task's load is known."""
-START_S: Final = 120.0
-"""Longest until a peer's first task has worked, its JVM's start included, seconds."""
 WARM_S: Final = 20.0
 """A JVM that has just started is slower than it will be, seconds."""
 ROUNDS: Final = 4
@@ -171,13 +170,14 @@ class Play:
 
     async def _until_work(self, *places: Place) -> None:
         """Until their JVMs run, have done something, and are warm."""
-        with trio.move_on_after(START_S):
-            while not all(self._has_worked(place) for place in places):
+
+        def idle() -> str:
+            return ", ".join(each.participant for each in places if not self._has_worked(each))
+
+        async with while_moving("until a task has worked at each peer", idle):
+            while idle():
                 await self._observer.next_look()
-            await trio.sleep(WARM_S)
-            return
-        idle = [place.participant for place in places if not self._has_worked(place)]
-        raise DeadlineError(f"within {START_S:.0f} s no task has worked at {', '.join(idle)}")
+        await trio.sleep(WARM_S)
 
     def _has_worked(self, place: Place) -> bool:
         sample = self._board.samples[-1] if self._board.samples else Sample(0.0, {})

@@ -8,7 +8,6 @@ from typing import Final
 import trio
 
 from engine.query import QueryStatus
-from overlay.errors import DeadlineError
 from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
 from testnet.peers import CONFIG, Federation, Peer
 from tools.async_client import open_medusa
@@ -16,7 +15,6 @@ from tools.async_client import open_medusa
 EPOCH_S: Final = 0.15
 """Shortest epoch, seconds, for each peer: a job takes a tenth of a second of a core that all of
 them share, and what is late because the machine is busy is no matter of the split."""
-TOGETHER_S: Final = 60.0
 LOOK_S: Final = 0.1
 
 PEER_CONFIG: Final = f"{CONFIG}\n[contracts]\ntrade = false\n\n[engine]\nepoch_s = "
@@ -75,25 +73,7 @@ class Cast:
             report(f"{len(self.all)} peers")
         if self._replicated:
             self.replica = await self._federation.admit_sibling(first, "replica")
-        await self._until_known()
-
-    async def _until_known(self) -> None:
-        """Until each peer sees all others running."""
-
-        async def until_sees_all(peer: Peer) -> None:
-            async with open_medusa(peer.home.folder) as client:
-                while True:
-                    seen = (await client.status()).peers
-                    if sum(each.state == "running" for each in seen) == len(self.all):
-                        return
-                    await trio.sleep(LOOK_S)
-
-        with trio.move_on_after(TOGETHER_S):
-            async with trio.open_nursery() as nursery:
-                for peer in self.all:
-                    nursery.start_soon(until_sees_all, peer)
-            return
-        raise DeadlineError(f"the peers did not find each other within {TOGETHER_S:.0f} s")
+        await self._federation.together()
 
     async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
         """Publish the sources and a query on each server, all running."""

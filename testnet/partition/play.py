@@ -9,13 +9,13 @@ import trio
 
 from engine.schema import END
 from engine.streams.corrections import Corrections
-from overlay.errors import DeadlineError
 from overlay.events import wall_clock
 from testnet.cutting.links import Links
 from testnet.partition.cast import Cast
 from testnet.partition.chain import Source
 from testnet.partition.observations import Heard, Observations
 from testnet.partition.traffic import Sensor
+from testnet.patience import while_moving
 from testnet.stages import Stages
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -30,18 +30,12 @@ STAGES: Final[dict[str, str]] = {
 }
 """Stage -> what a person reads."""
 
-START_S: Final = 120.0
-"""Longest until the first answer, the JVMs' start included, seconds."""
 WARM_S: Final = 8.0
 """A JVM that has just started is slower than it will be, seconds."""
 STEADY_S: Final = 8.0
 """How long the usual delay is measured, seconds."""
-HEAL_S: Final = 60.0
-"""Longest that corrections may take, seconds."""
 WATCH_S: Final = 6.0
 """How long it is watched afterwards, seconds."""
-FINISH_S: Final = 45.0
-"""Longest that the last answers may take after the last reading, seconds."""
 LOOK_S: Final = 0.1
 
 
@@ -69,6 +63,7 @@ class Play:
         self._seconds = seconds
         self._corrections = corrections
         self._ended = trio.Event()
+        self._all_posted = False
 
     async def run(self) -> None:
         """
@@ -100,17 +95,18 @@ class Play:
                 await self._happen()
                 for sensor in sensors:
                     sensor.end()
+            self._all_posted = True
             with self._stages.stage("end"):
-                await self._until(self._ended.is_set, FINISH_S, "the answers did not end")
+                await self._until(self._ended.is_set, "until the answers end")
             nursery.cancel_scope.cancel()
 
     async def _happen(self) -> None:
         run = self._run
         with self._stages.stage("warm"):
-            await self._until(lambda: bool(run.heard), START_S, "the chain gave no answer")
+            await self._until(lambda: bool(run.heard), "until the chain's first answer")
             await trio.sleep(WARM_S)
             if self._cast.replica is not None:
-                with trio.fail_after(START_S):
+                async with while_moving("until the replica has caught up"):
                     await self._cast.replica_is_ready()
         with self._stages.stage("steady"):
             run.steady_at = wall_clock()
@@ -126,9 +122,7 @@ class Play:
         with self._stages.stage("heal"):
             await self._links.heal()
             run.healed_at = wall_clock()
-            await self._until(
-                lambda: run.corrected, HEAL_S, "what was tentative was not all corrected"
-            )
+            await self._until(lambda: run.corrected, "until all that was tentative is corrected")
             await trio.sleep(WATCH_S)
             await self._note_version()
 
@@ -146,13 +140,18 @@ class Play:
         if boundary == END:
             self._ended.set()
 
-    async def _until(self, condition: Callable[[], bool], within_s: float, otherwise: str) -> None:
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
         """
         Raises:
-            DeadlineError: it does not come to hold in time.
+            DeadlineError: it does not hold, and what was told before the split is all there is.
         """
-        with trio.move_on_after(within_s):
+        run = self._run
+
+        def stands() -> str:
+            # What is heard does not end while readings come; what is to be corrected does.
+            heard = len(run.heard) if self._all_posted else bool(run.heard)
+            return f"{heard} changes heard, {run.outstanding} tentative tuples"
+
+        async with while_moving(what, stands):
             while not condition():  # noqa: ASYNC110
                 await trio.sleep(LOOK_S)
-            return
-        raise DeadlineError(f"{otherwise} within {within_s:.0f} s")

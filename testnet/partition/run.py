@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import trio
 
 from engine.streams.corrections import Corrections
 from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, MedusaError
+from overlay.errors import MedusaError
 from testnet.cutting.links import open_links
 from testnet.partition.cast import Cast
 from testnet.partition.chain import sources
@@ -22,9 +21,6 @@ from testnet.partition.plot import write_plot
 from testnet.partition.result import PartitionResult
 from testnet.peers import open_federation
 from testnet.stages import Stages
-
-RUN_S: Final = 300.0
-"""Longest that a run may take beside the split, seconds: something is stuck."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +67,8 @@ async def run_partition(options: Options, stages: Stages) -> PartitionResult:
             corrections=options.corrections,
         )
         try:
-            with one_error(), trio.move_on_after(RUN_S + options.seconds) as limit:
+            with one_error():
                 await play.run()
-            if limit.cancelled_caught:
-                raise DeadlineError(f"the run did not end within {limit.deadline:.0f} s")
         except MedusaError as error:
             error.add_note(federation.failures())
             raise

@@ -15,9 +15,10 @@ from engine.schema import BEGINNING, END
 from overlay.concurrency import one_error
 from overlay.errors import BrokenError, DeadlineError, InternalError
 from testnet.board import Board
-from testnet.flow import STALL_S, flow, rows_of
+from testnet.flow import flow, rows_of
 from testnet.generate import generate
 from testnet.oracle import COLUMNS, Answers, expected
+from testnet.patience import STILL_S
 from testnet.stages import State
 from testnet.traces import open_trace, write_trace
 from tools.async_client import Epoch
@@ -177,7 +178,7 @@ async def test_silence_is_a_fault(tmp_path: Path, autojump_clock: trio.testing.M
     board = Board(seconds=trio.current_time)
     with pytest.raises(DeadlineError, match=r"nothing moved for 120 s; posted: \d,\d+ of"):
         await run(tmp_path, world, board)
-    assert trio.current_time() >= STALL_S
+    assert trio.current_time() >= STILL_S
     assert board.stages["answers"].state is State.FAILED
 
 

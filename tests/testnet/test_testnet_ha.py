@@ -37,7 +37,7 @@ from testnet.ha.observations import (
     longest_gap,
     stall_ms,
 )
-from testnet.ha.result import Check, ModeResult
+from testnet.ha.result import Check, HaResult, ModeResult
 from testnet.ha.traffic import RATE, Sensor
 from testnet.ha.variants import NONE, VARIANTS, Variant, chosen
 
@@ -235,6 +235,17 @@ def test_an_answer_of_before_the_kill_is_no_recovery() -> None:
     assert found.recovery_ms is None
     assert found.duplicated == 1
     assert found.stall_ms == pytest.approx(1e3 * (145.0 - 131.0 - 1.0))
+
+
+def test_a_run_that_never_came_to_the_kill_has_lost_nothing() -> None:
+    run = Observations(ACTIVE, failure="until the chain's first answer: nothing moved for 120 s")
+    found = figures(run, rights(), None)
+    assert (found.lost, found.duplicated, found.wrong) == (None, None, None)
+    assert not found.begun
+    assert HaResult((found,), judge((found,))).failed
+    (check,) = promises(found)
+    assert (check.claim, check.good) == ("active/precise could be set up", False)
+    assert check.found.startswith("until the chain's first answer")
 
 
 def test_a_run_that_never_came_to_the_kill_has_figures_too() -> None:

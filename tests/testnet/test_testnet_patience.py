@@ -1,0 +1,117 @@
+"""Waiting goes by progress, and by the time that the machine had for us."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.errors import DeadlineError, UnavailableError
+from testnet import patience
+from testnet.patience import MIN_SHARE, MachineTime, Patience, while_moving
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 30)), max_size=40))
+def test_it_is_given_up_after_standing_still_for_so_long(looks: list[tuple[int, float]]) -> None:
+    waiting = Patience(20.0)
+    stood, before = 0.0, None
+    for stands, seconds in looks:
+        stood = stood + seconds if stands == before else 0.0
+        before = stands
+        assert waiting.look(stands, seconds) is (stood < 20.0)
+
+
+def plain_time(monkeypatch: pytest.MonkeyPatch, share: float = 1.0) -> None:
+    monkeypatch.setattr(MachineTime, "share", lambda _: share)
+
+
+async def test_as_long_as_something_moves_it_may_take_any_time(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_time(monkeypatch)
+    peers = 0
+    async with while_moving("until all run", lambda: f"{peers} run"):
+        for _ in range(100):
+            await trio.sleep(100.0)
+            peers += 1
+    assert trio.current_time() == 10_000.0
+
+
+async def test_when_nothing_moves_it_is_said_what_was_waited_for(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_time(monkeypatch)
+    with pytest.raises(DeadlineError) as caught:
+        async with while_moving("until all run", lambda: "3 of 8 run", 60.0):
+            await trio.sleep_forever()
+    assert str(caught.value) == "until all run: nothing moved for 60 s; 3 of 8 run"
+    assert trio.current_time() == pytest.approx(60.0, abs=2.0)
+
+
+async def test_on_a_machine_that_others_use_it_waits_longer(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_time(monkeypatch, 0.25)
+    with pytest.raises(DeadlineError):
+        async with while_moving("until all run", still_s=60.0):
+            await trio.sleep_forever()
+    assert trio.current_time() == pytest.approx(240.0, abs=8.0)
+
+
+async def test_an_error_of_the_body_comes_out_as_it_is() -> None:
+    with pytest.raises(UnavailableError, match="ended"):
+        async with while_moving("until it runs"):
+            raise UnavailableError("it ended")
+
+
+async def test_the_body_may_be_cancelled() -> None:
+    with trio.move_on_after(0.01) as scope:
+        async with while_moving("for ever"):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+def burn(count: int) -> list[subprocess.Popen[bytes]]:
+    program = [sys.executable, "-c", "while True: pass"]
+    return [subprocess.Popen(program) for _ in range(count)]
+
+
+def test_what_our_own_processes_use_is_our_time() -> None:
+    burners = burn(2 * (os.cpu_count() or 1))
+    try:
+        machine = MachineTime()
+        time.sleep(1.0)
+        ours = machine.share()
+        # the same processes, taken for others'
+        monkeypatched = pytest.MonkeyPatch()
+        with monkeypatched.context() as patch:
+            patch.setattr(MachineTime, "_our_times", staticmethod(dict))
+            machine = MachineTime()
+            time.sleep(1.0)
+            others = machine.share()
+    finally:
+        for each in burners:
+            each.kill()
+            each.wait()
+    assert MIN_SHARE <= others < ours <= 1.0
+
+
+async def test_times_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def share(_: MachineTime) -> float:
+        nonlocal looks
+        looks += 1
+        return 1.0
+
+    monkeypatch.setattr(MachineTime, "share", share)
+    monkeypatch.setattr(patience, "LOOK_S", 0.05)
+    async with while_moving("a moment"):
+        while looks < 3:  # noqa: ASYNC110
+            await trio.sleep(0.01)
