@@ -44,6 +44,9 @@ _PEER_UNIT: Final = "medusa peer"
 """Organizational units: they keep issuer and subject apart, so that no peer's certificate looks
 self-issued."""
 
+FINGERPRINT_DIGITS: Final = 16
+"""Hexadecimal digits of a root's fingerprint that people compare: 64 bits."""
+
 PEER_ID_BYTES: Final = 20
 """Bytes of a peer id: Kademlia's 160 bits."""
 
@@ -96,6 +99,11 @@ def der(certificate: x509.Certificate) -> bytes:
 def fingerprint(certificate: x509.Certificate) -> bytes:
     """SHA-256 of the DER bytes."""
     return hashlib.sha256(der(certificate)).digest()
+
+
+def short_fingerprint(certificate: x509.Certificate) -> str:
+    """What people compare to know that they mean one root."""
+    return fingerprint(certificate).hex()[:FINGERPRINT_DIGITS]
 
 
 def public_key_of(certificate: x509.Certificate) -> Ed25519PublicKey:

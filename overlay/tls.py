@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from overlay.certificates import der, fingerprint
-from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.errors import MedusaError, RefusedError, UnavailableError, UntrustedError
 from overlay.identity import Identity
 from overlay.tls_stream import TlsStream, Traffic
 
@@ -109,7 +109,10 @@ def failure(error: trio.BrokenResourceError) -> MedusaError:
     if isinstance(cause, ssl.SSLError):
         reason = cause.reason or "unknown reason"
         if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
-            return UntrustedError(f"it refuses our certificate: {_words(reason)}")
+            return RefusedError(
+                f"it refuses our certificate ({_words(reason)}): nobody has told it that our root "
+                "is admitted, or another root has our name"
+            )
         return UnavailableError(f"the TLS handshake failed: {_words(reason)}")
     return UnavailableError("the connection broke in the handshake")
 
