@@ -187,6 +187,11 @@ class Exchanger:
         service.unary(EXCHANGE, Offer, self._on_offer, limit=MAX_STRUCT_BYTES)
         service.unary(PUSH, Push, self._on_push, limit=3 * MAX_SENT)
 
+    def tell(self) -> None:
+        """We have something new to say: keep it, and exchange at once."""
+        self._learned()
+        self.hurry()
+
     def hurry(self) -> None:
         """There is something new: exchange at once."""
         self._wake.set()
@@ -200,8 +205,7 @@ class Exchanger:
         if len(refused) > MAX_TOLD:
             self._events.note("warning", f"and {len(refused) - MAX_TOLD} more were refused with it")
         if any(change.error is None for change in changes):
-            self._learned()
-            self.hurry()
+            self.tell()
         return changes
 
     async def exchange(self, connection: Connection) -> None:

@@ -153,6 +153,10 @@ class Transport:
         """
         return await self._dial(address, None)
 
+    def renew(self, identity: Identity) -> None:
+        """Our certificate was renewed: connections made from now on show it."""
+        self._contexts.renew(identity)
+
     def drop(self, peer_id: bytes) -> None:
         """Close the connection to that peer, if there is one."""
         link = self._links.get(peer_id)

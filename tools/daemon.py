@@ -39,6 +39,7 @@ from tools.home import Home, Running
 from tools.log_file import open_log
 from tools.market.opening import open_market
 from tools.messages import ADMIT, Admit, Admitted
+from tools.renewal import renew_at_start, renewing
 from tools.scopes import SCOPES
 from tools.token_file import LiveTokens
 
@@ -61,6 +62,7 @@ async def run_peer(home: Home, config: Config, on_ready: Callable[[Running], Non
     """
     home.require()
     with open_log(home.log_file, config.log), _end_noted():
+        renew_at_start(home, wall_clock())
         await enter(home, load_federation(home), config.overlay.bootstrap)
         async with open_peer(home, config) as peer:
             # A signal that comes as soon as anybody is told that it runs is heard.
@@ -159,9 +161,11 @@ async def _open(
                 service,
                 config.client.listen,
                 overlay.events,
+                renewed=overlay.renewed,
                 memory=overlay.memory.messages,
             ) as client,
             service.answering(),
+            renewing(home, overlay),
         ):
             engine.tend()
             yield Peer(

@@ -9,6 +9,7 @@ import click
 
 from overlay.log import LEVELS
 from tools import command_line
+from tools.certificate_command import renew, sign
 from tools.command_line import home_option, json_option, say
 from tools.contract_command import contract
 from tools.federation_command import COMMANDS
@@ -143,6 +144,6 @@ if __name__ == "__main__":
 
 
 peer.add_command(contract)
-for _command in COMMANDS:
+for _command in (*COMMANDS, renew, sign):
     peer.add_command(_command)
 peer.add_command(token_group)
