@@ -18,8 +18,8 @@ $(STAMP): pyproject.toml setup.sh
 java:
 	@sh setup.sh java
 
-demo: setup  ## start a federation, run the intrusion query, check its answers
-	@$(BIN)/medusa-testnet intrusion --speed 60
+demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
+	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
 test: setup  ## every test but the long campaigns
 	@$(BIN)/python -m pytest -q

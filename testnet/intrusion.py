@@ -83,11 +83,16 @@ class Options:
 
 
 class AnswerResult(Struct, frozen=True):
-    """One answer against the batch run: rows received, rows expected, and what differs."""
+    """One answer against the batch run: rows received, rows expected, and what differs.
+
+    Attributes:
+        strongest: of the rows received, the one with the greatest count; None without any.
+    """
 
     rows: int
     expected: int
     exact: bool
+    strongest: Row | None = None
     missing: tuple[Row, ...] = ()
     extra: tuple[Row, ...] = ()
 
@@ -96,6 +101,7 @@ class Result(Struct, frozen=True):
     """What a run found.
 
     Attributes:
+        generated: the connections are made up, with attacks among them; else they are traces'.
         rows: connections posted. seconds: from the first post to the last answer.
         first_answer_seconds: from the command's start to the first row received; None without one.
         first_answer_after_post_seconds: the same from the first post.
@@ -103,6 +109,7 @@ class Result(Struct, frozen=True):
     """
 
     scenario: str
+    generated: bool
     peers: tuple[str, ...]
     rows: int
     seconds: float
@@ -170,7 +177,8 @@ async def _run(
         traces = await trio.to_thread.run_sync(partial(_traces, federation.folder, options, board))
         by_poster = _placed(traces, participants[:-1])
         rows = sum(trace.rows for trace in traces)
-        stage.detail = f"{rows:,} connections in {len(traces)} traces"
+        kind = "traces" if options.traces else "generated traces"
+        stage.detail = f"{rows:,} connections in {len(traces)} {kind}"
     with board.stage("start"):
         federation.report = partial(board.say, "start")
         await federation.found(participants[0])
@@ -205,7 +213,7 @@ def _traces(folder: Path, options: Options, board: Board) -> list[Trace]:
     """The traces given, or generated ones: one for each peer that posts."""
     paths = list(options.traces)
     if not paths:
-        board.say("traces", f"generating with seed {options.seed}")
+        board.say("traces", f"generating traffic with seed {options.seed}")
         for index, table in enumerate(generate(options.seed, options.peers - 1)):
             paths.append(folder / f"{participant_name(index)}.parquet")
             write_trace(paths[-1], [table])
@@ -267,6 +275,7 @@ def compare(received: Sequence[Row], wanted: Sequence[Row]) -> AnswerResult:
         rows=len(received),
         expected=len(wanted),
         exact=not missing and not extra,
+        strongest=max(received, key=lambda row: (row[2], row), default=None),
         missing=tuple(sorted(missing)[:DIFFERENCES_SHOWN]),
         extra=tuple(sorted(extra)[:DIFFERENCES_SHOWN]),
     )
@@ -280,6 +289,7 @@ def _result(
     first = board.first_answer
     return Result(
         scenario="intrusion",
+        generated=not options.traces,
         peers=tuple(dict.fromkeys(peer.participant for peer in federation.peers)),
         rows=board.total,
         seconds=round(seconds, 3),

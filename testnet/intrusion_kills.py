@@ -29,6 +29,7 @@ class KillsResult(Result, frozen=True, kw_only=True):
         faults: what should not have happened: epochs received out of order, JVMs that did not end,
             a standby that did not take over.
         history: who was killed and started, with the seconds of the run.
+        victims: the peers that were killed, one for each kill.
     """
 
     kills: int
@@ -37,6 +38,7 @@ class KillsResult(Result, frozen=True, kw_only=True):
     longest_afterlife_seconds: float
     faults: tuple[str, ...]
     history: tuple[str, ...]
+    victims: tuple[str, ...]
 
 
 async def run_intrusion_kills(options: Options, kills: int, board: Board) -> KillsResult:
@@ -64,4 +66,5 @@ async def run_intrusion_kills(options: Options, kills: int, board: Board) -> Kil
         longest_afterlife_seconds=round(killer.remains.longest_s, 3),
         faults=faults,
         history=tuple(killer.log),
+        victims=tuple(killer.victims),
     )

@@ -107,12 +107,14 @@ class Killer:
         remains: what the dead left running.
         faults: what should not have happened.
         log: what was done to whom, with the seconds of the run.
+        victims: the peers that were killed, one for each kill.
     """
 
     def __init__(self, kills: int, seed: int) -> None:
         self.remains = Remains()
         self.faults: list[str] = []
         self.log: list[str] = []
+        self.victims: list[str] = []
         self._kills = kills
         self._guarded: set[str] = set()
         self._dice = Dice(seed)
@@ -152,6 +154,7 @@ class Killer:
     def _count(self, peer: Peer, board: Board) -> int:
         """The number of the kill that is about to be done."""
         board.killed(peer.name)
+        self.victims.append(peer.name)
         self._note(board, f"kill {board.toll.kills}: {peer.name}")
         return board.toll.kills
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 from rich import box
@@ -96,8 +98,8 @@ def render_toll(board: Board) -> Text:
     """The kills so far, and who is not up now."""
     toll = board.toll
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{toll.kills} of {toll.planned} kills", "bold red")
-    text.append(f", {toll.restarts} restarts; ")
+    text.append(f"{toll.kills} of {_count(toll.planned, 'kill')}", "bold red")
+    text.append(f", {_count(toll.restarts, 'restart')}; ")
     if not toll.down:
         text.append("all peers are up", "green")
     for index, (peer, state) in enumerate(toll.down.items()):
@@ -123,19 +125,42 @@ def render_result(result: Result) -> RenderableType:
             f"{answer.expected:,}",
             "[green]equal[/]" if answer.exact else "[red]different[/]",
         )
-    parts: list[RenderableType] = [table, _figures(result)]
+    parts: list[RenderableType] = [table, _found(result), _figures(result)]
     if isinstance(result, KillsResult):
         parts.append(_kills(result))
     for name, answer in result.answers.items():
         if not answer.exact:
             parts.append(_differences(name, answer))
+    if result.generated and result.exact:
+        parts.append(_next())
     return Group(*parts)
+
+
+_FOUND: Final = {
+    "busy": "opened {count:,} connections in that minute",
+    "scan": "tried {count:,} different ports in that minute",
+    "cluster": "opened {count:,} together, none of its addresses more than 100",
+}
+
+
+def _found(result: Result) -> RenderableType:
+    """Of each answer the strongest row: who, when, and why."""
+    table = Table.grid(padding=(0, 2))
+    for name, answer in result.answers.items():
+        if answer.strongest is not None:
+            begins, who, count = answer.strongest
+            at = datetime.fromtimestamp(begins, UTC)
+            who = f"{who}.0/24" if name == "cluster" else who
+            why = _FOUND[name].format(count=count)
+            table.add_row(Text(name, "bold"), Text(who, "yellow"), f"{at:%H:%M}", why)
+    return table
 
 
 def _figures(result: Result) -> RenderableType:
     *posters, owner = result.peers
     text = Text()
-    text.append(f"{result.rows:,} connections", "bold")
+    kind = "generated connections" if result.generated else "connections"
+    text.append(f"{result.rows:,} {kind}", "bold")
     text.append(f" posted at {_listed(posters)}, processed at {owner}, received at {posters[0]}\n")
     text.append(f"{result.seconds:.1f} s", "bold")
     text.append(" from the first post to the last answer: ")
@@ -151,15 +176,29 @@ def _figures(result: Result) -> RenderableType:
     return text
 
 
+def _next() -> RenderableType:
+    """What to try once the made-up connections have shown that it works."""
+    testnet = sys.argv[0]
+    text = Text("\nnext, your own connections, and a network that splits:\n")
+    text.append(f"  {testnet} intrusion --trace your_conn.log\n", "bold")
+    text.append(f"  {testnet} partition --seconds 10", "bold")
+    return text
+
+
 def _kills(result: KillsResult) -> RenderableType:
     text = Text()
-    text.append(f"{result.kills} kills", "bold red")
-    text.append(f", {result.restarts} restarts; an answer stood still for at most ")
+    text.append(f"{_listed(sorted({*result.victims}))} killed with -9", "bold red")
+    text.append(f": {_count(result.kills, 'kill')}, ")
+    text.append(f"{_count(result.restarts, 'restart')}; an answer stood still for at most ")
     text.append(f"{result.longest_pause_seconds:.1f} s", "bold")
     text.append(f", a JVM outlived its peer by at most {result.longest_afterlife_seconds:.1f} s")
     for fault in result.faults:
         text.append(f"\n{fault}", "red")
     return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _listed(names: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, NoReturn, TypeVar
 import click
 import msgspec
 
-from overlay.errors import InvalidInputError, MedusaError, printable
+from overlay.errors import MedusaError, printable
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -40,10 +40,6 @@ def also_option(function: Function) -> Function:
     )(function)
 
 
-def yes_option(function: Function) -> Function:
-    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
-
-
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
 
@@ -65,27 +61,6 @@ def json_text(value: object) -> str:
     """JSON that any program reads, and that no terminal obeys: in ASCII, and with null for numbers
     that are not finite."""
     return json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
-
-
-def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
-    """Say what a command will do, and ask whether it should.
-
-    Args:
-        consequences: what else that will mean, a line each.
-        yes: it was said beforehand: `--yes`.
-
-    Raises:
-        InvalidInputError: nobody is there to be asked.
-        click.Abort: the answer is no.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        said = " ".join((what, "; ".join(consequences))).strip()
-        raise InvalidInputError(f"{said}; nobody can be asked here: say --yes")
-    for line in (what, *(f"    {each}" for each in consequences)):
-        click.echo(printable(line), err=True)
-    click.confirm("Go on?", abort=True, err=True)
 
 
 def warn(text: str) -> None:
@@ -115,6 +90,8 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return _reader_left()
     except _FAILURES as error:
+        if _after_interrupt(error):
+            return EXIT_INTERRUPTED
         warn(_reason(error))
         return EXIT_FAILED
     except BaseExceptionGroup as group:
@@ -133,6 +110,13 @@ def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
         return _reader_left()
     warn(_reason(leaves[0]))
     return EXIT_FAILED
+
+
+def _after_interrupt(error: BaseException | None) -> bool:
+    """Whether it failed while it tidied up behind Ctrl-C: that is no failure of the command."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _reason(error: BaseException) -> str:

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.admission_policy import FOUNDER
 from overlay.errors import ConflictError, NotFoundError
 from overlay.files import write_atomically, write_secret
 from overlay.identity import Identity, Root
@@ -31,20 +30,19 @@ class Made:
     federation: str | None
 
 
-def make_peer(home: Home, participant: str, found: str | None, admission: str = FOUNDER) -> Made:
+def make_peer(home: Home, participant: str, found: str | None) -> Made:
     """A participant's first peer, with the participant's root key.
 
     Args:
-        found: the name of a federation to start. admission: who admits others to it.
+        found: the name of a federation to start.
 
     Raises:
-        ConflictError: a peer lives there already.
-        InvalidInputError: a bad name, or no admission policy.
+        ConflictError: a peer lives there already. InvalidInputError: a bad name.
     """
     now = time.time()
     check_participant(participant)
     root = Root.create(participant, now)
-    membership = None if found is None else Membership.found(root, now, found, admission)
+    membership = None if found is None else Membership.found(root, now, found)
     _make_folder(home)
     root.save(home.folder)
     return _furnish(home, root, membership, (), now)

@@ -73,9 +73,7 @@ def build(federation: Federation, folder: Path) -> dict[str, Path]:
         else:
             make_peer(home, participant, None)
             founder = next(iter(firsts.values()))
-            invited = invite(founder, participant, home.root_certificate, by)
-            assert invited.token is not None
-            join(home, invited.token)
+            join(home, invite(founder, participant, home.root_certificate, by))
         others = [address for address in by if address[0] != federation.hosts[name]]
         write_bootstrap(home, tuple(others))
         firsts.setdefault(participant, home)

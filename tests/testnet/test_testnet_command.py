@@ -60,6 +60,7 @@ def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.Result]]:
         answer = compare([], [] if exact else [(1, "a", 1)])
         return testnet.intrusion.Result(
             scenario="intrusion",
+            generated=True,
             peers=("mit.edu", "utah.edu"),
             rows=1,
             seconds=1.0,

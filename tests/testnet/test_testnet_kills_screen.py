@@ -35,6 +35,7 @@ def plain(*, exact: bool = True) -> Result:
     answer = compare([], [] if exact else [(1, "a", 1)])
     return Result(
         scenario="intrusion",
+        generated=True,
         peers=("mit.edu", "utah.edu"),
         rows=200_000,
         seconds=100.0,
@@ -59,6 +60,7 @@ def with_kills(*faults: str, exact: bool = True) -> KillsResult:
         longest_afterlife_seconds=0.5,
         faults=faults,
         history=("    5.74 kill 1: utah.edu",),
+        victims=("utah.edu", "brown.edu") * 10,
     )
 
 
@@ -74,7 +76,7 @@ def test_the_screen_says_how_many_and_who_is_down(width: int) -> None:
     board.killed("brown.edu")
     board.restarted("utah.edu")
     text = shown(render(board, width, 40), width)
-    assert "2 of 20 kills, 1 restarts" in text
+    assert "2 of 20 kills, 1 restart;" in text
     assert "utah.edu starting, brown" in text
     assert "17" in text
     board.up("utah.edu")

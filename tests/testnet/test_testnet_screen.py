@@ -43,6 +43,7 @@ def result(*, exact: bool = True) -> Result:
     answer = compare([(60, "a", 101)], [(60, "a", 101)] if exact else [(60, "b", 102)])
     return Result(
         scenario="intrusion",
+        generated=True,
         peers=("mit.edu", "utah.edu", "brown.edu"),
         rows=200_000,
         seconds=4.0,
@@ -92,7 +93,9 @@ def test_summary_shows_differences() -> None:
 
 def test_repeated_rows_are_differences() -> None:
     row = (60, "a", 101)
-    assert compare([row, row], [row]) == AnswerResult(2, 1, exact=False, extra=(row,))
+    assert compare([row, row], [row]) == AnswerResult(
+        2, 1, exact=False, strongest=row, extra=(row,)
+    )
     assert compare([row], [row, row]) == AnswerResult(1, 2, exact=False, missing=(row,))
     assert compare([row], [row]).exact
 
@@ -139,3 +142,20 @@ def test_a_failures_words_are_printed_as_they_are() -> None:
     with pytest.raises(OSError, match="No space"):
         fail()
     assert words in text_of(output)
+
+
+def test_generated_traffic_is_called_so_and_its_finds_are_shown_with_their_reason() -> None:
+    output = console(100)
+    output.print(render_result(result()))
+    text = " ".join(text_of(output).split())
+    assert "200,000 generated connections posted" in text
+    assert "busy a 00:01 opened 101 connections in that minute" in text
+    assert "intrusion --trace your_conn.log" in text
+    assert " partition --seconds 10" in text
+
+
+def test_of_real_traces_and_of_wrong_answers_no_demonstration_is_made() -> None:
+    for each in (msgspec.structs.replace(result(), generated=False), result(exact=False)):
+        output = console(100)
+        output.print(render_result(each))
+        assert "next" not in text_of(output)

@@ -1,0 +1,114 @@
+"""Every command of the documentation, as printed, in order, in one folder: `examples/`.
+
+A block of Markdown that begins with ```sh is run. A comment that stands alone directly below a
+command is a line that it prints; three dots in it stand for anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from testnet import examples
+
+REPOSITORY: Final = Path(__file__).parents[2]
+HERE: Final = Path(__file__).parent
+PAGES: Final = ("README.md", "docs/posting.md", "docs/queries.md", "docs/contracts.md")
+"""In the order in which a reader takes them: each goes on where the one before ended."""
+
+BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands: at which line of which page, and what they are said to print."""
+
+    page: str
+    line: int
+    text: str
+
+    @property
+    def prints(self) -> list[str]:
+        lines = self.text.splitlines()
+        return [
+            line.removeprefix("# ")
+            for before, line in itertools.pairwise(lines)
+            if line.startswith("# ") and before and not before.startswith("#")
+        ]
+
+
+def blocks(page: str) -> list[Block]:
+    text = (REPOSITORY / page).read_text()
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found[1])
+        for found in BLOCK.finditer(text)
+    ]
+
+
+def script(every: list[Block]) -> str:
+    parts = [f". {HERE / 'docs_commands.sh'}"]
+    for block in every:
+        parts += [f"echo '=== {block.page}:{block.line}'", block.text]
+    return "\n".join(parts)
+
+
+def pattern(printed: str) -> str:
+    return ".*".join(re.escape(part) for part in re.split(r"…|\.\.\.", printed))
+
+
+def test_the_examples_data_is_the_generators(tmp_path: Path) -> None:
+    examples.write(tmp_path / "conns.csv")
+    shipped = REPOSITORY / "examples/conns.csv"
+    assert (tmp_path / "conns.csv").read_bytes() == shipped.read_bytes()
+
+
+def test_every_page_with_commands_is_run() -> None:
+    pages = ["README.md", *(str(p.relative_to(REPOSITORY)) for p in REPOSITORY.glob("docs/*.md"))]
+    assert [page for page in pages if blocks(page) and page not in PAGES] == []
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_every_command_works_as_printed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    every = [block for page in PAGES for block in blocks(page)]
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "MEDUSA_PYTHON": sys.executable,
+        "MEDUSA_TESTS": str(HERE),
+        "MEDUSA_REPOSITORY": str(REPOSITORY),
+    }
+    environment.pop("MEDUSA_HOME", None)
+    printed = tmp_path / "printed"
+    with printed.open("w") as file:
+        done = subprocess.run(
+            ["bash", "-c", script(every)],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    text = printed.read_text()
+    assert done.returncode == 0, text[-8000:]
+    for block in every:
+        at = f"=== {block.page}:{block.line}\n"
+        output = text.partition(at)[2].partition("\n=== ")[0]
+        for line in block.prints:
+            assert re.search(pattern(line), output), f"{at}does not print: {line}\n{output}"

@@ -1,0 +1,44 @@
+"""Every XML document of the documentation is one that a peer understands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from engine.modifying.document import read_modification
+from engine.xml_documents import read_document
+from tools.times import parse_time
+
+REPOSITORY: Final = Path(__file__).parents[2]
+EXAMPLES: Final = REPOSITORY / "examples"
+BLOCK: Final = re.compile(r"^```xml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS: Final = [
+    found[1]
+    for page in (REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md")))
+    for found in BLOCK.finditer(page.read_text())
+]
+
+
+def whole(text: str) -> str:
+    """The document that a part of one, an element or the beginning of a query, is shown from."""
+    if text.startswith("<query"):
+        busy = (EXAMPLES / "busy.xml").read_text()
+        return re.sub(r"<query [^>]*>", text.strip(), busy)
+    return text if text.startswith(("<medusa", "<borealis")) else f"<medusa>{text}</medusa>"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_it_is_understood(document: str) -> None:
+    if "<modify" in document:
+        assert read_modification(document, parse_time).changes
+    else:
+        read = read_document(whole(document))
+        assert read.streams or read.queries or read.views
+
+
+def test_the_examples_are_what_the_pages_show() -> None:
+    for name in ("busy.xml", "shorter.xml"):
+        assert (EXAMPLES / name).read_text() in DOCUMENTS
