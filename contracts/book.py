@@ -40,6 +40,9 @@ FOLDER: Final = "contracts"
 SUFFIX: Final = ".contract"
 LOCK: Final = ".lock"
 
+LISTED: Final = 8
+"""Contracts named where a beginning of an id means several."""
+
 MAX_WAITING: Final = 8
 """Proposals of one counterparty that wait for us: a person answers them one by one."""
 
@@ -161,7 +164,10 @@ class Book:
             )
         if len(found) > 1:
             raise InvalidInputError(
-                f"contract {beginning[:64]!a}: {len(found)} ids begin so; give more of its digits"
+                f"contract {beginning[:64]!a}: {len(found)} ids begin so, give more digits: "
+                + ", ".join(
+                    f"{c.id[:16]} with {c.counterparty(self.participant)}" for c in found[:LISTED]
+                )
             )
         return found[0]
 

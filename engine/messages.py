@@ -331,6 +331,7 @@ class PeerStatus(Struct, frozen=True):
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
         left_out: how many streams, tasks, events, links, replicas and
             clients did not fit the answer.
+        warnings: what its people must see for as long as it lasts; told to its own participant's.
     """
 
     participant: str
@@ -353,6 +354,7 @@ class PeerStatus(Struct, frozen=True):
     received_bytes: int = 0
     left_out: int = 0
     clients: tuple[ClientStatus, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Status(Struct, frozen=True):

@@ -44,6 +44,9 @@ _PEER_UNIT: Final = "medusa peer"
 """Organizational units: they keep issuer and subject apart, so that no peer's certificate looks
 self-issued."""
 
+FINGERPRINT_DIGITS: Final = 16
+"""Hexadecimal digits of a root's fingerprint that people compare: 64 bits."""
+
 PEER_ID_BYTES: Final = 20
 """Bytes of a peer id: Kademlia's 160 bits."""
 
@@ -96,6 +99,11 @@ def der(certificate: x509.Certificate) -> bytes:
 def fingerprint(certificate: x509.Certificate) -> bytes:
     """SHA-256 of the DER bytes."""
     return hashlib.sha256(der(certificate)).digest()
+
+
+def short_fingerprint(certificate: x509.Certificate) -> str:
+    """What people compare to know that they mean one root."""
+    return fingerprint(certificate).hex()[:FINGERPRINT_DIGITS]
 
 
 def public_key_of(certificate: x509.Certificate) -> Ed25519PublicKey:
@@ -173,7 +181,7 @@ def check_certificate(
         UntrustedError: expired, not yet valid, foreign, self-made, or not of the form above.
     """
     name = check_issued(certificate, root)
-    check_dates(certificate, now, f"certificate of {name}")
+    check_dates(certificate, now, f"certificate of {name}", "`medusa-peer renew` renews it")
     check_dates(root, now, f"root certificate of {name.participant}")
     return name
 
@@ -209,7 +217,9 @@ def claimed_participant(certificate: x509.Certificate) -> str:
         return _common_name(certificate)
 
 
-def check_dates(certificate: x509.Certificate, now: float, what: str) -> None:
+def check_dates(
+    certificate: x509.Certificate, now: float, what: str, mend: str = "nothing renews a root"
+) -> None:
     """
     Raises:
         UntrustedError: expired, or not valid yet.
@@ -217,7 +227,9 @@ def check_dates(certificate: x509.Certificate, now: float, what: str) -> None:
     begin = certificate.not_valid_before_utc
     end = certificate.not_valid_after_utc
     if now >= end.timestamp():
-        raise UntrustedError(f"{what}: expired on {end:%Y-%m-%d %H:%M} UTC; {_by_clock(now)}")
+        raise UntrustedError(
+            f"{what}: expired on {end:%Y-%m-%d %H:%M} UTC: {mend}; {_by_clock(now)}"
+        )
     if now < begin.timestamp():
         raise UntrustedError(
             f"{what}: not valid before {begin:%Y-%m-%d %H:%M} UTC; {_by_clock(now)}"

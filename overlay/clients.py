@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
@@ -39,7 +40,7 @@ from overlay.listening import (
 )
 from overlay.memory import MEMORY_BYTES, Memory
 from overlay.rpc import Caller, Service
-from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands
+from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
 
 CLIENTS: Final = "our clients"
 """Whose memory their connections take; no participant has that name."""
@@ -135,6 +136,7 @@ async def open_client_listener(
     listen: Address,
     events: Events,
     *,
+    renewed: list[Callable[[Identity], None]] | None = None,
     limits: ConnectionLimits | None = None,
     keep_alive: KeepAlive | None = None,
     handshake_s: float = HANDSHAKE_S,
@@ -146,6 +148,7 @@ async def open_client_listener(
 
     Args:
         events: told of faults in what clients call, and of who is refused.
+        renewed: what is called when the identity's certificate was renewed.
         memory: bounds what their connections hold, together with whatever else shares it.
 
     Raises:
@@ -153,6 +156,8 @@ async def open_client_listener(
         InvalidInputError: the address cannot be listened on.
     """
     context = listener_context(identity)
+    if renewed is not None:
+        renewed.append(partial(show, context))
     share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
 
     async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:

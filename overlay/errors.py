@@ -8,6 +8,7 @@ caller raises the same class. A message names the thing, the place and the mend.
     |   +-- DecodeError          bytes that do not decode (the one error of every decoder)
     +-- NotAuthorisedError       the caller is known, and may not do this
     |   +-- UntrustedError       the caller, certificate or signature cannot be believed
+    |       +-- RefusedError     a member does not take this peer for one of the federation
     +-- NotFoundError            no such object
     |   +-- WithdrawnError       there was one, and its owner has taken it back
     +-- ConflictError            it exists already, and differs
@@ -76,6 +77,10 @@ class NotAuthorisedError(MedusaError, code="not_authorised"):
 
 
 class UntrustedError(NotAuthorisedError, code="untrusted"):
+    pass
+
+
+class RefusedError(UntrustedError, code="refused"):
     pass
 
 

@@ -110,6 +110,10 @@ class Exchange:
         self._membership = membership
         self._peers = peers
 
+    def welcome(self, participant: str, now: float) -> bytes | None:
+        """What we say of a participant that was invited, and of which we have met a peer."""
+        return self._membership.welcome(self._peers.identity, participant, now)
+
     def offer(self, now: float | None = None) -> Offer:
         return Offer(self._membership.have(), self._peers.have(), now)
 
@@ -183,6 +187,11 @@ class Exchanger:
         service.unary(EXCHANGE, Offer, self._on_offer, limit=MAX_STRUCT_BYTES)
         service.unary(PUSH, Push, self._on_push, limit=3 * MAX_SENT)
 
+    def tell(self) -> None:
+        """We have something new to say: keep it, and exchange at once."""
+        self._learned()
+        self.hurry()
+
     def hurry(self) -> None:
         """There is something new: exchange at once."""
         self._wake.set()
@@ -196,8 +205,7 @@ class Exchanger:
         if len(refused) > MAX_TOLD:
             self._events.note("warning", f"and {len(refused) - MAX_TOLD} more were refused with it")
         if any(change.error is None for change in changes):
-            self._learned()
-            self.hurry()
+            self.tell()
         return changes
 
     async def exchange(self, connection: Connection) -> None:
@@ -206,6 +214,7 @@ class Exchanger:
         Raises:
             MedusaError: it did not work; what was learned stays.
         """
+        self._welcome(connection.remote.participant)
         offer = self._core.offer(self._shows())
         answer = await connection.call(EXCHANGE, offer, Answer, timeout_s=EXCHANGE_S)
         self._compare(connection.remote.participant, answer.now)
@@ -278,6 +287,7 @@ class Exchanger:
 
     async def _on_offer(self, caller: Caller, offer: Offer, _body: Buffer) -> Answer:
         self._compare(caller.participant, offer.now)
+        self._welcome(caller.participant)
         return self._core.answer(offer, self._shows())
 
     async def _on_push(self, caller: Caller, push: Push, _body: Buffer) -> Pushed:
@@ -296,6 +306,11 @@ class Exchanger:
                 new += _news(self.take((), records[at : at + TAKEN_AT_ONCE]))
                 await trio.lowlevel.checkpoint()
         return new
+
+    def _welcome(self, participant: str) -> None:
+        statement = self._core.welcome(participant, self._clock())
+        if statement is not None:
+            self.take((statement,), ())
 
     def _compare(self, participant: str, now: float | None) -> None:
         if now is not None:

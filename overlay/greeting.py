@@ -20,7 +20,7 @@ from overlay.errors import (
     DecodeError,
     MedusaError,
     NotAuthorisedError,
-    UntrustedError,
+    RefusedError,
     printable,
 )
 from overlay.tls import failure
@@ -54,7 +54,7 @@ class Verdict:
             case Answer.ACCEPTED | Answer.DUPLICATE:
                 return None
             case Answer.UNTRUSTED:
-                return UntrustedError(f"it refuses us: {printable(self.text)}")
+                return RefusedError(printable(self.text))
             case Answer.WRONG_TOKEN:
                 reason = printable(self.text) or "wrong token"  # as older peers have it
                 return NotAuthorisedError(reason)

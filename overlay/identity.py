@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,21 @@ class Identity:
     @property
     def name(self) -> PeerName:
         return PeerName(self.participant, self.peer_id)
+
+    @property
+    def expires(self) -> float:
+        """When its certificate ends, seconds since the epoch."""
+        return self.certificate.not_valid_after_utc.timestamp()
+
+    def renewed(self, certificate: x509.Certificate) -> Self:
+        """The same peer with that certificate.
+
+        Raises:
+            UntrustedError: our root did not sign it, or it is of another key.
+        """
+        check_issued(certificate, self.root_certificate)
+        _check_pair(self.private_key, certificate)
+        return dataclasses.replace(self, certificate=certificate)
 
     @classmethod
     def issue(cls, root: Root, now: float, key: Ed25519PrivateKey | None = None) -> Self:

@@ -16,7 +16,8 @@ from overlay.encoding import encode
 from overlay.errors import ConflictError, DamagedError
 from overlay.events import Change
 from overlay.files import load_packed, mended_by, storing, write_atomically
-from overlay.membership import MAX_KIB, Membership
+from overlay.membership import Membership
+from overlay.words import MAX_KIB
 
 FILE: Final = "federation"
 LOCK: Final = "federation.lock"

@@ -21,9 +21,10 @@ from overlay.addresses import (
 )
 from overlay.certificates import der
 from overlay.clock import Clock, steady_clock
+from overlay.clock import shown as moment
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
-from overlay.errors import ConflictError, InvalidInputError, MedusaError
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Change, Events, wall_clock
 from overlay.exchange import Exchange, Exchanger, Preset
 from overlay.files import storing, write_atomically
@@ -44,6 +45,10 @@ PORT_TRIES: Final = 16
 
 SAVE_GAP_S: Final = 0.5
 """Seconds between two writes of what was learned: a burst of news is one write."""
+
+WARN_S: Final = 30 * 86_400.0
+"""Seconds before the end of this peer's certificate from which on it is warned of: a month for
+whoever keeps the root's key to be asked."""
 
 DATA: Final = "data"
 """The folder of the home where the peer table is kept."""
@@ -81,9 +86,9 @@ class Overlay:
         address: where others reach this peer.
         memory: what this peer may hold.
         threads: where work that takes long is done for others.
+        renewed: called when this peer's certificate was renewed.
     """
 
-    identity: Identity
     membership: Membership
     peers: PeerTable
     transport: Transport
@@ -96,6 +101,46 @@ class Overlay:
     memory: Budgets
     _exchanger: Exchanger
     threads: Threads = field(default_factory=Threads)
+    renewed: list[Callable[[Identity], None]] = field(default_factory=list)
+
+    @property
+    def identity(self) -> Identity:
+        """Who this peer is, with the certificate that it shows now."""
+        return self.peers.identity
+
+    def renew(self, identity: Identity) -> None:
+        """Show this certificate, of the same key, from now on; connections that stand stay.
+
+        Raises:
+            UntrustedError: it does not count. InvalidInputError: it is another peer's.
+        """
+        if identity.peer_id != self.identity.peer_id:
+            raise InvalidInputError(f"a certificate of {identity.name}, not {self.identity.name}")
+        self.membership.authenticate(der(identity.certificate), self.clock())
+        self.transport.renew(identity)
+        self.peers.renew(identity)
+        for call in self.renewed:
+            call(identity)
+        self._exchanger.tell()
+        self.events.note("info", f"this peer's certificate lasts until {moment(identity.expires)}")
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a person must see for as long as it lasts: all else looks as if the others were
+        gone."""
+        said, now = [], self.clock()
+        try:
+            self.membership.authenticate(der(self.identity.certificate), now)
+        except UntrustedError as error:
+            said.append(f"the others refuse this peer: {error}")
+        else:
+            left_s = self.identity.expires - now
+            if left_s <= WARN_S:
+                said.append(
+                    f"this peer's certificate ends on {moment(self.identity.expires)}, in "
+                    f"{left_s / 86_400:.0f} days: `medusa-peer renew` renews it"
+                )
+        reasons = self.transport.refusals.reasons.items()
+        return (*said, *(f"{who} refuses this peer: {reason}" for who, reason in reasons))
 
     async def connect(self, peer_id: bytes) -> Connection:
         """The connection to that peer, dialled if need be.
@@ -232,7 +277,6 @@ async def open_overlay(
             nursery.start_soon(clock.run)
             try:
                 yield Overlay(
-                    identity,
                     membership,
                     peers,
                     transport,

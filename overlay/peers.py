@@ -20,7 +20,7 @@ from overlay.certificates import (
     load_certificate,
     public_key_of,
 )
-from overlay.clock import MICROS, latest_number
+from overlay.clock import MICROS, latest_number, shown
 from overlay.encoding import decode, encode
 from overlay.errors import (
     BusyError,
@@ -66,7 +66,7 @@ class _Body(Struct, frozen=True, array_like=True):
         certificate: the peer's, DER: it says who the peer is.
         incarnation: microseconds since the epoch when the peer started; survives restarts without
             a file, because clocks go on. Of two records of one peer the later one counts.
-        version: tells records of one incarnation apart; each of ours has its own, and 0 here.
+        version: tells records of one incarnation apart: a certificate was renewed.
     """
 
     federation: str
@@ -146,6 +146,13 @@ class PeerTable:
         if old is not None:
             incarnation = max(incarnation, old.incarnation + 1)  # our clock may have gone back
         return self._sign(where, incarnation)
+
+    def renew(self, identity: Identity) -> None:
+        """Our certificate was renewed: a new record of ours says so."""
+        self.identity = identity
+        old = self._records.get(identity.peer_id)
+        if old is not None:
+            self._sign(old.addresses, old.incarnation, old.version + 1)
 
     def announce_anew(self, addresses: Iterable[Address], now: float) -> PeerRecord:
         """As `announce`, once our clock was set: a record that it made while it was far ahead is
@@ -233,11 +240,13 @@ class PeerTable:
             return []
         return self.merge(records, now)
 
-    def _sign(self, addresses: tuple[Address, ...], incarnation: int) -> PeerRecord:
+    def _sign(
+        self, addresses: tuple[Address, ...], incarnation: int, version: int = 0
+    ) -> PeerRecord:
         own = self.identity
-        body = _Body(self.federation, der(own.certificate), addresses, incarnation, 0)
+        body = _Body(self.federation, der(own.certificate), addresses, incarnation, version)
         data = encode(signed(own.private_key, DOMAIN, encode(body)))
-        record = PeerRecord(own.name, own.certificate, addresses, incarnation, 0, data)
+        record = PeerRecord(own.name, own.certificate, addresses, incarnation, version, data)
         self._store(record)
         return record
 
@@ -272,6 +281,8 @@ class PeerTable:
             self._check_room(record)
         self._store(record)
         place = ", ".join(f"{host}:{port}" for host, port in record.addresses)
+        if old is not None and old.incarnation == record.incarnation:
+            return f"peer {record.name} has a certificate until {shown(record.expires)}"
         if old is not None and old.addresses == record.addresses:
             return f"peer {record.name} started again at {place}"
         return f"peer {record.name} is at {place}"

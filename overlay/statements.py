@@ -1,4 +1,8 @@
-"""What members say about membership, as signed bytes: charter, admission, revocation."""
+"""What members say about membership, as signed bytes: the charter, and five kinds of statement.
+
+A field that was added later has a default, and comes last: peers of the version before read the
+rest, and do not take in kinds of statement that they do not know.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,17 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
+from overlay.admission_policy import ANY
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
 from overlay.signing import Signed, signed, verify
 
-MAX_STATEMENT: Final = 16 * 2**10
+MAX_STATEMENT: Final = 64 * 2**10
 """Bytes of one statement: a certificate, or the list of admissions that a revocation keeps."""
 
-MAX_KEPT: Final = 400
-"""Admissions a revocation can keep (32 bytes each, within MAX_STATEMENT), hence also how many one
-member may sign."""
+MAX_KEPT: Final = 1_900
+"""Statements that a revocation, or a new policy, can keep (34 bytes each, within MAX_STATEMENT),
+hence also how many one member may sign, and how many members there are when a policy changes."""
 
 CHARTER_DOMAIN: Final = "medusa charter"
 STATEMENT_DOMAIN: Final = "medusa membership statement"
@@ -29,12 +34,15 @@ class Charter(Struct, frozen=True, array_like=True, tag="charter"):
     Attributes:
         name: what people call it. founder: a participant. root: its certificate, DER.
         founded_at: seconds since the epoch.
+        admission: the policy, as `AdmissionPolicy` writes it; charters from before there was one
+            let any member admit.
     """
 
     name: str
     founder: str
     root: bytes
     founded_at: float
+    admission: str = ANY
 
 
 class Admission(Struct, frozen=True, array_like=True, tag="admission"):
@@ -45,6 +53,9 @@ class Admission(Struct, frozen=True, array_like=True, tag="admission"):
         participant: its name. root: its certificate, DER.
         sponsor: digest of the sponsor's own admission (or of the charter): the verification chain.
         admitted_at: seconds since the epoch, as the sponsor says.
+        policy: digest of the policy change under which it was made; empty: the charter's policy.
+        expires_at: until when the participant must have met a member, seconds since the epoch; 0:
+            it need not, as in admissions from before invitations ended.
     """
 
     federation: str
@@ -52,6 +63,63 @@ class Admission(Struct, frozen=True, array_like=True, tag="admission"):
     root: bytes
     sponsor: bytes
     admitted_at: float
+    policy: bytes = b""
+    expires_at: float = 0.0
+
+
+class Approval(Struct, frozen=True, array_like=True, tag="approval"):
+    """A further sponsor signs an admission, or a policy change.
+
+    Attributes:
+        subject: digest of what is signed. signer: digest of the sponsor's own admission.
+        approved_at: seconds since the epoch, as the signer says.
+    """
+
+    federation: str
+    subject: bytes
+    signer: bytes
+    approved_at: float
+
+
+class Entry(Struct, frozen=True, array_like=True, tag="entry"):
+    """A peer of a member has met the invited participant in time; signed by that peer's key.
+
+    The invited could date a word of its own back; so it is another's that ends the invitation's
+    term.
+
+    Attributes:
+        member: digest of the admission that was taken up.
+        witness: digest of the admission of the peer's participant. certificate: the peer's, DER.
+        entered_at: seconds since the epoch, as the witness says.
+    """
+
+    federation: str
+    member: bytes
+    witness: bytes
+    certificate: bytes
+    entered_at: float
+
+
+class PolicyChange(Struct, frozen=True, array_like=True, tag="policy"):
+    """Another admission policy; signed by those whom the policy before lets change it.
+
+    Attributes:
+        number: one more than that of the policy before; the charter's is 0. The highest counts.
+        before: digest of the policy change before, or of the charter.
+        admission: the policy, as `AdmissionPolicy` writes it.
+        kept: digests of the admissions under earlier policies that stay good: whoever could admit
+            before cannot date an admission back.
+        signer: digest of the signer's own admission (or of the charter).
+        changed_at: seconds since the epoch, as the signer says.
+    """
+
+    federation: str
+    number: int
+    before: bytes
+    admission: str
+    kept: tuple[bytes, ...]
+    signer: bytes
+    changed_at: float
 
 
 class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
@@ -61,9 +129,11 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
         member: digest of the admission (or charter) of the participant that is meant.
         peer_id: of the one peer that is meant; empty: the participant with all its peers.
         signer: digest of the signer's own admission (or of the charter).
-        kept: digests of the member's admissions that stay good. All others it signed are void,
-            however old they say they are: a stolen root cannot date its admissions back.
+        kept: digests of what the member, or the peer, signed that stays good: admissions, policy
+            changes, and the admissions to which it was witness. All else it signed is void, however
+            old it says it is: a stolen root cannot date its admissions back.
         revoked_at: seconds since the epoch, as the signer says.
+        withdrawn: the invitation is taken back: its name is free again.
     """
 
     federation: str
@@ -72,9 +142,10 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
     signer: bytes
     kept: tuple[bytes, ...]
     revoked_at: float
+    withdrawn: bool = False
 
 
-Statement = Admission | Revocation
+Statement = Admission | Approval | Entry | PolicyChange | Revocation
 
 
 def digest_of(statement: bytes) -> bytes:
@@ -142,6 +213,6 @@ def verify_charter(key: Ed25519PublicKey, envelope: Signed) -> None:
 def verify_statement(key: Ed25519PublicKey, envelope: Signed) -> None:
     """
     Raises:
-        UntrustedError: the member said to have signed it did not.
+        UntrustedError: who is said to have signed it did not.
     """
     verify(key, STATEMENT_DOMAIN, envelope.payload, envelope.signature)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from overlay.certificates import der, fingerprint
-from overlay.errors import MedusaError, UnavailableError, UntrustedError
+from overlay.errors import MedusaError, RefusedError, UnavailableError, UntrustedError
 from overlay.identity import Identity
 from overlay.tls_stream import TlsStream, Traffic
 
@@ -47,6 +47,11 @@ class PeerContexts:
         for context in self._contexts.values():
             context.verify_mode = ssl.CERT_REQUIRED
         self._trusted: set[bytes] = set()
+
+    def renew(self, identity: Identity) -> None:
+        """Show that certificate from the next handshake on; connections that stand stay."""
+        for context in self._contexts.values():
+            show(context, identity)
 
     def context(self, roots: Iterable[x509.Certificate], *, server_side: bool) -> ssl.SSLContext:
         """The context for the next handshake. A root once trusted here stays so in OpenSSL."""
@@ -109,7 +114,10 @@ def failure(error: trio.BrokenResourceError) -> MedusaError:
     if isinstance(cause, ssl.SSLError):
         reason = cause.reason or "unknown reason"
         if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
-            return UntrustedError(f"it refuses our certificate: {_words(reason)}")
+            return RefusedError(
+                f"it refuses our certificate ({_words(reason)}): nobody has told it that our root "
+                "is admitted, or another root has our name"
+            )
         return UnavailableError(f"the TLS handshake failed: {_words(reason)}")
     return UnavailableError("the connection broke in the handshake")
 
@@ -130,12 +138,15 @@ def _context(
     if server_side:
         context.num_tickets = 0  # connections live long: nothing is resumed
     if identity is not None:
-        _load_key(context, identity)
+        show(context, identity)
     return context
 
 
-def _load_key(context: ssl.SSLContext, identity: Identity) -> None:
-    """OpenSSL takes keys from files alone: it gets one that only this call can decrypt."""
+def show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Have the context's handshakes, from the next one on, show that certificate.
+
+    OpenSSL takes keys from files alone: it gets one that only this call can decrypt.
+    """
     password = secrets.token_bytes(32).hex().encode()
     key = identity.private_key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password)

@@ -30,8 +30,6 @@ from overlay.greeting import (
     Answer,
     Verdict,
     receive_hello,
-    receive_verdict,
-    send_hello,
     send_verdict,
 )
 from overlay.identity import Identity, PeerName
@@ -46,6 +44,7 @@ from overlay.listening import (
 )
 from overlay.membership import Membership
 from overlay.memory import MEMORY_BYTES, Memory
+from overlay.refusals import Refusals
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream, Traffic
@@ -86,6 +85,7 @@ class Transport:
 
     Attributes:
         traffic: bytes to and from peers, on all of them so far.
+        refusals: who does not take us for a member.
         doubted: called with the id of a peer to which a connection broke, or writes stall.
     """
 
@@ -116,6 +116,7 @@ class Transport:
         self._links = Links()
         self.address: Address = ("", 0)
         self.traffic = Traffic()
+        self.refusals = Refusals(events)
         self.doubted: list[Callable[[bytes], None]] = []
 
     def connections(self) -> tuple[Connection, ...]:
@@ -151,6 +152,10 @@ class Transport:
             InvalidInputError: it is our own address.
         """
         return await self._dial(address, None)
+
+    def renew(self, identity: Identity) -> None:
+        """Our certificate was renewed: connections made from now on show it."""
+        self._contexts.renew(identity)
 
     def drop(self, peer_id: bytes) -> None:
         """Close the connection to that peer, if there is one."""
@@ -234,10 +239,7 @@ class Transport:
         link = self._links.to(name.peer_id)
         async with link.greeting:
             if link.connection is None:
-                await send_hello(tls, self._instance)
-                verdict = await receive_verdict(tls)
-                if (error := verdict.error()) is not None:
-                    raise error
+                verdict = await self.refusals.greet(tls, name, self._instance)
                 if verdict.answer is Answer.ACCEPTED:
                     connection = self._adopt(tls, name, verdict.instance, dialled=True)
                     self._nursery.start_soon(self._drive, connection)
@@ -330,6 +332,7 @@ class Transport:
             memory=self._memory.share(name.participant),
             doubt=lambda: self._tell_doubt(name.peer_id),
         )
+        self.refusals.accepted(name.participant)
         link = self._links.to(name.peer_id)
         if link.connection is not None:
             link.connection.close("replaced by a newer one")

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import trio
+from cryptography import x509
 
 from overlay.addresses import is_unspecified, outward_host
-from overlay.certificates import check_root, der
+from overlay.certificates import check_root, der, short_fingerprint
+from overlay.clock import shown
+from overlay.entering import Meeting, meet
 from overlay.errors import (
     InvalidInputError,
     MedusaError,
     NotFoundError,
+    RefusedError,
     UnavailableError,
     UntrustedError,
 )
 from overlay.identity import Identity, Root, parse_peer_id, read_certificate
-from overlay.invite import decode_invite, encode_invite
+from overlay.invite import Invite, decode_invite, encode_invite
+from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
+from overlay.roll import Roll, roll_of
 from tools.addresses import Address, format_address
 from tools.command_line import warn
 from tools.config import load_overlay, read_bootstrap, write_bootstrap
@@ -28,6 +36,26 @@ from tools.home import Home
 
 HAND_OVER_S: Final = 5.0
 """A daemon on this machine answers at once, or is not well."""
+
+
+INVITED_S: Final = 7 * 86_400.0
+"""Seconds for which an invitation lasts unless said: a week's holiday of whom it is for."""
+
+
+@dataclass(frozen=True)
+class Invited:
+    """
+    Attributes:
+        root: the beginning of its root's fingerprint, hex.
+        token: what it joins with; None: more sponsors must sign. signed: who has.
+        who: whose words admit, for people.
+    """
+
+    participant: str
+    root: str
+    token: str | None
+    signed: tuple[str, ...]
+    who: str
 
 
 @dataclass(frozen=True)
@@ -39,28 +67,154 @@ class Joined:
     addresses: tuple[str, ...]
 
 
-def invite(home: Home, name: str, certificate: Path, addresses: tuple[Address, ...]) -> str:
-    """Admit a participant; gives the token it joins with. Inviting again gives a token again.
+def invite(
+    home: Home,
+    name: str,
+    certificate: Path | None,
+    addresses: tuple[Address, ...] = (),
+    expires_s: float = INVITED_S,
+) -> Invited:
+    """Admit a participant, or sign the admission that another sponsor began. Inviting again gives a
+    token again.
+
+    Args:
+        certificate: its root; None: the one that other sponsors have signed.
+        expires_s: seconds for which the invitation lasts: until then it must have met a member.
 
     Raises:
         InvalidInputError: the certificate is another participant's, or none.
-        ConflictError: the name was admitted with another root.
-        NotFoundError: this home has no root key, or is in no federation.
+        ConflictError: the name is taken, by another root or a revoked one.
+        NotAuthorisedError: the admission policy does not ask us.
+        NotFoundError: this home has no root key, or is in no federation; or no other sponsor has
+            signed an admission.
     """
     now = time.time()
     home.require()
     root = load_root(home)
-    membership = load_membership(home.folder)
-    theirs = read_certificate(certificate)
+    membership = load_federation(home)
+    theirs = _begun(membership, name) if certificate is None else read_certificate(certificate)
     if (certified := check_root(theirs)) != name:
         raise InvalidInputError(f"{certificate}: the root certificate of {certified}, not {name}")
-    join_by = addresses or addresses_of(home)
-    statement = membership.admit(root, theirs, now)
-    token = encode_invite(membership, name, join_by)
-    save_membership(home.folder, membership, now)
-    if statement != membership.charter:
-        _hand_over(home, statement)
-    return token
+    with _telling(home, membership, now):
+        membership.admit(root, theirs, now, now + expires_s)
+        token = None
+        if membership.root_of(name) is not None:
+            token = encode_invite(membership, name, addresses or addresses_of(home))
+    policy = membership.tally.policy.policy
+    signed = next(
+        (
+            row.sponsors
+            for row in roll_of(membership, now).members
+            if (row.participant, row.root) == (name, short_fingerprint(theirs))
+        ),
+        (),
+    )
+    return Invited(name, short_fingerprint(theirs), token, signed, policy.who)
+
+
+def begun_root(home: Home, name: str) -> str:
+    """The fingerprint of the root that other sponsors would admit under that name.
+
+    Raises:
+        NotFoundError: none has begun. InvalidInputError: they mean different roots.
+    """
+    return short_fingerprint(_begun(load_federation(home), name))
+
+
+def withdraw(home: Home, name: str) -> None:
+    """Take back the invitation of a participant that has not entered.
+
+    Raises:
+        NotFoundError: it is not invited, or this home has no root key.
+        ConflictError: it has entered. UntrustedError: it is not ours to withdraw.
+    """
+    now = time.time()
+    root, membership = load_root(home), load_federation(home)
+    with _telling(home, membership, now):
+        membership.withdraw(root, name, now)
+
+
+def change_policy(home: Home, policy: str) -> Roll:
+    """Put another admission policy in force, or sign the change that another sponsor began; the
+    roll after that.
+
+    Raises:
+        InvalidInputError: that is no policy. ConflictError: it is in force already.
+        NotAuthorisedError: the policy in force does not ask us.
+        NotFoundError: this home has no root key.
+    """
+    now = time.time()
+    root, membership = load_root(home), load_federation(home)
+    with _telling(home, membership, now):
+        membership.change_policy(root, policy, now)
+    return roll_of(membership, now)
+
+
+def members(home: Home) -> Roll:
+    """Who belongs to the federation, as far as this home has heard.
+
+    Raises:
+        NotFoundError: this home is in no federation.
+    """
+    return roll_of(load_federation(home), time.time())
+
+
+def knock(home: Home, token: str) -> str:
+    """Call the members that a token names, before its participant joins; what to warn of.
+
+    Raises:
+        RefusedError: those that answered do not take us for a member. As `join`.
+    """
+    identity, invitation, membership = _open(home, token)
+    if home.is_locked():  # its daemon is in touch with the others
+        return ""
+    meeting = trio.run(meet, identity, membership, invitation.addresses)
+    check_met(meeting)
+    if meeting.met:
+        return ""
+    silent = "; ".join(f"{format_address(at)}: {why}" for at, why in meeting.silent.items())
+    return f"joined, but no member has answered yet ({silent}); `medusa-peer run` goes on trying"
+
+
+def check_met(meeting: Meeting) -> None:
+    """
+    Raises:
+        RefusedError: all members that answered refuse this peer.
+    """
+    if meeting.refused and not meeting.met:
+        raise RefusedError(
+            f"{'; '.join(meeting.refused)}; ask the participant that invited you, whose "
+            "`medusa-peer members` shows why"
+        )
+
+
+async def enter(home: Home, membership: Membership, addresses: Sequence[Address]) -> None:
+    """Before its peer runs, a newcomer that no member has met yet calls them.
+
+    Raises:
+        RefusedError: those that answer do not take its participant for a member: it would run
+            alone.
+    """
+    identity = Identity.load(home.folder)
+    own = membership.holder(identity.participant)
+    if own is not None and own.digest not in membership.tally.entered:
+        check_met(await meet(identity, membership, addresses))
+
+
+def load_federation(home: Home) -> Membership:
+    """The federation that this home is in.
+
+    Raises:
+        NotFoundError: it is in none.
+    """
+    home.require()
+    try:
+        return load_membership(home.folder)
+    except NotFoundError:
+        raise NotFoundError(
+            f"the peer in {home.folder} is in no federation: have a member invite it, then "
+            f"`medusa-peer join TOKEN --home {home.folder}`"
+        ) from None
 
 
 def join(home: Home, token: str) -> Joined:
@@ -71,16 +225,7 @@ def join(home: Home, token: str) -> Joined:
         UntrustedError: it admits someone else under this participant's name.
         ConflictError: the home is in another federation.
     """
-    home.require()
-    identity = Identity.load(home.folder)
-    invitation = decode_invite(token)
-    membership = invitation.membership(identity.participant)
-    admitted = membership.root_of(identity.participant)
-    if admitted is None or der(admitted) != der(identity.root_certificate):
-        raise UntrustedError(
-            f"the invitation admits another root as {identity.participant}; "
-            f"ask for one made with {home.root_certificate}"
-        )
+    _, invitation, membership = _open(home, token)
     save_membership(home.folder, membership, time.time())
     write_bootstrap(home, invitation.addresses)
     return Joined(
@@ -90,21 +235,37 @@ def join(home: Home, token: str) -> Joined:
     )
 
 
-def revoke(home: Home, name: str, peer: str | None) -> None:
-    """Revoke a participant, or one of its peers (id in hex).
+def revoke(home: Home, name: str, peer: str | None) -> str:
+    """Revoke a participant, or one of its peers (id in hex). Returns why the participant stays a
+    member all the same, or "": it does not.
 
     Raises:
         NotFoundError: no such member, or this home has no root key.
         UntrustedError: it is not ours to revoke.
     """
     now = time.time()
-    home.require()
+    membership = load_federation(home)
     root = load_root(home)
-    membership = load_membership(home.folder)
     peer_id = b"" if peer is None else parse_peer_id(peer)
-    statement = membership.revoke(root, name, peer_id, now=now)
-    save_membership(home.folder, membership, now)
-    _hand_over(home, statement)
+    with _telling(home, membership, now):
+        membership.revoke(root, name, peer_id, now=now)
+    if peer is not None or membership.root_of(name) is None:
+        return ""
+    return f"{root.participant} takes back its word, and enough other sponsors stand by theirs"
+
+
+def member_named(home: Home, name: str) -> str:
+    """Who that is, for a person who is about to end its membership.
+
+    Raises:
+        NotFoundError: nobody has that name.
+    """
+    roll = members(home)
+    for row in roll.members:
+        if row.participant == name and row.standing != "waiting":
+            by = ", ".join(row.sponsors) or "the charter"
+            return f"{row.standing}, root {row.root}, admitted by {by} on {shown(row.since)[:10]}"
+    raise NotFoundError(f"{name} is no member of federation {roll.name}")
 
 
 def load_root(home: Home) -> Root:
@@ -148,7 +309,49 @@ def _dialable(address: Address) -> Address:
     return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address
 
 
-def _hand_over(home: Home, statement: bytes) -> None:
+def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
+    """Whom a token is for, what it says, and the federation that it describes."""
+    home.require()
+    identity = Identity.load(home.folder)
+    invitation = decode_invite(token)
+    membership = invitation.membership(identity.participant)
+    admitted = membership.root_of(identity.participant)
+    if admitted is None or der(admitted) != der(identity.root_certificate):
+        raise UntrustedError(
+            f"the invitation admits another root as {identity.participant}; "
+            f"ask for one made with {home.root_certificate}"
+        )
+    membership.authenticate(der(identity.certificate), time.time())
+    return identity, invitation, membership
+
+
+def _begun(membership: Membership, name: str) -> x509.Certificate:
+    """The root that other sponsors would admit under that name."""
+    rows = roll_of(membership, time.time()).members
+    begun = {row.root for row in rows if (row.participant, row.standing) == (name, "waiting")}
+    for member in membership.words.members.values():
+        if begun == {short_fingerprint(member.certificate)} and member.participant == name:
+            return member.certificate
+    if begun:
+        raise InvalidInputError(
+            f"sponsors have signed different roots of {name} ({', '.join(sorted(begun))}): say "
+            "which with --root CERT"
+        )
+    raise NotFoundError(f"no sponsor has begun to admit {name}: give its root with --root CERT")
+
+
+@contextmanager
+def _telling(home: Home, membership: Membership, now: float) -> Iterator[None]:
+    """Save what the block says, unless it fails, and tell the running daemon."""
+    before = frozenset(membership.statements())
+    yield
+    said = tuple(each for each in membership.statements() if each not in before)
+    save_membership(home.folder, membership, now)
+    if said:
+        _hand_over(home, said)
+
+
+def _hand_over(home: Home, statements: tuple[bytes, ...]) -> None:
     """Tell the running daemon; one that does not run reads its file when it starts."""
     if not home.is_locked():
         return
@@ -158,7 +361,7 @@ def _hand_over(home: Home, statement: bytes) -> None:
 
         own = Endpoint.of(home)  # whatever token the environment has for others
         async with open_medusa(endpoint=own, patience_s=HAND_OVER_S) as client:
-            await client.admit((statement,))
+            await client.admit(statements)
 
     try:
         trio.run(tell)

@@ -11,7 +11,7 @@ from typing import Final, NoReturn, TypeVar
 import click
 import msgspec
 
-from overlay.errors import MedusaError, printable
+from overlay.errors import InvalidInputError, MedusaError, printable
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -40,6 +40,10 @@ def also_option(function: Function) -> Function:
     )(function)
 
 
+def yes_option(function: Function) -> Function:
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
 
@@ -61,6 +65,27 @@ def json_text(value: object) -> str:
     """JSON that any program reads, and that no terminal obeys: in ASCII, and with null for numbers
     that are not finite."""
     return json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
+
+
+def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
+    """Say what a command will do, and ask whether it should.
+
+    Args:
+        consequences: what else that will mean, a line each.
+        yes: it was said beforehand: `--yes`.
+
+    Raises:
+        InvalidInputError: nobody is there to be asked.
+        click.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        said = " ".join((what, "; ".join(consequences))).strip()
+        raise InvalidInputError(f"{said}; nobody can be asked here: say --yes")
+    for line in (what, *(f"    {each}" for each in consequences)):
+        click.echo(printable(line), err=True)
+    click.confirm("Go on?", abort=True, err=True)
 
 
 def warn(text: str) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tools.command_line import home_option, json_option, say, say_json, warn
+from tools.command_line import (
+    confirm,
+    home_option,
+    json_option,
+    say,
+    say_json,
+    warn,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from contracts.terms import Terms
@@ -179,15 +187,39 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
 @click.argument("id_", metavar="ID")
 @_out_option
 @_root_option
+@yes_option
 @home_option
 @json_option
-def revoke(id_: str, out: str | None, root: str | None, home: str | None, as_json: bool) -> None:
-    """End contract ID, withdraw our proposal or decline theirs. It cannot be taken back."""
-    from tools import contract_calls
+def revoke(
+    *,
+    id_: str,
+    out: str | None,
+    root: str | None,
+    yes: bool,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """End contract ID, withdraw our proposal or decline theirs. It cannot be taken back.
+
+    The beginning of an id is enough where no other one begins so.
+    """
+    from contracts.contract import SHORT_ID, State
+    from tools import consequences, contract_calls
+    from tools.contract_terms import in_short
 
     office = contract_calls.open_office(home)
     signer = office.root(root)
-    outcome = contract_calls.revoke_contract(office, signer, office.book.find(id_))
+    chosen = office.book.find(id_)
+    state = office.book.state(chosen, office.now)
+    if not yes:
+        what = (
+            f"this revokes contract {chosen.id[:SHORT_ID]} with "
+            f"{chosen.counterparty(office.participant)} ({state}: "
+            f"{in_short(chosen.proposal.terms)}), for good:"
+        )
+        runs = state is State.IN_FORCE
+        confirm(what, consequences.of_contract(office.home, chosen) if runs else [], yes=yes)
+    outcome = contract_calls.revoke_contract(office, signer, chosen)
     _report(office, [outcome], out, as_json)
 
 

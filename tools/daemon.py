@@ -27,19 +27,19 @@ from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
-from overlay.errors import InternalError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.errors import InternalError, MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
 from overlay.identity import Identity
 from overlay.log import LOGGER
-from overlay.membership import Membership
-from overlay.membership_file import load_membership
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
+from tools.admission import enter, load_federation
 from tools.config import Config
 from tools.home import Home, Running
 from tools.log_file import open_log
 from tools.market.opening import open_market
 from tools.messages import ADMIT, Admit, Admitted
+from tools.renewal import renew_at_start, renewing
 from tools.scopes import SCOPES
 from tools.token_file import LiveTokens
 
@@ -62,6 +62,8 @@ async def run_peer(home: Home, config: Config, on_ready: Callable[[Running], Non
     """
     home.require()
     with open_log(home.log_file, config.log), _end_noted():
+        renew_at_start(home, wall_clock())
+        await enter(home, load_federation(home), config.overlay.bootstrap)
         async with open_peer(home, config) as peer:
             # A signal that comes as soon as anybody is told that it runs is heard.
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -131,7 +133,7 @@ async def _open(
     home: Home, config: Config, execution: OpenExecutor | None, wall: Callable[[], float]
 ) -> AsyncIterator[Peer]:
     identity = Identity.load(home.folder)
-    membership = _membership(home)
+    membership = load_federation(home)
     service = PeerService(SCOPES)
     home.client_token()  # one that cannot be read is said before anything starts
     async with (
@@ -159,9 +161,11 @@ async def _open(
                 service,
                 config.client.listen,
                 overlay.events,
+                renewed=overlay.renewed,
                 memory=overlay.memory.messages,
             ) as client,
             service.answering(),
+            renewing(home, overlay),
         ):
             engine.tend()
             yield Peer(
@@ -174,16 +178,6 @@ async def _open(
                     client=client,
                 ),
             )
-
-
-def _membership(home: Home) -> Membership:
-    try:
-        return load_membership(home.folder)
-    except NotFoundError:
-        raise NotFoundError(
-            f"the peer in {home.folder} is in no federation: have a member invite it, then "
-            f"`medusa-peer join TOKEN --home {home.folder}`"
-        ) from None
 
 
 def register_calls(engine: Engine, clients: Clients) -> None:

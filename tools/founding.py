@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from overlay.admission_policy import FOUNDER
 from overlay.errors import ConflictError, NotFoundError
 from overlay.files import write_atomically, write_secret
 from overlay.identity import Identity, Root
@@ -30,19 +31,20 @@ class Made:
     federation: str | None
 
 
-def make_peer(home: Home, participant: str, found: str | None) -> Made:
+def make_peer(home: Home, participant: str, found: str | None, admission: str = FOUNDER) -> Made:
     """A participant's first peer, with the participant's root key.
 
     Args:
-        found: the name of a federation to start.
+        found: the name of a federation to start. admission: who admits others to it.
 
     Raises:
-        ConflictError: a peer lives there already. InvalidInputError: a bad name.
+        ConflictError: a peer lives there already.
+        InvalidInputError: a bad name, or no admission policy.
     """
     now = time.time()
     check_participant(participant)
     root = Root.create(participant, now)
-    membership = None if found is None else Membership.found(root, now, found)
+    membership = None if found is None else Membership.found(root, now, found, admission)
     _make_folder(home)
     root.save(home.folder)
     return _furnish(home, root, membership, (), now)

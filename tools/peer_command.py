@@ -9,8 +9,10 @@ import click
 
 from overlay.log import LEVELS
 from tools import command_line
+from tools.certificate_command import renew, sign
 from tools.command_line import home_option, json_option, say
 from tools.contract_command import contract
+from tools.federation_command import COMMANDS
 from tools.token_command import token as token_group
 
 
@@ -28,6 +30,11 @@ def peer() -> None:
 @click.option("--participant", metavar="NAME", help="Who owns the peer, as in mit.edu.")
 @click.option("--found", metavar="FEDERATION", help="Start a federation of this name.")
 @click.option(
+    "--admission",
+    metavar="POLICY",
+    help="Who admits others to it: founder (the default), any, or as in '2 of mit.edu,utah.edu'.",
+)
+@click.option(
     "--root",
     metavar="HOME",
     help="Make another peer of the participant whose root key lives in HOME.",
@@ -35,14 +42,23 @@ def peer() -> None:
 @home_option
 @json_option
 def init(
-    participant: str | None, found: str | None, root: str | None, home: str | None, as_json: bool
+    *,
+    participant: str | None,
+    found: str | None,
+    admission: str | None,
+    root: str | None,
+    home: str | None,
+    as_json: bool,
 ) -> None:
     """Make a home: keys, certificates, client token and medusa.toml."""
+    from overlay.admission_policy import FOUNDER
     from tools import founding
     from tools.home import Home
 
     if (participant is None) == (root is None):
         raise click.UsageError("give --participant NAME, or --root HOME for another of its peers")
+    if admission is not None and found is None:
+        raise click.UsageError("--admission is for a federation that you --found")
     place = Home.locate(home)
     if root is not None:
         if found is not None:
@@ -50,7 +66,7 @@ def init(
         made = founding.make_sibling(place, Home.locate(root))
     else:
         assert participant is not None
-        made = founding.make_peer(place, participant, found)
+        made = founding.make_peer(place, participant, found, admission or FOUNDER)
     say(
         as_json,
         {
@@ -62,67 +78,6 @@ def init(
         },
         founding.next_steps(place, made),
     )
-
-
-@peer.command()
-@click.argument("name")
-@click.option("--root", "certificate", metavar="CERT", required=True, help="Its root certificate.")
-@click.option(
-    "--address",
-    "addresses",
-    metavar="HOST:PORT",
-    multiple=True,
-    help="Where to join by (default: where this peer listens).",
-)
-@home_option
-@json_option
-def invite(
-    name: str, certificate: str, addresses: tuple[str, ...], home: str | None, as_json: bool
-) -> None:
-    """Admit participant NAME; prints the token that it joins with."""
-    from pathlib import Path
-
-    from tools import admission
-    from tools.addresses import parse_address
-    from tools.home import Home
-
-    given = tuple(parse_address(address) for address in addresses)
-    token = admission.invite(Home.locate(home), name, Path(certificate), given)
-    say(as_json, {"participant": name, "token": token}, token)
-
-
-@peer.command()
-@click.argument("token")
-@home_option
-@json_option
-def join(token: str, home: str | None, as_json: bool) -> None:
-    """Enter the federation of an invitation TOKEN (- reads it from standard input)."""
-    from tools import admission
-    from tools.home import Home
-
-    text = sys.stdin.read() if token == "-" else token  # noqa: S105 - a name for stdin
-    place = Home.locate(home)
-    joined = admission.join(place, text)
-    say(
-        as_json,
-        {"federation": joined.federation, "name": joined.name, "sponsors": list(joined.addresses)},
-        f"joined federation {joined.name}; start the peer: medusa-peer run --home {place.folder}",
-    )
-
-
-@peer.command()
-@click.argument("name")
-@click.option("--peer", "peer_id", metavar="ID", help="Revoke one peer of it only.")
-@home_option
-@json_option
-def revoke(name: str, peer_id: str | None, home: str | None, as_json: bool) -> None:
-    """Revoke participant NAME, or one of its peers. It cannot be taken back."""
-    from tools import admission
-    from tools.home import Home
-
-    admission.revoke(Home.locate(home), name, peer_id)
-    what = f"peer {peer_id} of {name}" if peer_id else name
-    say(as_json, {"revoked": name, "peer": peer_id}, f"revoked {what}")
 
 
 @peer.command("run")
@@ -189,4 +144,6 @@ if __name__ == "__main__":
 
 
 peer.add_command(contract)
+for _command in (*COMMANDS, renew, sign):
+    peer.add_command(_command)
 peer.add_command(token_group)

@@ -66,7 +66,9 @@ def render(
     """
     wide = width >= WIDE
     snapshot, market = plain(snapshot), plain(market)
-    parts = [Section(len(snapshot.peers), partial(_peers_table, snapshot, wide=wide))]
+    warned = _warnings(snapshot, width)
+    parts = [Section(len(warned), partial(_warnings_part, warned))] if warned else []
+    parts += [Section(len(snapshot.peers), partial(_peers_table, snapshot, wide=wide))]
     parts += standby_sections(snapshot, wide=wide)
     if market is not None:
         parts += market_sections(market, snapshot, wide=wide)
@@ -97,6 +99,22 @@ def _header(snapshot: Snapshot, *, wide: bool) -> Panel:
         text.append(f" {asked.peer[:SHORT_ID]}" if wide else "", "dim")
     text.append(f"  {show_clock(snapshot.at, day=wide)} UTC", "dim")
     return Panel(text, box=box.ROUNDED, border_style="magenta", padding=(0, 1))
+
+
+def _warnings(snapshot: Snapshot, width: int) -> list[Text]:
+    """What must be mended, a few lines each; first, since all below it may be wrong for it."""
+    return [
+        Text(line, "bold red")
+        for peer in snapshot.peers
+        for warning in peer.warnings
+        for line in textwrap.wrap(
+            f"{peer.participant} {peer.peer[:SHORT_ID]}: {warning}", max(width, _EVENT_CELLS)
+        )
+    ]
+
+
+def _warnings_part(lines: Sequence[Text], rows: int) -> RenderableType:
+    return Group(*lines[:rows])
 
 
 def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType:

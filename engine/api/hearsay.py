@@ -30,14 +30,15 @@ COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLIC
 NONSENSE: Final = "nonsense"
 """The state of a peer whose answer cannot be read, or says what none can be in."""
 
-_LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients")
+_LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients", "warnings")
 
 
 def for_members(
     status: PeerStatus, may_read: Callable[[str], bool], may_know: Callable[[str], bool]
 ) -> PeerStatus:
-    """This peer's status for a peer of another participant: without events, links, clients and the
-    reasons of failing tasks, and without streams and queries that are not for that participant.
+    """This peer's status for a peer of another participant: without events, links, clients,
+    warnings and the reasons of failing tasks, and without streams and queries that are not for that
+    participant.
 
     Args:
         may_read: whether it may read a stream. may_know: whether it may know what a query does.
@@ -47,6 +48,7 @@ def for_members(
         events=(),
         links=(),
         clients=(),
+        warnings=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
             msgspec.structs.replace(task, reason="")
@@ -75,6 +77,7 @@ def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
         tasks=tuple(task for task in clean.tasks if task.owner or task.name.startswith(mine)),
         events=clean.events if own else (),
         clients=clean.clients if own else (),
+        warnings=clean.warnings if own else (),
         left_out=max(0, clean.left_out),
     )
 

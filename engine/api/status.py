@@ -236,6 +236,7 @@ class StatusCalls:
             received_bytes=streams.received + datagrams.received_bytes,
             replicas=replica_status(engine),
             clients=tuple(map(_client_status, self._clients.connected())),
+            warnings=self._overlay.warnings(),
         )
 
     def _stream_status(self, status: StreamStatus) -> StreamStatus:

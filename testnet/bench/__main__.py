@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +15,11 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-MODULES: Final = ("epochs", "catalog", "journal", "path", "moving")
+MINUTES: Final = {"epochs": 4, "catalog": 1, "journal": 1, "path": 2, "moving": 7}
+"""Each part, and about how long it takes on two cores."""
+PARTS: Final = tuple(MINUTES)
+Entry = dict[str, Any]
+"""A figure: name, value, unit, reference, ratio, goal. Of a part that failed: name, and why."""
 OUT: Final = Path("bench.json")
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -29,15 +31,15 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def met(entry: Mapping[str, Any]) -> bool | None:
-    """Whether the goal is met; None where there is none."""
-    if entry["goal"] is None:
+    """Whether the goal is met; None where there is none, or nothing was measured."""
+    if entry.get("goal") is None:
         return None
     sign, number = str(entry["goal"]).split()
     measured = entry["ratio"] if entry["ratio"] is not None else entry["value"]
     return _COMPARISONS[sign](float(measured), float(number))
 
 
-def render(entries: list[dict[str, Any]]) -> RenderableType:
+def render(entries: list[Entry]) -> RenderableType:
     """One row for each measurement."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measured")
@@ -45,6 +47,9 @@ def render(entries: list[dict[str, Any]]) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for entry in entries:
+        if "failed" in entry:
+            table.add_row(entry["name"], "", "", "", "", "[red]failed[/]")
+            continue
         verdict = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[met(entry)]
         table.add_row(
             entry["name"],
@@ -64,32 +69,48 @@ def _number(value: float | None) -> str:
 
 
 @click.command()
-@click.argument("modules", nargs=-1, type=click.Choice(MODULES))
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True)
-def main(modules: tuple[str, ...], out: Path) -> None:
-    """Measure MODULES (all of them by default), each against its reference in this same run."""
+def main(parts: tuple[str, ...], out: Path) -> None:
+    """Measure PARTS (all of them by default), each against its reference in this same run.
+
+    Every figure is in the file as soon as it is measured. A part that fails is named there and
+    here, and the others are measured all the same; the exit code is 1 then.
+    """
     console = Console()
-    entries: list[dict[str, Any]] = []
-    for name in modules or MODULES:
-        console.print(f"measuring {name} ...", style="dim")
-        entries += _measured_apart(name) if len(modules) != 1 else _measured(name)
-    out.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+    entries: list[Entry] = []
+    _write(out, entries)
+    for name in parts or PARTS:
+        console.print(f"measuring {name}, about {MINUTES[name]} min ...", style="dim")
+        for entry in measured(name):
+            entries.append(entry)
+            _write(out, entries)
+            if "failed" in entry:
+                console.print(f"{name} failed: {entry['failed']}", style="red", markup=False)
     console.print(render(entries))
     console.print(f"written to {out}", style="dim")
+    sys.exit(1 if any("failed" in entry for entry in entries) else 0)
 
 
-def _measured(name: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = importlib.import_module(f"testnet.bench.{name}").measure()
-    return entries
+def _write(out: Path, entries: list[Entry]) -> None:
+    out.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
 
 
-def _measured_apart(name: str) -> list[dict[str, Any]]:
-    """In a process of its own: what one module loads must not weigh on the next one's figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "bench.json"
-        command = [sys.executable, "-m", "testnet.bench", name, "--out", str(out)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return msgspec.json.decode(out.read_bytes(), type=list[dict[str, Any]])
+def measured(name: str) -> Iterator[Entry]:
+    """A part's figures as they come, then why it failed, if it did.
+
+    In a process of its own: what one part loads must not weigh on the next one's figures.
+    """
+    command = [sys.executable, "-m", "testnet.bench.part", name]
+    failed = False
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            entry = msgspec.json.decode(line, type=Entry)
+            failed = failed or "failed" in entry
+            yield entry
+    if process.returncode and not failed:
+        yield {"name": name, "failed": f"its process ended with {process.returncode}"}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,61 +101,49 @@ class Cost:
         return self.rows / sum(self.epochs_s)
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> Iterator[dict[str, Any]]:
     """All measurements of this module, a few minutes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = Spark(SparkConfig(), folder / "spark")
         spark.start()
         try:
-            return _measure(spark, folder)
+            yield from _measure(spark, folder)
         finally:
             spark.stop()
 
 
-def _measure(spark: Spark, folder: Path) -> list[dict[str, Any]]:
+def _measure(spark: Spark, folder: Path) -> Iterator[dict[str, Any]]:
     small = _write(folder / "small", *SMALL)
-    large = _write(folder / "large", *LARGE)
-    compared = {
-        (label, size): _alternate(spark, query, sql, files, rows)
-        for size, files, rows in (("small", small, SMALL[1]), ("large", large, LARGE[1]))
-        for label, query, sql in (
-            ("filter", FILTER, _FILTER_SQL),
-            ("windows", WINDOWS, _WINDOWS_SQL),
-        )
-    }
-    ours, theirs = compared["filter", "small"]
-    entries = [
-        _entry(
-            "epoch latency, filter, 2,500 rows",
-            "ms",
-            1e3 * _median_epoch(ours),
-            1e3 * _median_epoch(theirs),
-            "<= 0.6",
-        )
-    ]
-    ours, theirs = compared["windows", "small"]
-    entries.append(
-        _entry(
-            "CPU per epoch, 2-s window count + distinct, 2,500 rows",
-            "ms",
-            1e3 * _median_cpu(ours),
-            1e3 * _median_cpu(theirs),
-            "<= 0.5",
-        )
+    ours, theirs = _alternate(spark, FILTER, _FILTER_SQL, small, SMALL[1])
+    yield _entry(
+        "epoch latency, filter, 2,500 rows",
+        "ms",
+        1e3 * _median_epoch(ours),
+        1e3 * _median_epoch(theirs),
+        "<= 0.6",
     )
-    for label, title in (("filter", "filter"), ("windows", "2-s window count + distinct")):
-        ours, theirs = compared[label, "large"]
-        entries.append(
-            _entry(
-                f"throughput, {title}",
-                "rows/s",
-                statistics.median(each.rows_per_s for each in ours),
-                statistics.median(each.rows_per_s for each in theirs),
-                ">= 1.0",
-            )
+    ours, theirs = _alternate(spark, WINDOWS, _WINDOWS_SQL, small, SMALL[1])
+    yield _entry(
+        "CPU per epoch, 2-s window count + distinct, 2,500 rows",
+        "ms",
+        1e3 * _median_cpu(ours),
+        1e3 * _median_cpu(theirs),
+        "<= 0.5",
+    )
+    large = _write(folder / "large", *LARGE)
+    for title, query, sql in (
+        ("filter", FILTER, _FILTER_SQL),
+        ("2-s window count + distinct", WINDOWS, _WINDOWS_SQL),
+    ):
+        ours, theirs = _alternate(spark, query, sql, large, LARGE[1])
+        yield _entry(
+            f"throughput, {title}",
+            "rows/s",
+            statistics.median(each.rows_per_s for each in ours),
+            statistics.median(each.rows_per_s for each in theirs),
+            ">= 1.0",
         )
-    return entries
 
 
 def _entry(name: str, unit: str, value: float, reference: float, goal: str) -> dict[str, Any]:

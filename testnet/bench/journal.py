@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +49,7 @@ _SCHEMA: Final = Schema(
 )
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> Iterator[dict[str, Any]]:
     """Runs the passage in a subprocess: rates, CPU time and peak memory."""
     folder = Path(tempfile.mkdtemp(prefix="medusa-bench-"))
     try:
@@ -59,12 +60,10 @@ def measure() -> list[dict[str, Any]]:
     finally:
         shutil.rmtree(folder)
     found = msgspec.json.decode(output, type=dict[str, float])
-    return [
-        _entry("one home, post to feed: rows", found["rows_per_s"], "rows/s", None),
-        _entry("one home, post to feed: bytes", found["mb_per_s"], "MB/s", ">= 150"),
-        _entry("one home, post to feed: CPU per million rows", found["cpu_s"], "s", None),
-        _entry("one home: peak memory of 10 million rows", found["peak_mb"], "MB", "<= 300"),
-    ]
+    yield _entry("one home, post to feed: rows", found["rows_per_s"], "rows/s", None)
+    yield _entry("one home, post to feed: bytes", found["mb_per_s"], "MB/s", ">= 150")
+    yield _entry("one home, post to feed: CPU per million rows", found["cpu_s"], "s", None)
+    yield _entry("one home: peak memory of 10 million rows", found["peak_mb"], "MB", "<= 300")
 
 
 def _entry(name: str, value: float, unit: str, goal: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ answers are due then, and take time anyway. They are compared with what DuckDB c
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -52,24 +52,28 @@ MOVE_S: Final = 120.0
 """Longest that a move may take, seconds: a Spark starts, and the input is brought over."""
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> Iterator[dict[str, Any]]:
     """The stalls of moves, ours and the reference's; some seven minutes."""
     minutes = Minutes.make()
     with one_error():
         run = trio.run(measure_moves, minutes, MOVES)
-    return entries(run, measure_reference(minutes, MOVES))
+    yield from stalls(run)
+    yield against(run, measure_reference(minutes, MOVES))
 
 
-def entries(ours: Run, theirs: Run) -> list[dict[str, Any]]:
-    """The measurements of both runs."""
-    out, home = (statistics.median(ours.stalls(act)) for act in (Act.OUT, Act.HOME))
-    reference = statistics.median(theirs.stalls(Act.OUT))
-    epoch_s = max(EPOCH_S, ours.gap_s)
-    return [
-        _entry("ms", 1e3 * out, 1e3 * reference, "<= 1.0", ", against a restart from a checkpoint"),
-        _entry("epochs", out / epoch_s, None, f"<= {STALL_GOAL}", ""),
-        _entry("epochs", home / epoch_s, None, f"<= {STALL_GOAL}", ", back to the owner"),
-    ]
+def stalls(run: Run) -> Iterator[dict[str, Any]]:
+    """By epochs."""
+    epoch_s = max(EPOCH_S, run.gap_s)
+    for act, words in ((Act.OUT, ""), (Act.HOME, ", back to the owner")):
+        stall = statistics.median(run.stalls(act))
+        yield _entry("epochs", stall / epoch_s, None, f"<= {STALL_GOAL}", words)
+
+
+def against(ours: Run, theirs: Run) -> dict[str, Any]:
+    """Our moves against the reference's."""
+    out, reference = (statistics.median(each.stalls(Act.OUT)) for each in (ours, theirs))
+    what = ", against a restart from a checkpoint"
+    return _entry("ms", 1e3 * out, 1e3 * reference, "<= 1.0", what)
 
 
 def _entry(

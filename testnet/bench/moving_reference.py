@@ -102,7 +102,7 @@ class Query:
         self.look()
         before = self._checkpoint
         self.moves += 1
-        await trio.to_thread.run_sync(shutil.copytree, before, self._checkpoint)
+        await trio.to_thread.run_sync(copy_checkpoint, before, self._checkpoint)
         await self._next.tell(str(self._checkpoint))
         await self._now.end()
         self._now = self._next
@@ -123,6 +123,12 @@ class Query:
         process = Process(await self.nursery.start(pipes, command))
         await process.done()
         return process
+
+
+def copy_checkpoint(before: Path, after: Path) -> None:
+    """What is committed: a stopped query's state store still tidies up, and its temporary files go
+    while they are looked at."""
+    shutil.copytree(before, after, ignore=shutil.ignore_patterns("*.tmp", "*.tmp.crc"))
 
 
 async def _measure(folder: Path, minutes: Minutes, acts: Sequence[Act]) -> Run:

@@ -73,7 +73,9 @@ def build(federation: Federation, folder: Path) -> dict[str, Path]:
         else:
             make_peer(home, participant, None)
             founder = next(iter(firsts.values()))
-            join(home, invite(founder, participant, home.root_certificate, by))
+            invited = invite(founder, participant, home.root_certificate, by)
+            assert invited.token is not None
+            join(home, invited.token)
         others = [address for address in by if address[0] != federation.hosts[name]]
         write_bootstrap(home, tuple(others))
         firsts.setdefault(participant, home)

@@ -128,7 +128,7 @@ async def test_a_large_body_is_fetched_and_checked(
     async with three(tmp_path) as (mit, utah, _, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         honest = mit.catalog.body
-        monkeypatch.setattr(mit.catalog, "body", lambda digest: honest(digest)[:-1] + b"y")
+        monkeypatch.setattr(mit.catalog, "body", lambda digest, who: honest(digest, who)[:-1] + b"y")
         with pytest.raises(UntrustedError, match="another body"):
             await utah.catalog.lookup(THING, NAME)
         monkeypatch.setattr(mit.catalog, "body", honest)
@@ -251,7 +251,7 @@ async def test_a_body_of_the_wrong_hash_is_not_kept(tmp_path: Path) -> None:
     async with three(tmp_path) as (mit, utah, _, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         body = encode(LARGE)
-        mit.catalog.body = lambda _digest: b"y" * len(body)  # type: ignore[method-assign]
+        mit.catalog.body = lambda _digest, _who: b"y" * len(body)  # type: ignore[method-assign]
         with pytest.raises(UntrustedError):
             await utah.catalog.lookup(THING, NAME)
         assert utah.catalog._bodies.get(digest_of(body)) is None

@@ -176,8 +176,11 @@ class Town:
             at = self._first.up.running.overlay
             founder = self._first.home
             certificate = home.root_certificate
-            token = await trio.to_thread.run_sync(invite, founder, participant, certificate, (at,))
-            join(home, token)
+            invited = await trio.to_thread.run_sync(
+                invite, founder, participant, certificate, (at,)
+            )
+            assert invited.token is not None
+            join(home, invited.token)
         config = dataclasses.replace(self._engine, **engine)  # type: ignore[arg-type]
         place = Place(home, participant, config, contracts)
         self._first = self._first or place

@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay import exchange as exchange_module
+from overlay.admission_policy import ANY
 from overlay.encoding import encode
 from overlay.events import Events
 from overlay.exchange import MAX_SENT, Exchange, Exchanger, Offer
 from overlay.identity import Identity, Root
-from overlay.membership import MAX_KIB, MAX_REFUSED, Membership
+from overlay.membership import Membership
 from overlay.peers import MAX_PEERS, PeerTable, Stamp
 from overlay.rpc import MAX_STRUCT_BYTES
+from overlay.statement_set import MAX_REFUSED
+from overlay.words import MAX_KIB
 
 NOW = 1_700_000_000.0
 ROOTS = [Root.create(f"p{number}.org", NOW) for number in range(8)]
@@ -50,7 +53,7 @@ class Side:
 
 def federation(sponsors: list[int]) -> list[Side]:
     """Peer n+1 was admitted by the participant `sponsors[n] % (n + 1)`, as its token says."""
-    founder = Membership.found(ROOTS[0], NOW)
+    founder = Membership.found(ROOTS[0], NOW, admission=ANY)
     sides = [Side(number, founder.charter) for number in range(len(sponsors) + 1)]
     sides[0].enter(())
     for number, pick in enumerate(sponsors, 1):

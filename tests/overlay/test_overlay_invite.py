@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlay.admission_policy import ANY
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.identity import Root
 from overlay.invite import PREFIX, Invite, decode_invite, encode_invite
@@ -15,7 +16,7 @@ NOW = 1_700_000_000.0
 MIT, UTAH, BROWN, OREGON = (
     Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "oregon.edu")
 )
-MEMBERS = Membership.found(MIT, NOW)
+MEMBERS = Membership.found(MIT, NOW, admission=ANY)
 for sponsor, guest in [(MIT, UTAH), (MIT, BROWN), (UTAH, OREGON)]:
     MEMBERS.admit(sponsor, guest.certificate, NOW)
 TOKEN = encode_invite(MEMBERS, "oregon.edu", [("10.0.0.1", 7654), ("peer.mit.edu", 7655)])

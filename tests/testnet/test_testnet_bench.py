@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from rich.console import Console
 
 from testnet.bench import __main__ as bench
+from testnet.bench.moving_reference import copy_checkpoint
 from testnet.bench.path import Meter, measure_plain
 from testnet.bench.workload import BATCH_ROWS, batches
 from testnet.conn import ARROW
@@ -47,31 +47,73 @@ def test_table_says_met_or_missed() -> None:
     assert text.count("missed") == 1
 
 
-def test_writes_what_the_modules_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Module:
-        @staticmethod
-        def measure() -> list[dict[str, Any]]:
-            return [entry(goal="< 6")]
-
+def measure(tmp_path: Path, *parts: str) -> tuple[Result, list[dict[str, Any]]]:
     out = tmp_path / "bench.json"
-    monkeypatch.setattr(bench.importlib, "import_module", lambda name: Module)
-    result = CliRunner().invoke(bench.main, ["epochs", "--out", str(out)])
+    result = CliRunner().invoke(bench.main, [*parts, "--out", str(out)])
+    return result, msgspec.json.decode(out.read_bytes())
+
+
+def put_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
+    """Have the processes find other parts of these names."""
+    for name, body in bodies.items():
+        lines = [f"    {line}" for line in body.splitlines()]
+        (folder / f"{name}.py").write_text("\n".join(("def measure():", *lines)))
+    code = f"import testnet.bench as bench; bench.__path__.insert(0, {str(folder)!r})"
+    (folder / "sitecustomize.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+GOOD = f"yield {entry(name='good', goal='< 6')}"
+
+
+def test_writes_what_the_parts_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_parts(tmp_path, monkeypatch, epochs=GOOD, path=GOOD.replace("good", "better"))
+    result, entries = measure(tmp_path, "epochs", "path")
     assert result.exit_code == 0, result.output
-    assert out.read_text().count('"name"') == 1
+    assert [entry["name"] for entry in entries] == ["good", "better"]
+    assert "failed" not in result.output
 
 
-def test_several_modules_are_measured_each_in_its_own_process(
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("raise FileNotFoundError('.offsets.tmp')", "FileNotFoundError: .offsets.tmp"),
+        ("import os; os._exit(7)", "its process ended with 7"),
+    ],
+)
+def test_a_part_that_fails_is_named_and_all_other_figures_are_kept(
+    fault: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = f"print('not a figure')\n{GOOD}\n{fault}"
+    put_parts(tmp_path, monkeypatch, epochs=GOOD, moving=bad, path=GOOD)
+    result, entries = measure(tmp_path, "epochs", "moving", "path")
+    assert result.exit_code == 1
+    good = entry(name="good", goal="< 6")
+    assert entries == [good, good, {"name": "moving", "failed": reason}, good]
+    assert f"moving failed: {reason}" in result.output
+
+
+def test_figures_are_in_the_file_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(command: list[str], **_: object) -> None:
-        assert command[:3] == [sys.executable, "-m", "testnet.bench"]
-        Path(command[-1]).write_bytes(msgspec.json.encode([entry(name=command[3], goal="< 6")]))
-
     out = tmp_path / "bench.json"
-    monkeypatch.setattr(bench.subprocess, "run", run)
-    result = CliRunner().invoke(bench.main, ["epochs", "path", "--out", str(out)])
+    look = f"import pathlib\nassert pathlib.Path({str(out)!r}).read_text().count('good') == 1"
+    wait = f"while 'good' not in open({str(out)!r}).read(): pass"
+    put_parts(tmp_path, monkeypatch, epochs=f"{GOOD}\n{wait}\n{look}")
+    result, entries = measure(tmp_path, "epochs")
     assert result.exit_code == 0, result.output
-    assert [e["name"] for e in msgspec.json.decode(out.read_bytes())] == ["epochs", "path"]
+    assert len(entries) == 1
+
+
+def test_a_checkpoint_is_copied_while_temporary_files_go(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "state").mkdir(parents=True)
+    (before / "state" / "1.delta").write_text("committed")
+    gone = before / "state" / ".2.delta.0b1f.tmp"
+    gone.symlink_to("nowhere")  # as one that is gone when it is opened
+    (before / "state" / "..2.delta.0b1f.tmp.crc").symlink_to("nowhere")
+    copy_checkpoint(before, after)
+    assert [path.name for path in (after / "state").iterdir()] == ["1.delta"]
 
 
 def test_workload_is_ascending_and_of_the_size_asked() -> None:

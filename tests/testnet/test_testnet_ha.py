@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from engine.availability import Mode, Recovery
 from engine.check import check_query
-from engine.definitions import StreamDefinition
 from engine.messages import PeerStatus, ReplicaStatus
 from engine.plan import plan
 from engine.schema import Schema
@@ -58,7 +57,7 @@ def test_each_server_is_one_task_and_reads_what_the_one_before_puts_out() -> Non
         )
         assert query.availability.secondary == "ab" * 20
         known = {task.name: schemas[task.name]}
-    assert StreamDefinition(chain.SOURCE.name, chain.SCHEMA.name) == chain.SOURCE
+    assert chain.SOURCE.schema == chain.SCHEMA.name
 
 
 @settings(deadline=None, max_examples=40)

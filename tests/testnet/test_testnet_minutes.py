@@ -18,7 +18,7 @@ from testnet.bench.minutes import (
     Schedule,
     answers_of,
 )
-from testnet.bench.moving import entries
+from testnet.bench.moving import against, stalls
 
 ROWS = 20_000
 MINUTES = Minutes.make(ROWS)
@@ -97,9 +97,9 @@ async def test_moves_begin_at_every_phase_of_an_epoch(autojump_clock: object) ->
 def test_entries_compare_with_the_reference_and_with_an_epoch() -> None:
     ours = run_with({1: 2.5, 2: 1.25, 3: 1.0, 4: 2.5, 5: 1.25, 6: 1.0}, ACTS)
     theirs = run_with({0: 4.0, 1: 1.0}, [Act.OUT, Act.QUIET])
-    against, out, home = entries(ours, theirs)
-    assert (against["value"], against["reference"], against["ratio"]) == (1500.0, 3000.0, 0.5)
+    compared, (out, home) = against(ours, theirs), stalls(ours)
+    assert (compared["value"], compared["reference"], compared["ratio"]) == (1500.0, 3000.0, 0.5)
     assert (out["value"], out["unit"], home["value"]) == (1.5, "epochs", 0.25)
-    assert all(met(entry) for entry in (against, out, home))
+    assert all(met(entry) for entry in (compared, out, home))
     slow = run_with({1: 4.5, 2: 1.0, 3: 1.0, 4: 4.5, 5: 1.0, 6: 1.0}, ACTS)
-    assert [met(entry) for entry in entries(slow, theirs)] == [False, False, True]
+    assert [met(entry) for entry in (against(slow, theirs), *stalls(slow))] == [False, False, True]

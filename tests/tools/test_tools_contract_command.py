@@ -107,7 +107,7 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path:
     for home in homes:
         assert [each["state"] for each in ask(run, home, "list")] == ["in force"]
     # revoked, by a beginning of its id
-    assert ask(run, mit, "revoke", id_[:7], "--out", end)["state"] == "revoked"
+    assert ask(run, mit, "revoke", id_[:7], "--yes", "--out", end)["state"] == "revoked"
     assert ask(run, utah, "accept", end)["state"] == "revoked"
     for home in homes:
         assert ask(run, home, "list") == []
@@ -344,7 +344,7 @@ def test_over_the_overlay(homes: tuple[Home, Home], run) -> None:  # noqa: ANN00
             states = {each["contract"]: each["state"] for each in ask(run, mit, "list")}
             assert states[made["contract"]] == "in force"
             # what was proposed while one of them, or both, did not run has come as well
-            ended = ask(run, mit, "revoke", early["contract"])
+            ended = ask(run, mit, "revoke", early["contract"], "--yes")
             assert [holder["participant"] for holder in ended["holders"]] == ["utah.edu"]
             everything = {
                 each["contract"]: each["state"] for each in ask(run, utah, "list", "--all")

@@ -93,7 +93,7 @@ def test_a_running_daemon_is_told(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert (code, err) == (0, "")
         assert decode_invite(token).addresses == (fake.home.running().overlay,)
         assert len(fake.admitted) == 1
-        assert run("revoke", "utah.edu", "--home", home)[0] == 0
+        assert run("revoke", "utah.edu", "--yes", "--home", home)[0] == 0
         assert len(fake.admitted) == 2
         assert load_membership(fake.home.folder).root_of("utah.edu") is None
 
@@ -113,7 +113,9 @@ def test_another_peer_of_the_same_participant(tmp_path: Path, run) -> None:  # n
     code, _, err = run("invite", "x.edu", "--root", "none", "--home", str(second.folder))
     assert code == 1
     assert "root key is not in this home" in err
-    code, _, _ = run("revoke", "mit.edu", "--peer", two.peer_id.hex(), "--home", str(mit.folder))
+    code, _, _ = run(
+        *("revoke", "mit.edu", "--peer", two.peer_id.hex(), "--yes", "--home", str(mit.folder))
+    )
     assert code == 0
 
 
@@ -141,7 +143,7 @@ def test_what_is_refused(tmp_path: Path, run) -> None:  # noqa: ANN001
     refused("invitation token", "join", "rubbish", "--home", str(utah.folder))
     refused("no peer lives in", "join", token.strip(), "--home", str(tmp_path / "none"))
     refused("no peer lives in", "run", "--home", str(tmp_path / "none"))
-    refused("brown.edu", "revoke", "brown.edu", *home)
+    refused("brown.edu", "revoke", "brown.edu", "--yes", *home)
     refused("Mit", "init", "--participant", "Mit", "--home", str(tmp_path / "new"))
     assert not (tmp_path / "new").exists(), "what is refused leaves nothing behind"
     mit.root_key.chmod(0o644)

@@ -1,0 +1,101 @@
+"""Who lets participants in: any member, the founder, or so many of the sponsors named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final, Self
+
+from overlay.errors import InvalidInputError
+from overlay.names import check_participant
+
+ANY: Final = "any"
+FOUNDER: Final = "founder"
+
+MAX_SPONSORS: Final = 16
+"""Sponsors that a policy can name: each is a person to be asked."""
+
+_SPONSORS = re.compile(r"(\d{1,2}) of (\S+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionPolicy:
+    """Whose words admit a participant. `founder` is one of one, `any` one of all members.
+
+    The sponsors that a policy names are admitted by the founder alone: until they are members,
+    nobody else could.
+
+    Attributes:
+        needed: how many sponsors must sign. sponsors: who may; empty: every member.
+        founder: the federation's.
+    """
+
+    needed: int
+    sponsors: tuple[str, ...]
+    founder: str
+
+    @classmethod
+    def parse(cls, text: str, founder: str) -> Self:
+        """The policy that `any`, `founder` or `2 of mit.edu,utah.edu` writes.
+
+        Raises:
+            InvalidInputError: it is none of these.
+        """
+        if text == ANY:
+            return cls(1, (), founder)
+        if text == FOUNDER:
+            return cls(1, (founder,), founder)
+        if (match := _SPONSORS.fullmatch(text)) is None:
+            raise InvalidInputError(
+                f"admission policy {text[:80]!a}: must be {FOUNDER}, {ANY}, or as in "
+                "'2 of mit.edu,utah.edu,brown.edu'"
+            )
+        needed, names = int(match[1]), match[2].split(",")
+        if len(names) > MAX_SPONSORS:
+            raise InvalidInputError(f"admission policy: names at most {MAX_SPONSORS} sponsors")
+        sponsors = tuple(sorted({check_participant(name) for name in names}))
+        if not 0 < needed <= len(sponsors):
+            raise InvalidInputError(
+                f"admission policy {text[:80]!a}: it names {len(sponsors)} sponsors, so 1 to "
+                f"{len(sponsors)} of them can be needed, not {needed}"
+            )
+        return cls(needed, sponsors, founder)
+
+    def __str__(self) -> str:
+        if not self.sponsors:
+            return ANY
+        if self.sponsors == (self.founder,):
+            return FOUNDER
+        return f"{self.needed} of {','.join(self.sponsors)}"
+
+    @property
+    def who(self) -> str:
+        """The same, in words that a sentence can end with."""
+        if not self.sponsors:
+            return "any member"
+        if self.sponsors == (self.founder,):
+            return f"its founder {self.founder} alone"
+        return f"{self.needed} of its sponsors {', '.join(self.sponsors)}"
+
+    @property
+    def of_changes(self) -> AdmissionPolicy:
+        """Who may put another policy in this one's place: those who admit or, where that is any
+        member, the founder: or any member could shut the others out."""
+        return self if self.sponsors else AdmissionPolicy(1, (self.founder,), self.founder)
+
+    def may_sign(self, signer: str, participant: str = "") -> bool:
+        """Whether the signer's word on that participant's admission counts for anything."""
+        return (
+            not self.sponsors
+            or signer in self.sponsors
+            or (participant in self.sponsors and signer == self.founder)
+        )
+
+    def is_met(self, signers: Set[str], participant: str = "") -> bool:
+        """Whether the words of these members admit that participant."""
+        if not self.sponsors:
+            return bool(signers)
+        if participant in self.sponsors and self.founder in signers:
+            return True
+        return len(signers & frozenset(self.sponsors)) >= self.needed

@@ -1,0 +1,76 @@
+"""A newcomer's first meeting with the members: it is let in, or told why not, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from overlay.addresses import Address
+from overlay.errors import MedusaError, RefusedError
+from overlay.events import Events, wall_clock
+from overlay.exchange import Exchange, Exchanger
+from overlay.identity import Identity
+from overlay.membership import Membership
+from overlay.peers import PeerTable
+from overlay.rpc import Service
+from overlay.transport import open_transport
+
+MEET_S: Final = 5.0
+"""Seconds for all addresses of an invitation together: a person waits, and one that answers will
+do."""
+
+
+@dataclass
+class Meeting:
+    """What came of it.
+
+    Attributes:
+        met: participants that took us for a member. refused: what the others that answered said.
+        silent: addresses at which nobody answered, and why.
+    """
+
+    met: set[str] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    silent: dict[Address, str] = field(default_factory=dict)
+
+
+async def meet(
+    identity: Identity,
+    membership: Membership,
+    addresses: Sequence[Address],
+    *,
+    clock: Callable[[], float] = wall_clock,
+) -> Meeting:
+    """Call the members at these addresses, and exchange news with those that answer: `membership`
+    has learned what they know."""
+    meeting = Meeting(silent=dict.fromkeys(addresses, f"no answer within {MEET_S:g} s"))
+    events, peers = Events(clock), PeerTable(identity, membership)
+    exchanger = Exchanger(
+        Exchange(membership, peers), peers, events=events, learned=lambda: None, clock=clock
+    )
+    local = ("127.0.0.1", 0)
+    async with open_transport(
+        identity, membership, Service(), local, peers.addresses_of, events, clock=clock
+    ) as transport:
+
+        async def call(address: Address) -> None:
+            try:
+                connection = await transport.dial(address)
+                await exchanger.exchange(connection)
+            except RefusedError as error:
+                meeting.refused.append(str(error))
+                del meeting.silent[address]
+            except MedusaError as error:
+                meeting.silent[address] = str(error)
+            else:
+                meeting.met.add(connection.remote.participant)
+                del meeting.silent[address]
+
+        with trio.move_on_after(MEET_S):
+            async with trio.open_nursery() as nursery:
+                for address in addresses:
+                    nursery.start_soon(call, address)
+    return meeting

@@ -1,0 +1,114 @@
+"""The members of a federation as a person asks for them: who, by whom, since when, until when."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from overlay.certificates import short_fingerprint
+from overlay.membership import Membership
+from overlay.words import Member, PolicyVersion
+
+Standing = Literal["founder", "member", "invited", "expired", "waiting", "revoked", "left"]
+
+
+class MemberRow(Struct, frozen=True):
+    """
+    Attributes:
+        root: the beginning of its root certificate's SHA-256, hex.
+        standing: invited: until a member has met it; expired: no member has, in time; waiting: for
+            the words of more sponsors.
+        sponsors: who signed its admission. since: seconds since the epoch when it was admitted.
+        until: when its invitation ends; 0: it does not.
+        ended: what became of a revoked one. revoked_peers: ids of peers of it, hex.
+    """
+
+    participant: str
+    root: str
+    standing: Standing
+    sponsors: tuple[str, ...]
+    since: float
+    until: float = 0.0
+    ended: str = ""
+    revoked_peers: tuple[str, ...] = ()
+
+
+class ChangeRow(Struct, frozen=True):
+    """A change of the policy that too few have signed. signed_by: who has."""
+
+    policy: str
+    signed_by: tuple[str, ...]
+
+
+class Roll(Struct, frozen=True):
+    """
+    Attributes:
+        federation: its id. name: what people call it.
+        policy: who admits, as `AdmissionPolicy` writes it. admits: the same in words.
+    """
+
+    federation: str
+    name: str
+    policy: str
+    admits: str
+    members: tuple[MemberRow, ...]
+    changes: tuple[ChangeRow, ...] = ()
+
+
+def roll_of(membership: Membership, now: float) -> Roll:
+    """Everybody who is, was or is to be a member. now: seconds since the epoch."""
+    policy = membership.tally.policy.policy
+    members = [
+        _row(membership, member, standing)
+        for member in membership.words.members.values()
+        if (standing := _standing(membership, member, now)) is not None
+    ]
+    return Roll(
+        membership.federation,
+        membership.name,
+        str(policy),
+        policy.who,
+        tuple(sorted(members, key=lambda row: (row.participant, row.since))),
+        tuple(_change(membership, change) for change in membership.changes_under_way()),
+    )
+
+
+def _standing(membership: Membership, member: Member, now: float) -> Standing | None:
+    """None: its word and its name count for nothing."""
+    tally = membership.tally
+    if membership.holder(member.participant) is member:
+        if membership.is_revoked(member):
+            own = member.digest in membership.words.endings[member.digest]
+            return "left" if own else "revoked"
+        if member.sponsor is None:
+            return "founder"
+        if member.digest in tally.entered:
+            return "member"
+        return "expired" if now > member.expires_at else "invited"
+    is_open = member.policy == tally.policy.digest and tally.policy.policy.needed > 1
+    ended = 0 < member.expires_at < now
+    if is_open and not ended and member.digest not in tally.counted | tally.withdrawn:
+        return "waiting"
+    return None
+
+
+def _row(membership: Membership, member: Member, standing: Standing) -> MemberRow:
+    words = membership.words
+    signers = words.names(words.signers.get(member.digest, ()))
+    is_open = standing in {"invited", "expired", "waiting"}
+    return MemberRow(
+        member.participant,
+        short_fingerprint(member.certificate),
+        standing,
+        tuple(sorted(signers)),
+        member.admitted_at,
+        member.expires_at if is_open else 0.0,
+        membership.how_it_ended(member) if standing in {"left", "revoked"} else "",
+        tuple(sorted(peer.hex() for of, peer in words.revoked_peers if of == member.digest)),
+    )
+
+
+def _change(membership: Membership, change: PolicyVersion) -> ChangeRow:
+    words = membership.words
+    return ChangeRow(str(change.policy), tuple(sorted(words.names(words.signers[change.digest]))))

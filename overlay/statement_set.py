@@ -1,0 +1,230 @@
+"""The replicated set of what members say, sans-IO: it only grows, and order does not matter.
+
+The one thing that depends on order is the rule that the first root known for a name stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from cryptography import x509
+
+from overlay.admission_policy import AdmissionPolicy
+from overlay.certificates import check_root, load_certificate, public_key_of
+from overlay.errors import ConflictError, DecodeError, MedusaError, UntrustedError
+from overlay.events import Change
+from overlay.names import MAX_PARTICIPANT
+from overlay.statements import (
+    Admission,
+    Approval,
+    Entry,
+    PolicyChange,
+    Revocation,
+    Statement,
+    digest_of,
+    federation_id,
+    open_charter,
+    open_statement,
+    verify_charter,
+    verify_statement,
+)
+from overlay.tally import Tally
+from overlay.words import EarlyError, Member, PolicyVersion, Words
+
+MAX_REFUSED: Final = 1_000
+"""Digests of refused statements remembered, so that they are not sent to us again and again."""
+
+
+class StatementSet:
+    """The statements of one federation, as far as this peer has heard, and who has each name.
+
+    Attributes:
+        charter: the charter's bytes. federation: its id. name: what people call it.
+        founder: the participant that founded it.
+        words: what was said. tally: what of it counts.
+    """
+
+    def __init__(self, charter: bytes, statements: Iterable[bytes] = ()) -> None:
+        """
+        Raises:
+            DecodeError, UntrustedError: the charter is none, or not signed by its founder.
+        """
+        body, envelope = open_charter(charter)
+        certificate = load_certificate(body.root)
+        if check_root(certificate) != body.founder:
+            raise UntrustedError("charter: the root in it is not its founder's")
+        if not (0 < len(body.name) <= MAX_PARTICIPANT and body.name.isprintable()):
+            raise DecodeError(f"charter: a federation's name has 1 to {MAX_PARTICIPANT} characters")
+        verify_charter(public_key_of(certificate), envelope)
+        self.charter = charter
+        self.federation = federation_id(charter)
+        self.name = body.name
+        self.founder = body.founder
+        at, digest = body.founded_at, digest_of(charter)
+        policy = AdmissionPolicy.parse(body.admission, body.founder)
+        self.words = Words(
+            self.federation,
+            Member(digest, body.founder, certificate, None, 0, digest, at),
+            PolicyVersion(digest, 0, policy, frozenset(), None, None, at),
+        )
+        self._statements: dict[bytes, bytes] = {}
+        self._refused: dict[bytes, None] = {}
+        self._about: dict[bytes, bytes] = {}
+        self._holders: dict[str, Member] = {}
+        self._settle()
+        self.merge(statements, 0.0)
+
+    def merge(self, statements: Iterable[bytes], now: float) -> list[Change]:
+        """Take in what others say; what was new, and what was refused and why. Never raises.
+
+        Order does not matter within one call: a statement is tried again once others are in.
+        now is not used: statements are timeless.
+        """
+        del now
+        waiting = {digest_of(s): s for s in statements}
+        changes: list[Change] = []
+        while waiting:
+            early: dict[bytes, EarlyError] = {}
+            for digest, statement in waiting.items():
+                if digest in self._statements or digest in self._refused:
+                    continue
+                try:
+                    changes.append(Change(self.take(digest, statement)))
+                except EarlyError as error:
+                    early[digest] = error
+                except MedusaError as error:
+                    self._refuse(digest)
+                    changes.append(_refusal(error))
+            if len(early) == len(waiting):
+                return changes + [_refusal(error) for error in early.values()]
+            waiting = {digest: waiting[digest] for digest in early}
+        return changes
+
+    def behind(self, digest: bytes) -> tuple[bytes, ...]:
+        """That admission and all that it hangs on, the charter's side first."""
+        needed, waiting = {digest}, [digest]
+        while waiting:
+            for each in self.words.behind(waiting.pop()) - needed:
+                needed.add(each)
+                waiting.append(each)
+        return tuple(
+            statement
+            for own, statement in self._statements.items()
+            if own in needed or self._about.get(own) in needed
+        )
+
+    def statements(self) -> tuple[bytes, ...]:
+        """All statements held, each after those that it builds on."""
+        return tuple(self._statements.values())
+
+    def have(self) -> tuple[bytes, ...]:
+        """Digests of what need not be sent to us: what we hold, and what we refused."""
+        return (*self._statements, *self._refused)
+
+    def missing(self, have: Iterable[bytes]) -> tuple[bytes, ...]:
+        """The statements held here whose digests are not among these, in a good order."""
+        known = frozenset(have)
+        return tuple(s for digest, s in self._statements.items() if digest not in known)
+
+    def pick(self, digests: Iterable[bytes]) -> tuple[bytes, ...]:
+        """The statements of these digests, as far as they are held here."""
+        return tuple(self._statements[d] for d in digests if d in self._statements)
+
+    def take(self, digest: bytes, statement: bytes) -> str:
+        """Take in one statement; what it says, for people.
+
+        Raises:
+            EarlyError: what it refers to is not known yet. MedusaError: it cannot be believed.
+        """
+        body, envelope = open_statement(statement)
+        if body.federation != self.federation:
+            raise UntrustedError(f"it is of another federation, {body.federation[:32]!a}")
+        signer, certificate = self.words.signer_of(body)
+        verify_statement(public_key_of(certificate), envelope)
+        self.words.check_room(signer, statement)
+        text = self._add(digest, body, signer, certificate)
+        self._statements[digest] = statement
+        self.words.charge(signer, statement)
+        return text
+
+    def _add(
+        self, digest: bytes, body: Statement, signer: Member, certificate: x509.Certificate
+    ) -> str:
+        match body:
+            case Admission():
+                return self._add_admission(digest, body, signer)
+            case Approval():
+                text = self.words.add_approval(body, signer)
+                self._about[digest] = body.subject
+            case Entry():
+                text = self.words.add_entry(body, signer, certificate)
+                self._about[digest] = body.member
+                if not self.words.signed_by(body.member):  # nothing hangs on it yet
+                    self.tally.add(self.words.members[body.member])
+                    return text
+            case PolicyChange():
+                text = self.words.add_policy(digest, body, signer)
+            case Revocation():
+                return self._add_revocation(body, signer)
+            case _:
+                assert_never(body)
+        self._recount()
+        return text
+
+    def _add_admission(self, digest: bytes, body: Admission, sponsor: Member) -> str:
+        member = self.words.open_admission(digest, body, sponsor)
+        self.words.add_admission(member, sponsor)
+        holder = self._holders.get(body.participant)
+        # one that does not count is stored like any other, or two peers' sets would never agree
+        if not self.tally.admits(member):
+            needed = self.words.policies[member.policy].policy.needed
+            if needed > 1 and member.policy == self.tally.policy.digest:
+                return f"{sponsor.participant} would admit {body.participant}: {needed} must"
+            return f"{body.participant} not admitted: {sponsor.participant}'s word no longer counts"
+        if holder is not None:
+            self.words.remove_admission(member)
+            kind = "again" if holder.certificate == member.certificate else "with a second root"
+            raise ConflictError(
+                f"{sponsor.participant} admits {body.participant} {kind}; the first admission stays"
+            )
+        self.tally.add(member)
+        self._holders[body.participant] = member
+        if member.expires_at:
+            return f"{body.participant} invited by {sponsor.participant}"
+        return f"{body.participant} admitted by {sponsor.participant}"
+
+    def _add_revocation(self, body: Revocation, signer: Member) -> str:
+        member = self.words.add_revocation(body, signer)
+        self._recount()
+        if body.peer_id:
+            return f"peer {body.peer_id.hex()} of {member.participant} revoked"
+        if member.digest in self.tally.withdrawn:
+            return f"the invitation of {member.participant} withdrawn by {signer.participant}"
+        if member.digest not in self.tally.revoked:
+            return f"{signer.participant} takes back its word for {member.participant}"
+        if signer.digest == member.digest:
+            return f"{member.participant} has left"
+        return f"{member.participant} revoked by {signer.participant}"
+
+    def _recount(self) -> None:
+        self._settle()
+        # a name may be free now, or a word count: what was refused deserves another try
+        self._refused.clear()
+
+    def _settle(self) -> None:
+        """Who holds each name: among the members that count, the first known."""
+        self.tally = Tally.of(self.words)
+        self._holders = {}
+        for digest, member in self.words.members.items():
+            if digest in self.tally.counted:
+                self._holders.setdefault(member.participant, member)
+
+    def _refuse(self, digest: bytes) -> None:
+        self._refused[digest] = None
+        while len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+
+
+def _refusal(error: MedusaError) -> Change:
+    return Change(f"membership statement refused: {error}", error)

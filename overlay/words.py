@@ -1,0 +1,369 @@
+"""What the members of a federation have said: each statement checked for itself, none yet counted.
+
+Whether a statement may be here depends on nothing but those that it refers to, never on which came
+first; which of them count, `overlay.tally` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography import x509
+
+from overlay.admission_policy import AdmissionPolicy
+from overlay.certificates import (
+    PEER_ID_BYTES,
+    PeerName,
+    check_issued,
+    check_root,
+    load_certificate,
+)
+from overlay.errors import BusyError, ConflictError, DecodeError, UntrustedError
+from overlay.statements import (
+    Admission,
+    Approval,
+    Entry,
+    PolicyChange,
+    Revocation,
+    Statement,
+)
+
+MAX_KIB: Final = 10_000
+"""KiB of statements of a federation, each rounded up: bounds what hostile members can make every
+peer store. A list of that many digests fits one message of an exchange.
+
+A member and those below it may have said as much as is still free for all others. So one hostile
+member takes half at most, n of them leave 1/(n+1), and there is always room to revoke them."""
+
+MAX_CHAIN: Final = 32
+"""Sponsors between a member and the charter: bounds the walk up."""
+
+MAX_CHANGES: Final = 64
+"""Policy changes that one participant may sign: each that counts has all members counted anew."""
+
+
+class EarlyError(UntrustedError, code="early"):
+    """A statement whose member or signer is not known: it may be, later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One admission (or the charter).
+
+    Attributes:
+        sponsor: digest of the admission of who signed first; None for the founder.
+        policy: digest of the policy that it was admitted under. expires_at: 0: never.
+    """
+
+    digest: bytes
+    participant: str
+    certificate: x509.Certificate
+    sponsor: bytes | None
+    depth: int
+    policy: bytes
+    admitted_at: float
+    expires_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """A policy of the charter (number 0) or of a change. kept: admissions that stay good under it.
+    before, signer: None in the charter's."""
+
+    digest: bytes
+    number: int
+    policy: AdmissionPolicy
+    kept: frozenset[bytes]
+    before: bytes | None
+    signer: bytes | None
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What one signer says about a member's end. at: seconds since the epoch."""
+
+    kept: frozenset[bytes]
+    withdrawn: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The peer that has met a participant. member: digest of its own participant's admission."""
+
+    member: bytes
+    peer_id: bytes
+    at: float
+
+
+@dataclass
+class Words:
+    """
+    Attributes:
+        founder: the charter's digest, which stands for the founder's admission.
+        signers: of an admission or a policy change, by digest: who has signed it, the first first.
+        entries: who witnessed a member's entry, one a participant.
+        endings: who has revoked a member, or withdrawn its invitation.
+        revoked_peers: (member, peer id) and what that peer signed that stays good.
+    """
+
+    federation: str
+    founder: Member
+    charter_policy: PolicyVersion
+    members: dict[bytes, Member] = field(default_factory=dict)
+    policies: dict[bytes, PolicyVersion] = field(default_factory=dict)
+    signers: dict[bytes, dict[bytes, float]] = field(default_factory=dict)
+    entries: dict[bytes, dict[bytes, Witness]] = field(default_factory=dict)
+    endings: dict[bytes, dict[bytes, Ending]] = field(default_factory=dict)
+    revoked_peers: dict[tuple[bytes, bytes], frozenset[bytes]] = field(default_factory=dict)
+    _said: Counter[bytes] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.members[self.founder.digest] = self.founder
+        self.policies[self.charter_policy.digest] = self.charter_policy
+
+    def signer_of(self, body: Statement) -> tuple[Member, x509.Certificate]:
+        """Whose statement it is, and the certificate whose key must have signed it.
+
+        Raises:
+            EarlyError: its signer is not known here. UntrustedError: its certificate is no peer's.
+        """
+        if isinstance(body, Entry):
+            witness = self.member(body.witness)
+            certificate = load_certificate(body.certificate)
+            check_issued(certificate, witness.certificate)
+            return witness, certificate
+        signer = self.member(body.sponsor if isinstance(body, Admission) else body.signer)
+        return signer, signer.certificate
+
+    def charge(self, signer: Member, statement: bytes) -> None:
+        """Count a statement against the share of those who answer for its signer."""
+        self._said.update(dict.fromkeys(self.above(signer.digest), _kib(statement)))
+
+    def check_room(self, signer: Member, statement: bytes) -> None:
+        """
+        Raises:
+            BusyError: the signer, or a member above it, has taken its share: see MAX_KIB.
+        """
+        cost = _kib(statement)
+        free = MAX_KIB - self._said[self.founder.digest]
+        below = self.above(signer.digest) - {self.founder.digest}
+        if cost > free or any(self._said[digest] + cost > free for digest in below):
+            raise BusyError(f"{signer.participant}, or one above it, has said too much")
+
+    def above(self, digest: bytes) -> frozenset[bytes]:
+        """That member, its sponsors, theirs, and so on; sponsors may have approved each other."""
+        found = {digest}
+        waiting = [digest]
+        while waiting:
+            for sponsor in self.signers.get(waiting.pop(), ()):
+                if sponsor not in found:
+                    found.add(sponsor)
+                    waiting.append(sponsor)
+        return frozenset(found)
+
+    def behind(self, digest: bytes) -> set[bytes]:
+        """Digests of the admissions and policies that this admission or policy hangs on."""
+        found = set(self.signers.get(digest, ()))
+        found.update(witness.member for witness in self.entries.get(digest, {}).values())
+        if (member := self.members.get(digest)) is not None:
+            found.add(member.policy)
+        if (change := self.policies.get(digest)) is not None and change.before is not None:
+            found.add(change.before)
+        return found
+
+    def signed_by(self, signer: bytes) -> list[bytes]:
+        """Digests of all that hangs on this member's word."""
+        signed = [subject for subject, signers in self.signers.items() if signer in signers]
+        met = [member for member, witnesses in self.entries.items() if signer in witnesses]
+        return list(dict.fromkeys((*signed, *met)))
+
+    def witnessed_by(self, peer: PeerName) -> list[bytes]:
+        """Digests of the admissions that this peer saw taken up."""
+        return [
+            member
+            for member, witnesses in self.entries.items()
+            if any(w.peer_id == peer.peer_id for w in witnesses.values())
+        ]
+
+    def member(self, digest: bytes) -> Member:
+        """
+        Raises:
+            EarlyError: no admission of that digest is known.
+        """
+        member = self.members.get(digest)
+        if member is None:
+            raise EarlyError("it is by or about a member not known here")
+        return member
+
+    def policy(self, digest: bytes) -> PolicyVersion:
+        """
+        Raises:
+            EarlyError: no policy of that digest is known.
+        """
+        policy = self.policies.get(digest or self.charter_policy.digest)
+        if policy is None:
+            raise EarlyError("it is about an admission policy not known here")
+        return policy
+
+    def names(self, digests: Iterable[bytes]) -> frozenset[str]:
+        """The participants of these admissions."""
+        return frozenset(self.members[digest].participant for digest in digests)
+
+    # -- what is taken in
+
+    def open_admission(self, digest: bytes, body: Admission, sponsor: Member) -> Member:
+        """The member that it would make.
+
+        Raises:
+            UntrustedError: the policy does not let this sponsor sign it, or its root is wrong.
+        """
+        certificate = load_certificate(body.root)
+        if check_root(certificate) != body.participant:
+            raise UntrustedError(f"the root in the admission is not {body.participant[:64]!a}'s")
+        if sponsor.depth >= MAX_CHAIN:
+            raise BusyError(f"{body.participant} would be more than {MAX_CHAIN} sponsors deep")
+        _check_times(body.admitted_at, body.expires_at)
+        policy = self.policy(body.policy)
+        if not policy.policy.may_sign(sponsor.participant, body.participant):
+            raise UntrustedError(
+                f"{sponsor.participant} may not admit {body.participant}: "
+                f"{policy.policy.who} admits"
+            )
+        return Member(
+            digest,
+            body.participant,
+            certificate,
+            body.sponsor,
+            sponsor.depth + 1,
+            policy.digest,
+            body.admitted_at,
+            body.expires_at,
+        )
+
+    def add_admission(self, member: Member, sponsor: Member) -> None:
+        self.members[member.digest] = member
+        self.signers[member.digest] = {sponsor.digest: member.admitted_at}
+
+    def remove_admission(self, member: Member) -> None:
+        del self.members[member.digest], self.signers[member.digest]
+
+    def add_approval(self, body: Approval, signer: Member) -> str:
+        """
+        Raises:
+            EarlyError: what it approves is not known. UntrustedError: it is not the signer's to.
+            ConflictError: the signer has signed it already.
+        """
+        _check_times(body.approved_at)
+        if (change := self.policies.get(body.subject)) is not None:
+            if change.before is None or not _of_changes(self, change).may_sign(signer.participant):
+                raise UntrustedError(f"{signer.participant} may not change the admission policy")
+            what = f"the admission policy {change.policy}"
+        else:
+            member = self.member(body.subject)
+            policy = self.policies[member.policy].policy
+            is_founder = member.digest == self.founder.digest
+            if is_founder or not (
+                policy.sponsors and policy.may_sign(signer.participant, member.participant)
+            ):
+                raise UntrustedError(f"{signer.participant} may not approve {member.participant}")
+            what = f"the admission of {member.participant}"
+        if signer.digest in self.signers[body.subject]:
+            raise ConflictError(f"{signer.participant} has signed {what} already")
+        self.signers[body.subject][signer.digest] = body.approved_at
+        return f"{signer.participant} signed {what}"
+
+    def add_entry(self, body: Entry, witness: Member, certificate: x509.Certificate) -> str:
+        """
+        Raises:
+            EarlyError: the member is not known. UntrustedError: too late, or nobody's to say.
+        """
+        member = self.member(body.member)
+        _check_times(body.entered_at)
+        if not member.expires_at or body.entered_at > member.expires_at:
+            raise UntrustedError(f"the invitation of {member.participant} had ended by then")
+        entries = self.entries.setdefault(member.digest, {})
+        if witness.digest in entries:
+            raise ConflictError(f"{witness.participant} has met {member.participant} already")
+        peer_id = check_issued(certificate, witness.certificate).peer_id
+        entries[witness.digest] = Witness(witness.digest, peer_id, body.entered_at)
+        return f"{member.participant} has entered, met by {witness.participant}"
+
+    def add_policy(self, digest: bytes, body: PolicyChange, signer: Member) -> str:
+        """
+        Raises:
+            EarlyError: the policy before is not known.
+            UntrustedError: not the signer's to change. DecodeError, InvalidInputError: no policy.
+        """
+        before = self.policy(body.before)
+        _check_times(body.changed_at)
+        if body.number != before.number + 1:
+            raise DecodeError(f"policy change {body.number} does not follow {before.number}")
+        if not before.policy.of_changes.may_sign(signer.participant):
+            raise UntrustedError(f"{signer.participant} may not change the admission policy")
+        changes = sum(each.signer == signer.digest for each in self.policies.values())
+        if changes >= MAX_CHANGES:
+            raise BusyError(f"{signer.participant} has changed the policy {MAX_CHANGES} times")
+        policy = AdmissionPolicy.parse(body.admission, self.founder.participant)
+        self.policies[digest] = PolicyVersion(
+            digest,
+            body.number,
+            policy,
+            frozenset(body.kept),
+            before.digest,
+            signer.digest,
+            body.changed_at,
+        )
+        self.signers[digest] = {signer.digest: body.changed_at}
+        return f"{signer.participant} signed the admission policy {policy}"
+
+    def add_revocation(self, body: Revocation, signer: Member) -> Member:
+        """Gives the member that it is about.
+
+        Raises:
+            EarlyError: the member is not known. UntrustedError: not the signer's to revoke.
+            ConflictError: it says nothing new.
+        """
+        member = self.member(body.member)
+        _check_times(body.revoked_at)
+        if signer.digest not in self.above(member.digest):
+            raise UntrustedError(f"{signer.participant} may not revoke {member.participant}")
+        kept = frozenset(body.kept)
+        if body.peer_id:
+            if len(body.peer_id) != PEER_ID_BYTES:
+                raise DecodeError(f"a peer id has {PEER_ID_BYTES} bytes, not {len(body.peer_id)}")
+            peer = (member.digest, body.peer_id)
+            known = self.revoked_peers.get(peer)
+            if known is not None and known <= kept:
+                raise ConflictError(f"peer {body.peer_id.hex()} was revoked already")
+            self.revoked_peers[peer] = kept if known is None else known & kept
+            return member
+        endings = self.endings.setdefault(member.digest, {})
+        before = endings.get(signer.digest)
+        if before is not None:
+            if before.kept <= kept and before.withdrawn >= body.withdrawn:
+                raise ConflictError(f"{member.participant} was revoked already")
+            kept &= before.kept
+        withdrawn = body.withdrawn or (before is not None and before.withdrawn)
+        at = body.revoked_at if before is None else min(before.at, body.revoked_at)
+        endings[signer.digest] = Ending(kept, withdrawn, at)
+        return member
+
+
+def _of_changes(words: Words, change: PolicyVersion) -> AdmissionPolicy:
+    assert change.before is not None
+    return words.policies[change.before].policy.of_changes
+
+
+def _check_times(*moments: float) -> None:
+    if not all(math.isfinite(moment) and moment >= 0 for moment in moments):
+        raise DecodeError("membership statement: a time in it is none")
+
+
+def _kib(statement: bytes) -> int:
+    return -(-len(statement) // 1024)

@@ -1,0 +1,141 @@
+"""What a person is told before a membership or a contract ends: what ends with it here."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from contracts.book import Book
+from contracts.contract import SHORT_ID, Contract
+from engine.kept import Role
+from engine.messages import Snapshot
+from overlay.errors import MedusaError
+from overlay.names import ObjectName
+from tools.admission import HAND_OVER_S
+from tools.contract_terms import in_short
+from tools.home import Home
+from tools.messages import MarketStatus
+
+NAMED: Final = 8
+"""Names listed in a line; the others are counted."""
+
+UNKNOWN: Final = "streams and tasks: not known, since this home's peer does not answer"
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the daemon of a home says; None: it does not run, or does not answer."""
+
+    snapshot: Snapshot | None
+    market: MarketStatus | None
+
+
+def ask(home: Home) -> Running:
+    """What runs at this home and at the peers that it knows."""
+    if not home.is_locked():
+        return Running(None, None)
+
+    async def status() -> Running:
+        from tools.async_client import Endpoint, open_medusa
+
+        async with open_medusa(endpoint=Endpoint.of(home), patience_s=HAND_OVER_S) as client:
+            return Running(await client.status(), await client.market_status())
+
+    try:
+        return trio.run(status)
+    except MedusaError:
+        return Running(None, None)
+
+
+def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -> list[str]:
+    """What ends when that participant, or one peer of it, is no member any more.
+
+    Args:
+        peer_id: hex; "": all its peers. now: seconds since the epoch.
+    """
+    running = ask(home)
+    said = [] if peer_id else _contracts(book, name, now)
+    if running.snapshot is None:
+        return [*said, UNKNOWN]
+    ids = {
+        peer.peer
+        for peer in running.snapshot.peers
+        if peer.participant == name and peer_id in {"", peer.peer}
+    }
+    ours = [p for p in running.snapshot.peers if p.participant == book.participant]
+    read = {
+        stream.name
+        for peer in ours
+        for stream in peer.streams
+        if stream.producer in ids
+        or (not peer_id and ObjectName.parse(stream.name).participant == name)
+    }
+    waiting = {t.query for peer in ours for t in peer.tasks if not read.isdisjoint(t.inputs)}
+    said += _line("streams that are read from it no more", read)
+    said += _line("our queries that wait for these from then on", waiting)
+    said += _line("tasks that go home", _traded(running.market, ids))
+    return said or ["nothing that is known here depends on it"]
+
+
+def of_contract(home: Home, contract: Contract) -> list[str]:
+    """What ends with a contract."""
+    market = ask(home).market
+    if market is None:
+        return ["tasks under it: not known, since this home's peer does not answer"]
+    tasks = {
+        task.task
+        for task in (*market.taken, *market.given)
+        if task.contract and contract.id.startswith(task.contract)
+    }
+    return _line("tasks that go home", tasks) or ["no task runs under it"]
+
+
+def of_leaving(home: Home, book: Book, now: float, *, whole: bool) -> list[str]:
+    """What ends when this peer, or its participant with all its peers, leaves."""
+    running = ask(home)
+    partners = {each.counterparty(book.participant) for each in book.in_force(now)}
+    said = _line("contracts that end, with", partners) if whole else []
+    if running.snapshot is None:
+        return [*said, UNKNOWN]
+    leaving = [
+        peer
+        for peer in running.snapshot.peers
+        if peer.peer == running.snapshot.by or (whole and peer.participant == book.participant)
+    ]
+    streams = {s.name for p in leaving for s in p.streams if s.role == Role.SOURCE}
+    queries = {t.query for p in leaving for t in p.tasks if not t.owner}
+    said += _line("peers that all others refuse from then on", {p.peer[:SHORT_ID] for p in leaving})
+    said += _line("source streams whose home leaves", streams)
+    said += _line("queries that run no more, unless a standby goes on", queries)
+    said += _line("tasks that go home", _traded(running.market, None))
+    return said
+
+
+def _contracts(book: Book, name: str, now: float) -> list[str]:
+    return _line(
+        "contracts that end",
+        {
+            f"{each.id[:SHORT_ID]} ({in_short(each.proposal.terms)})"
+            for each in book.in_force(now)
+            if each.counterparty(book.participant) == name
+        },
+    )
+
+
+def _traded(market: MarketStatus | None, ids: Set[str] | None) -> set[str]:
+    """The tasks that run for, or at, one of these peers; None: any."""
+    if market is None:
+        return set()
+    tasks = (*market.taken, *market.given)
+    return {task.task for task in tasks if ids is None or task.peer in ids}
+
+
+def _line(what: str, names: Set[str]) -> list[str]:
+    if not names:
+        return []
+    listed = sorted(names)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return [f"{what}: {', '.join(listed[:NAMED])}{more}"]

@@ -1,0 +1,186 @@
+"""`medusa-peer invite|join|members|policy|revoke`: who belongs to the federation."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from tools.command_line import confirm, home_option, json_option, say, say_json, warn, yes_option
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--root",
+    "certificate",
+    metavar="CERT",
+    help="Its root certificate (default: the one that another sponsor has signed).",
+)
+@click.option(
+    "--address",
+    "addresses",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="Where to join by (default: where this peer listens).",
+)
+@click.option(
+    "--expires",
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the invitation lasts.",
+)
+@click.option("--withdraw", is_flag=True, help="Take the invitation of NAME back.")
+@yes_option
+@home_option
+@json_option
+def invite(
+    *,
+    name: str,
+    certificate: str | None,
+    addresses: tuple[str, ...],
+    expires: str,
+    withdraw: bool,
+    yes: bool,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Admit participant NAME; prints the token that it joins with.
+
+    Where several sponsors must sign, each of them does this; the last one is given the token.
+    """
+    from pathlib import Path
+
+    from tools import admission
+    from tools.addresses import parse_address
+    from tools.contract_terms import parse_duration
+    from tools.home import Home
+
+    place = Home.locate(home)
+    if withdraw:
+        admission.withdraw(place, name)
+        say(as_json, {"withdrawn": name}, f"the invitation of {name} is withdrawn")
+        return
+    if certificate is None:
+        root = admission.begun_root(place, name)
+        confirm(
+            f"this signs the admission of {name} with the root {root}: compare that with what "
+            f"{name} says",
+            yes=yes,
+        )
+    made = admission.invite(
+        place,
+        name,
+        None if certificate is None else Path(certificate),
+        tuple(parse_address(address) for address in addresses),
+        parse_duration(expires),
+    )
+    waits = (
+        f"signed by {', '.join(made.signed)}; {made.who} must sign: let another one run\n"
+        f"    medusa-peer invite {name}\n"
+        f"and compare the root, {made.root}"
+    )
+    value = {"participant": name, "root": made.root, "token": made.token, "signed": made.signed}
+    say(as_json, value, made.token or waits)
+
+
+@click.command()
+@click.argument("token")
+@home_option
+@json_option
+def join(token: str, home: str | None, as_json: bool) -> None:
+    """Enter the federation of an invitation TOKEN (- reads it from standard input).
+
+    The members that it names are called: if they refuse this peer, it says why.
+    """
+    from tools import admission
+    from tools.home import Home
+
+    text = sys.stdin.read() if token == "-" else token  # noqa: S105 - a name for stdin
+    place = Home.locate(home)
+    silence = admission.knock(place, text)
+    joined = admission.join(place, text)
+    if silence:
+        warn(silence)
+    say(
+        as_json,
+        {"federation": joined.federation, "name": joined.name, "sponsors": list(joined.addresses)},
+        f"joined federation {joined.name}; start the peer: medusa-peer run --home {place.folder}",
+    )
+
+
+@click.command()
+@home_option
+@json_option
+def members(home: str | None, as_json: bool) -> None:
+    """Show who belongs to the federation, who is invited, who left, and who admits."""
+    from tools import admission, members_screen
+    from tools.home import Home
+
+    roll = admission.members(Home.locate(home))
+    if as_json:
+        say_json(roll)
+    else:
+        members_screen.show(roll)
+
+
+@click.command()
+@click.argument("text", metavar="POLICY")
+@yes_option
+@home_option
+@json_option
+def policy(text: str, yes: bool, home: str | None, as_json: bool) -> None:
+    """Change who admits participants: founder, any, or as in '2 of mit.edu,utah.edu'.
+
+    Who admits now decides; where that is any member, the founder does. Where several must sign,
+    each of them says the same. `members` shows the policy in force.
+    """
+    from tools import admission
+    from tools.home import Home
+
+    place = Home.locate(home)
+    now = admission.members(place)
+    confirm(
+        f"this changes who admits participants to {now.name}: from {now.policy!r} to {text!r}. ; "
+        "all members stay",
+        yes=yes,
+    )
+    roll = admission.change_policy(place, text)
+    said = f"the admission policy is {roll.policy}: {roll.admits} admits"
+    waiting = ", ".join(
+        f"{each.policy} (signed by {', '.join(each.signed_by)})" for each in roll.changes
+    )
+    say(
+        as_json,
+        {"policy": roll.policy, "changes": [each.policy for each in roll.changes]},
+        said + (f"; signed, and waiting for others: {waiting}" if waiting else ""),
+    )
+
+
+@click.command()
+@click.argument("name")
+@click.option("--peer", "peer_id", metavar="ID", help="Revoke one peer of it only.")
+@yes_option
+@home_option
+@json_option
+def revoke(name: str, peer_id: str | None, yes: bool, home: str | None, as_json: bool) -> None:
+    """Revoke participant NAME, or one of its peers. It cannot be taken back."""
+    from tools import admission, consequences, contract_calls
+
+    office = contract_calls.open_office(home)
+    who = admission.member_named(office.home, name)
+    what = f"peer {peer_id} of {name}" if peer_id else name
+    if not yes:
+        ends = consequences.of_membership(office.home, office.book, name, peer_id or "", office.now)
+        confirm(f"this revokes {what} ({who}), for good:", ends, yes=yes)
+    left = admission.revoke(office.home, name, peer_id)
+    say(
+        as_json,
+        {"revoked": name, "peer": peer_id, "ended": not left},
+        f"{name} stays a member: {left}" if left else f"revoked {what}",
+    )
+
+
+COMMANDS: Final = (invite, join, members, policy, revoke)
