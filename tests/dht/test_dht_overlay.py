@@ -128,7 +128,9 @@ async def test_a_large_body_is_fetched_and_checked(
     async with three(tmp_path) as (mit, utah, _, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         honest = mit.catalog.body
-        monkeypatch.setattr(mit.catalog, "body", lambda digest, who: honest(digest, who)[:-1] + b"y")
+        monkeypatch.setattr(
+            mit.catalog, "body", lambda digest, who: honest(digest, who)[:-1] + b"y"
+        )
         with pytest.raises(UntrustedError, match="another body"):
             await utah.catalog.lookup(THING, NAME)
         monkeypatch.setattr(mit.catalog, "body", honest)
