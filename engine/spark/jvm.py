@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+import psutil
 from py4j.java_gateway import JavaGateway
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
@@ -23,8 +24,16 @@ from engine.spark.archive import ClassArchive, archive_for
 from engine.spark.java import find_java
 from overlay.errors import UnavailableError, printable
 
-START_S: Final = 90.0
-"""Longest start of the JVM, seconds: many peers may start on few cores."""
+STILL_S: Final = 90.0
+"""A starting JVM that has used no CPU for so long is stuck, seconds. How long one may take that
+does depends on the machine, and on how many others start on its few cores."""
+
+MOVE_CPU_S: Final = 0.05
+"""Using so much CPU is a sign of life, seconds: processes are counted in ticks of 10 ms."""
+
+SCRATCH_S: Final = 3_600.0
+"""A temporary folder of this age is of a JVM that is gone, or has long looked at its standard
+input, seconds."""
 
 SAID: Final = 300
 """Characters of what a JVM said that an error repeats: its first lines tell the cause."""
@@ -65,7 +74,7 @@ class Jvm:
 
         Raises:
             InvalidInputError: no Java.
-            UnavailableError: it ended or said nothing for `START_S`.
+            UnavailableError: it ended, or is stuck.
         """
         folder = folder.resolve()
         java = find_java(os.environ)
@@ -150,7 +159,7 @@ def _new_scratch(within: Path) -> Path:
     outlive everybody."""
     within.mkdir(parents=True, exist_ok=True)
     for old in within.iterdir():
-        if time.time() - old.stat().st_mtime > START_S:  # noqa: TID251 - the age of a file
+        if time.time() - old.stat().st_mtime > SCRATCH_S:  # noqa: TID251 - the age of a file
             shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(dir=within))
 
@@ -204,14 +213,25 @@ def _said(output: Path) -> str:
     return printable(lines)[:SAID] or "it ended and said nothing"
 
 
+def _cpu_s(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:  # it has ended
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
 def _await_hello(process: subprocess.Popen[bytes], hello: Path, output: Path) -> tuple[int, str]:
     """The port and the secret that the JVM writes when it listens."""
-    deadline = time.monotonic() + START_S
+    used, moved = 0.0, time.monotonic()
     while not hello.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
+        seconds, now = _cpu_s(process.pid), time.monotonic()
+        if seconds > used + MOVE_CPU_S:
+            used, moved = seconds, now
+        if process.poll() is not None or now > moved + STILL_S:
             ended = process.poll() is not None
             _end(process)
-            said = _said(output) if ended else f"it said nothing for {START_S:g} s"
+            said = _said(output) if ended else f"it stood still for {STILL_S:g} s"
             raise UnavailableError(
                 f"the JVM did not start: {said}; mend [spark] in medusa.toml; more is in {output}"
             )
