@@ -12,7 +12,6 @@ from test_engine_revisions_peers import changes_of, deletions
 from engine.definitions import StreamDefinition
 from engine.schema import END
 from overlay.errors import MedusaError
-from testnet.bench.moving import together
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -61,7 +60,7 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
         for peer in peers:
             await peer.ready()
         *electors, side = peers
-        await together(federation)
+        await federation.together()
         also = [peer.home.folder for peer in electors]
         async with (
             open_medusa(side.home.folder, also=also) as reader,

@@ -32,7 +32,6 @@ from engine.modifying.parameters import modified_query
 from engine.schema import BEGINNING, END
 from overlay.errors import MedusaError
 from testnet import peers
-from testnet.bench.moving import together
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -197,7 +196,7 @@ async def open_scene() -> AsyncIterator[Scene]:
         others = [await federation.admit_sibling(home) for _ in range(2)]
         for peer in (home, *others):
             await peer.ready()
-        await together(federation)
+        await federation.together()
         one, two = others
         async with (
             open_medusa(home.home.folder) as poster,

@@ -36,7 +36,7 @@ from testnet.bench.minutes import (
     schema,
     stream,
 )
-from testnet.bench.moving import move_task, together
+from testnet.bench.moving import move_task
 from testnet.peers import Federation, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -247,7 +247,7 @@ async def open_scene() -> AsyncIterator[Scene]:
         home = await federation.found(PARTICIPANT)
         owner = await federation.admit_sibling(home)
         worker = await federation.admit_sibling(home)
-        await together(federation)
+        await federation.together()
         async with (
             open_medusa(home.home.folder) as poster,
             open_medusa(owner.home.folder) as subscriber,
