@@ -254,6 +254,7 @@ class TaskStatus(Struct, frozen=True):
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
         worker: peer id (hex) of the peer that runs it for us. owner: of the one we run it for.
+        waits_for: of one that waits, the input that is furthest behind. waits_s: how long, seconds.
     """
 
     name: str
@@ -270,6 +271,8 @@ class TaskStatus(Struct, frozen=True):
     cost_ns: int = 0
     worker: str = ""
     owner: str = ""
+    waits_for: str = ""
+    waits_s: float = 0.0
 
 
 class ReplicaStatus(Struct, frozen=True):
@@ -295,11 +298,18 @@ class ReplicaStatus(Struct, frozen=True):
 
 
 class EventRecord(Struct, frozen=True):
-    """Something worth a person's notice. at: seconds since the epoch."""
+    """Something worth a person's notice.
+
+    Attributes:
+        at: seconds since the epoch, of the latest time. times: how often.
+        cause: the id under which the log of its peer has the latest, or empty.
+    """
 
     at: float
     level: str
     text: str
+    times: int = 1
+    cause: str = ""
 
 
 class ClientStatus(Struct, frozen=True):
@@ -364,9 +374,15 @@ class Status(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What the monitor draws. at: seconds since the epoch; by: the peer asked (hex)."""
+    """What the monitor draws.
+
+    Attributes:
+        at: seconds since the epoch. by: the peer asked (hex).
+        federation: its id. name: what its founder called it.
+    """
 
     at: float
     by: str
     federation: str
     peers: tuple[PeerStatus, ...]
+    name: str = ""

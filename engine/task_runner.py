@@ -93,6 +93,7 @@ class TaskRunner:
         self._state = "waiting"
         self._reason = ""
         self._runs = False
+        self._waiting_since = trio.current_time()
 
     async def run(self) -> None:
         """Go on until the output has ended; cancel to stop."""
@@ -259,6 +260,7 @@ class TaskRunner:
             state, reason = "failing", trouble
         if stopped or worker:
             state, reason = "stopped" if stopped else "away", ""
+        waits_for = self._missing() if state == "waiting" else ""
         return TaskStatus(
             name=self.task.name,
             query=self.task.query,
@@ -274,7 +276,15 @@ class TaskRunner:
             cost_ns=self._load.cost_ns,
             worker=worker,
             owner=owner,
+            waits_for=waits_for,
+            waits_s=now - self._waiting_since if waits_for else 0.0,
         )
+
+    def _missing(self) -> str:
+        """The input that is furthest behind, if the next epoch waits for it."""
+        behind = min(self._inputs, key=lambda name: self._inputs[name].boundary)
+        needed = min(self._output.boundary, self.task.until - 1)
+        return behind if self._inputs[behind].boundary <= needed else ""
 
     @property
     def _consumer(self) -> str:
@@ -283,6 +293,7 @@ class TaskRunner:
     async def _wait_for_input(self) -> None:
         """Until every input has a boundary beyond the output's (the papers' SUnion), or has come to
         where the task ends."""
+        self._waiting_since = trio.current_time()
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
         await self.halt.passed(self._output.boundary)

@@ -43,6 +43,7 @@ class ContractStatus(Struct, frozen=True):
         min_price, max_price, last_price: micros per unit and second; last: of the latest deal.
         given, taken: units of load that run there for us, and here for them.
         balance: micros earned less micros spent.
+        per_message, per_period: of a stream, micros a tuple, and for each `period_s` seconds.
     """
 
     partner: str
@@ -54,6 +55,9 @@ class ContractStatus(Struct, frozen=True):
     given: float = 0.0
     taken: float = 0.0
     balance: int = 0
+    per_message: int = 0
+    per_period: int = 0
+    period_s: float = 0.0
 
 
 class OfferStatus(Struct, frozen=True):

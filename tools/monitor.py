@@ -1,33 +1,31 @@
-"""`medusa monitor`: ask, render, show; once, for ever, or as JSON."""
+"""`medusa monitor`: ask, render, show; once, as JSON, or for ever, as keys say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Final
 
 import msgspec
 import trio
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
-from engine.messages import Snapshot
-from overlay.errors import MedusaError, UnavailableError, printable
+from overlay.errors import MedusaError, UnavailableError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.calls import ask
-from tools.messages import MarketStatus
+from tools.keys import one_by_one, pressed_keys
 from tools.render import render
+from tools.screen import Screen, Seen, screen
+from tools.view import View, pressed
 
 PATIENCE_S: Final = 2.0
 """A screen says soon that its peer is gone, and goes on trying."""
 
-
-@dataclass(frozen=True)
-class Seen:
-    """What the peer answered. market: None where it has none."""
-
-    snapshot: Snapshot
-    market: MarketStatus | None
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+"""After these the terminal is to be as it was: not drawn on, and showing what is typed."""
 
 
 async def look(client: AsyncMedusaClient) -> Seen:
@@ -52,35 +50,80 @@ def print_once(home: str | None) -> None:
 
 
 def watch(home: str | None, interval_s: float) -> None:
-    """Screens until Ctrl-C."""
+    """Screens until `q`, Ctrl-C or a signal that ends it. Where keys cannot be read, as from a
+    pipe, there are none."""
+    terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
     async def main() -> None:
         async with open_medusa(home, patience_s=PATIENCE_S) as client:
             console = Console()
-            # No refresh thread: a screen is drawn when there is something new to draw.
-            with Live(console=console, auto_refresh=False, screen=True) as live:
-                await show(client, live, console, interval_s)
+            with (
+                one_by_one(terminal) if terminal is not None else nullcontext(),
+                # No refresh thread: a screen is drawn when there is something new to draw.
+                Live(console=console, auto_refresh=False, screen=True) as live,
+            ):
+                keys = None if terminal is None else pressed_keys(terminal)
+                await Monitor(client, live, console, interval_s).run(keys)
 
     trio.run(main)
 
 
-async def show(client: AsyncMedusaClient, live: Live, console: Console, interval_s: float) -> None:
-    """Draw the peer's snapshots; while it does not answer, the last one and why."""
-    last: Seen | None = None
-    while True:
-        failure: MedusaError | None = None
-        try:
-            last = await look(client)
-        except UnavailableError as error:
-            failure = error
-        live.update(screen(last, failure, console.width, console.height), refresh=True)
-        await trio.sleep(interval_s)
+class Monitor:
+    """The last answer of a peer and the view of it, drawn whenever one of them changes."""
 
+    def __init__(
+        self, client: AsyncMedusaClient, live: Live, console: Console, interval_s: float
+    ) -> None:
+        self._client = client
+        self._live = live
+        self._console = console
+        self._interval_s = interval_s
+        self._seen: Seen | None = None
+        self._failure: MedusaError | None = None
+        self._view = View()
 
-def screen(
-    seen: Seen | None, failure: MedusaError | None, width: int, height: int
-) -> RenderableType:
-    """The snapshot, under a line that says why it is old if it is."""
-    told = [Text(printable(f" no answer: {failure}"), "bold red", no_wrap=True)] if failure else []
-    drawn = [render(seen.snapshot, width, height - len(told), seen.market)] if seen else []
-    return Group(*told, *drawn)
+    async def run(self, keys: AsyncIterator[str] | None = None) -> None:
+        """Until a key or a signal says that it is enough.
+
+        Args:
+            keys: see `tools.keys`; none: nobody presses any.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask)
+            nursery.start_soon(self._heed_signals, nursery.cancel_scope)
+            if keys is not None:
+                await self._heed_keys(keys)
+                nursery.cancel_scope.cancel()
+
+    async def _ask(self) -> None:
+        """While the peer does not answer, its last answer stays, with why."""
+        while True:
+            try:
+                self._seen, self._failure = await look(self._client), None
+            except UnavailableError as error:
+                self._failure = error
+            self._draw()
+            await trio.sleep(self._interval_s)
+
+    async def _heed_keys(self, keys: AsyncIterator[str]) -> None:
+        async for key in keys:
+            view = pressed(self._view, key, self._screen().shown)
+            if view is None:
+                return
+            self._view = view
+            self._draw()
+
+    async def _heed_signals(self, scope: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(*_ENDING, signal.SIGWINCH) as signals:
+            async for number in signals:
+                if number in _ENDING:
+                    scope.cancel()
+                    return
+                self._draw()
+
+    def _screen(self) -> Screen:
+        width, height = self._console.size
+        return screen(self._seen, self._failure, width, height, self._view)
+
+    def _draw(self) -> None:
+        self._live.update(self._screen().drawn, refresh=True)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain
 from typing import Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.text import Text
 
-from engine.messages import EventRecord, PeerStatus, Snapshot, StreamStatus, TaskStatus
+from engine.messages import PeerStatus, Snapshot, StreamStatus, TaskStatus
 from overlay.plain import plain
 from tools.messages import MarketStatus
+from tools.render_events import events_section, shortened
 from tools.render_market import market_sections
 from tools.render_standbys import standby_sections
 from tools.tables import (
     SHORT_ID,
-    STYLES,
+    Line,
     Section,
-    add_row,
     bar,
     drawn,
     figures,
@@ -30,7 +25,6 @@ from tools.tables import (
     number,
     short,
     size,
-    spaced,
     styled,
     titled,
     words,
@@ -40,13 +34,15 @@ from tools.times import show_clock, show_duration, show_time
 WIDE: Final = 108
 """Columns from which the less important figures are shown as well."""
 
-_HEADER_LINES: Final = 3
+HEADER_LINES: Final = 1
 
-_BORDER_CELLS: Final = 4
-"""Left and right of a table's text."""
+_INDENT: Final = 2
 
-_EVENT_CELLS: Final = 20
-"""The narrowest column in which an event is wrapped."""
+_NARROWEST: Final = 20
+"""Columns in which a reason is wrapped at least."""
+
+WAIT_S: Final = 5.0
+"""How long a task waits for an input before the screen says so, seconds: epochs are shorter."""
 
 UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "correcting"}
 """States of a stream that a person should see, in words."""
@@ -58,39 +54,37 @@ def render(
     height: int | None = None,
     market: MarketStatus | None = None,
 ) -> RenderableType:
-    """The screen.
+    """All of it on one screen.
 
     Args:
         width: columns. height: lines, or None for as many as it takes.
         market: of the peer that was asked, if it has one.
     """
+    left = None if height is None else height - HEADER_LINES
+    return Group(header(snapshot, width), *drawn(sections(snapshot, width, market), left))
+
+
+def sections(snapshot: Snapshot, width: int, market: MarketStatus | None = None) -> list[Section]:
+    """The tables of a screen of so many columns, those with anything in them, in their order."""
     wide = width >= WIDE
     snapshot, market = plain(snapshot), plain(market)
-    warned = _warnings(snapshot, width)
-    parts = [Section(len(warned), partial(_warnings_part, warned))] if warned else []
-    parts += [Section(len(snapshot.peers), partial(_peers_table, snapshot, wide=wide))]
-    parts += standby_sections(snapshot, wide=wide)
+    found = [_to_mend(snapshot, width), _peers(snapshot, wide=wide)]
+    found += standby_sections(snapshot, wide=wide)
+    found += [_streams(snapshot, wide=wide), _tasks(snapshot, width)]
+    found.append(events_section(snapshot, width))
     if market is not None:
-        parts += market_sections(market, snapshot, wide=wide)
-    if streams := _streams(snapshot):
-        parts.append(
-            Section(len(streams), partial(_streams_table, streams, snapshot.at, wide=wide))
-        )
-    if tasks := _tasks(snapshot):
-        parts.append(Section(len(tasks), partial(_tasks_table, tasks, wide=wide)))
-    if events := _events(snapshot):
-        texts = [_event_lines(*event, width) for event in events]
-        parts.append(Section(sum(map(len, texts)), partial(_events_table, texts)))
-    left = None if height is None else height - _HEADER_LINES
-    return Group(_header(snapshot, wide=wide), *drawn(parts, left))
+        found += market_sections(market, snapshot, wide=wide)
+    return [section for section in found if section.items]
 
 
-def _header(snapshot: Snapshot, *, wide: bool) -> Panel:
+def header(snapshot: Snapshot, width: int) -> Text:
+    """Which federation it is, seen by whom and when."""
+    wide, snapshot = width >= WIDE, plain(snapshot)
     asked = next((peer for peer in snapshot.peers if peer.peer == snapshot.by), None)
     up = sum(peer.state == "running" for peer in snapshot.peers)
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append("medusa ", "bold magenta")
-    text.append(f"federation {snapshot.federation[:SHORT_ID]}", "bold")
+    text.append(" medusa ", "bold magenta")
+    text.append(snapshot.name or snapshot.federation[:SHORT_ID], "bold")
     text.append(f"  {up}/{len(snapshot.peers)} peers up", "green" if up else "red")
     if left_out := sum(peer.left_out for peer in snapshot.peers):
         text.append(f"  {number(left_out)} rows left out", "yellow")
@@ -98,39 +92,31 @@ def _header(snapshot: Snapshot, *, wide: bool) -> Panel:
         text.append(f"  seen by {asked.participant}")
         text.append(f" {asked.peer[:SHORT_ID]}" if wide else "", "dim")
     text.append(f"  {show_clock(snapshot.at, day=wide)} UTC", "dim")
-    return Panel(text, box=box.ROUNDED, border_style="magenta", padding=(0, 1))
+    return text
 
 
-def _warnings(snapshot: Snapshot, width: int) -> list[Text]:
-    """What must be mended, a few lines each; first, since all below it may be wrong for it."""
-    return [
-        Text(line, "bold red")
-        for peer in snapshot.peers
-        for warning in peer.warnings
-        for line in textwrap.wrap(
-            f"{peer.participant} {peer.peer[:SHORT_ID]}: {warning}", max(width, _EVENT_CELLS)
-        )
-    ]
+def _to_mend(snapshot: Snapshot, width: int) -> Section:
+    """What needs a person, whole; first, since all below it may be wrong for it."""
+    items: list[list[Line]] = []
+    for peer in snapshot.peers:
+        for warning in peer.warnings:
+            told = f"{peer.participant} {peer.peer[:SHORT_ID]}: {shortened(warning)}"
+            lines = textwrap.wrap(told, max(width - 2, _NARROWEST))
+            items.append([[Text(line, "bold red")] for line in lines])
+    return Section("To mend", [titled("To mend")], items)
 
 
-def _warnings_part(lines: Sequence[Text], rows: int) -> RenderableType:
-    return Group(*lines[:rows])
-
-
-def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType:
-    table = titled("Peers", len(snapshot.peers) - rows)
-    words(table, "id")
-    if wide:
-        words(table, "address", "health")
-    words(table, "state", "spark", "load")
-    figures(table, "memory", "links")
-    if wide:
-        figures(table, "up")
+def _peers(snapshot: Snapshot, *, wide: bool) -> Section:
+    columns = [titled("Peers"), *words("id")]
+    columns += words("address", "health") if wide else []
+    columns += [*words("state", "spark", "load"), *figures("memory", "links")]
+    columns += figures("up") if wide else []
     # What needs a person comes first.
     peers = sorted(
         snapshot.peers, key=lambda peer: (_worse(peer) == "running", peer.participant, peer.peer)
     )
-    for peer in peers[:rows]:
+    items: list[list[Line]] = []
+    for peer in peers:
         known = peer.state not in {"unreachable", "nonsense"}
         cells: list[str | Text] = [Text(peer.participant), peer.peer[:SHORT_ID]]
         cells += [peer.address, styled(peer.health or "-")] if wide else []
@@ -141,86 +127,65 @@ def _peers_table(snapshot: Snapshot, rows: int, *, wide: bool) -> RenderableType
         cells += [_load(peer) if known else "-", size(peer.memory_bytes) if known else "-"]
         cells += [str(len(peer.links)) if known else "-"]
         cells += [show_duration(peer.uptime_s) if known else "-"] if wide else []
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells])
+    return Section("Peers", columns, items)
 
 
-def _streams_table(
-    streams: Sequence[tuple[PeerStatus, StreamStatus]], at: float, rows: int, *, wide: bool
-) -> RenderableType:
-    table = titled("Streams", len(streams) - rows, ratio=3)
-    if wide:
-        names(table, "at")
-    words(table, "role")
-    figures(table, "rows/s", "boundary", "lag", "rows", "late")
-    if wide:
-        figures(table, "size", "subs")
-    for peer, stream in streams[:rows]:
+def _streams(snapshot: Snapshot, *, wide: bool) -> Section:
+    columns = [titled("Streams", ratio=3)]
+    columns += [names("at")] if wide else []
+    columns += [*words("role"), *figures("rows/s", "boundary", "lag", "rows", "late")]
+    columns += figures("size", "subs") if wide else []
+    items: list[list[Line]] = []
+    for peer, stream in _ordered_streams(snapshot):
         name = Text(short(stream.name))
         if stream.state in UNSETTLED:
             name.append(f"  {UNSETTLED[stream.state]}", "yellow")
         cells: list[str | Text] = [name]
         cells += [Text(peer.participant)] if wide else []
-        cells += [stream.role, number(stream.rate), _boundary(stream.boundary)]
+        cells += [stream.role, number(stream.rate), _boundary(stream.boundary, snapshot.at)]
         cells += [_lag(stream), number(stream.rows)]
         cells += [Text(number(stream.late), "yellow" if stream.late else "dim")]
         cells += [size(stream.bytes), str(stream.subscribers)] if wide else []
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells])
+    return Section("Streams", columns, items)
 
 
-def _tasks_table(
-    tasks: Sequence[tuple[PeerStatus, TaskStatus]], rows: int, *, wide: bool
-) -> RenderableType:
-    table = titled("Tasks", len(tasks) - rows, ratio=3)
-    if wide:
-        names(table, "at")
-    words(table, "state")
-    figures(table, "epoch", "load")
-    if wide:
-        figures(table, "in/s")
-    figures(table, "rows/s", "boundary")
-    if wide:
-        figures(table, "epochs")
-    for peer, task in tasks[:rows]:
-        name = Text(short(task.name))
-        if task.reason:
-            name.append(f"  {task.reason}", "red")
-        cells: list[str | Text] = [name]
+def _tasks(snapshot: Snapshot, width: int) -> Section:
+    wide = width >= WIDE
+    columns = [titled("Tasks", ratio=3)]
+    columns += [names("at")] if wide else []
+    columns += words("state")
+    columns += figures("epoch") if wide else []
+    columns += figures("load")
+    columns += figures("in/s") if wide else []
+    columns += figures("rows/s", "boundary")
+    columns += figures("epochs") if wide else []
+    items: list[list[Line]] = []
+    for peer, task in _ordered_tasks(snapshot):
+        cells: list[str | Text] = [Text(short(task.name))]
         cells += [Text(peer.participant)] if wide else []
-        cells += [styled(task.state), f"{task.epoch_ms:.0f} ms", f"{task.load:.2f}"]
+        cells += [styled(task.state)]
+        cells += [f"{task.epoch_ms:.0f} ms"] if wide else []
+        cells += [f"{task.load:.2f}"]
         cells += [number(task.input_rate)] if wide else []
-        cells += [number(task.rate), _boundary(task.boundary)]
+        cells += [number(task.rate), _boundary(task.boundary, snapshot.at)]
         cells += [number(task.epochs)] if wide else []
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells, *_why(task, width)])
+    return Section("Tasks", columns, items)
 
 
-def _event_lines(peer: PeerStatus, event: EventRecord, width: int) -> list[Text]:
-    """The lines of one event. A warning or an error is wrapped, since it ends with what to do about
-    it; an event of the level "info" is one line, which the table cuts at its border."""
-    said = f"{show_clock(event.at)}  {peer.participant}  "
-    style = STYLES.get(event.level) or "not dim"
-    if event.level == "info":
-        return [Text(said, "dim").append(event.text, style)]
-    room = max(_EVENT_CELLS, width - len(said) - _BORDER_CELLS)
-    first, *more = textwrap.wrap(event.text, room) or [""]
-    return [Text(said, "dim").append(first, style)] + [
-        Text(" " * len(said)).append(line, style) for line in more
-    ]
-
-
-def _events_table(events: Sequence[list[Text]], rows: int) -> RenderableType:
-    """The latest events that fit into so many rows, each whole; the last one is cut if it must."""
-    shown = [events[-1][:rows]]
-    for lines in reversed(events[:-1]):
-        if sum(map(len, shown)) + len(lines) > rows:
-            break
-        shown.insert(0, lines)
-    table = titled("Events", len(events) - len(shown))
-    for line in chain.from_iterable(shown):
-        add_row(table, line)
-    return spaced(table)
+def _why(task: TaskStatus, width: int) -> list[Line]:
+    """Why it does not go on, below its name. A task that waits for a moment goes on."""
+    if task.reason:
+        text, style = shortened(task.reason), "red"
+    elif task.waits_for and task.waits_s >= WAIT_S:
+        text = f"waits for {short(task.waits_for)}, {show_duration(task.waits_s)}"
+        style = "yellow"
+    else:
+        return []
+    lines = textwrap.wrap(text, max(_NARROWEST, width // 2 - _INDENT - 2))
+    return [[Text(" " * _INDENT).append(line, style)] for line in lines]
 
 
 def _ours(snapshot: Snapshot) -> str:
@@ -229,7 +194,7 @@ def _ours(snapshot: Snapshot) -> str:
     return next((peer.participant for peer in snapshot.peers if peer.peer == snapshot.by), "")
 
 
-def _streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
+def _ordered_streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
     """What is not settled, then sources, what is derived, and copies; busy ones first."""
     roles, ours = {"source": 0, "derived": 1, "mirror": 2}, _ours(snapshot)
 
@@ -241,7 +206,7 @@ def _streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
     return sorted(((peer, s) for peer in snapshot.peers for s in peer.streams), key=order)
 
 
-def _tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
+def _ordered_tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
     """What fails first, then what costs most."""
     ours = _ours(snapshot)
 
@@ -250,12 +215,6 @@ def _tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
         return peer.participant != ours, task.state != "failing", -task.load, task.name
 
     return sorted(((peer, task) for peer in snapshot.peers for task in peer.tasks), key=order)
-
-
-def _events(snapshot: Snapshot) -> list[tuple[PeerStatus, EventRecord]]:
-    events = [(peer, event) for peer in snapshot.peers for event in peer.events]
-    events.sort(key=lambda both: both[1].at)
-    return events
 
 
 def _worse(peer: PeerStatus) -> str:
@@ -271,11 +230,14 @@ def _load(peer: PeerStatus) -> Text:
 
 
 def _lag(stream: StreamStatus) -> Text:
+    """Of a stream in which nothing comes it says how long that has been so, and is no lag."""
     if show_time(stream.boundary) == "ended":
         return Text("-", "dim")
-    return Text(show_duration(stream.lag_s))
+    idle = stream.rate == 0
+    return Text(f"{'idle ' if idle else ''}{show_duration(stream.lag_s)}", "dim" if idle else "")
 
 
-def _boundary(microseconds: int) -> Text:
-    text = show_time(microseconds)
-    return Text(text, "dim" if text in {"-", "ended"} else "")
+def _boundary(microseconds: int, at: float) -> Text:
+    """Without the day where that is today's."""
+    text, today = show_time(microseconds), show_time(int(at * 1e6)).partition(" ")[0]
+    return Text(text.removeprefix(f"{today} "), "dim" if text in {"-", "ended"} else "")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from engine.messages import Snapshot
 from tools.messages import ContractStatus, MarketStatus, OfferStatus
 from tools.tables import (
     SHORT_ID,
+    Line,
     Section,
-    add_row,
     bar,
     figures,
     money,
@@ -21,7 +19,6 @@ from tools.tables import (
     number,
     short,
     size,
-    spaced,
     styled,
     titled,
     words,
@@ -33,34 +30,32 @@ Peers = Mapping[str, str]
 
 
 def market_sections(market: MarketStatus, snapshot: Snapshot, *, wide: bool) -> list[Section]:
-    """The tables of a market; those without rows are left out."""
+    """The tables of a market; those without rows are left out, and all where it has no contracts
+    and has traded nothing."""
     peers = _called(snapshot)
-    sections = [Section(1, partial(_summary, market, peers))]
+    sections = []
     if market.contracts:
-        sections.append(Section(len(market.contracts), partial(_contracts, market, wide=wide)))
-    if traded := len(market.taken) + len(market.given):
-        sections.append(Section(traded, partial(_traded, market, peers, wide=wide)))
+        sections.append(_contracts(market, wide=wide))
+    if market.taken or market.given:
+        sections.append(_traded(market, peers, wide=wide))
     if market.moves:
-        sections.append(Section(len(market.moves), partial(_moves, market, peers, wide=wide)))
-    return sections
+        sections.append(_moves(market, peers, wide=wide))
+    return [_summary(market, peers), *sections] if sections else []
 
 
-def _summary(market: MarketStatus, peers: Peers, _rows: int) -> RenderableType:
-    table = titled("Market", ratio=None)
-    figures(table, "next unit", "given", "taken", "balance")
-    names(table, "offer")
+def _summary(market: MarketStatus, peers: Peers) -> Section:
+    columns = [titled("Market", ratio=None), *figures("next unit", "given", "taken", "balance")]
     units = f"{market.load:.1f}/{market.capacity:.1f} units"
     cost = market.marginal_cost
-    add_row(
-        table,
+    cells: list[str | Text] = [
         bar(market.load, market.capacity, units),
         Text("none", "red") if cost is None else money(round(cost)),
         number(sum(task.load for task in market.given)),
         number(sum(task.load for task in market.taken)),
         _balance(sum(each.balance for each in market.contracts)),
         _offer(market.offer, peers),
-    )
-    return spaced(table)
+    ]
+    return Section("Market", [*columns, names("offer")], [[cells]])
 
 
 def _offer(offer: OfferStatus | None, peers: Peers) -> Text:
@@ -71,23 +66,32 @@ def _offer(offer: OfferStatus | None, peers: Peers) -> Text:
     return Text(f"{_peer(peers, offer.to)}: {deal}, {show_duration(offer.age_s)} ago", "yellow")
 
 
-def _contracts(market: MarketStatus, rows: int, *, wide: bool) -> RenderableType:
-    table = titled("Contracts", len(market.contracts) - rows)
-    if wide:
-        words(table, "id")
-    words(table, "state")
-    figures(table, "prices", "last", "given", "taken", "balance")
-    contracts = sorted(market.contracts, key=_contract_order)
-    for contract in contracts[:rows]:
+def _contracts(market: MarketStatus, *, wide: bool) -> Section:
+    columns = [titled("Contracts")]
+    columns += words("id") if wide else []
+    columns += [*words("state"), *figures("prices", "last", "given", "taken", "balance")]
+    items: list[list[Line]] = []
+    for contract in sorted(market.contracts, key=_contract_order):
         shared = not contract.id
-        prices = "-" if shared else f"{money(contract.min_price)}-{money(contract.max_price)}"
         cells: list[str | Text] = [Text(contract.partner)]
         cells += [contract.id[:SHORT_ID] or "-"] if wide else []
-        cells += [Text("own peer", "dim") if shared else styled(contract.state), prices]
+        cells += [Text("own peer", "dim") if shared else styled(contract.state), _prices(contract)]
         cells += [money(contract.last_price) if contract.last_price else "-"]
         cells += [number(contract.given), number(contract.taken), _balance(contract.balance)]
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells])
+    return Section("Contracts", columns, items)
+
+
+def _prices(contract: ContractStatus) -> str:
+    """A range, of a unit of load and second; or what a stream is paid by."""
+    if not contract.id:
+        return "-"
+    if contract.max_price:
+        return f"{money(contract.min_price)}-{money(contract.max_price)}"
+    paid = [f"{money(contract.per_message)}/tuple"] if contract.per_message else []
+    if contract.per_period:
+        paid.append(f"{money(contract.per_period)}/{show_duration(contract.period_s)}")
+    return " + ".join(paid) or "-"
 
 
 def _contract_order(contract: ContractStatus) -> tuple[bool, float, str]:
@@ -95,40 +99,34 @@ def _contract_order(contract: ContractStatus) -> tuple[bool, float, str]:
     return contract.state == "in force", -contract.given - contract.taken, contract.partner
 
 
-def _traded(market: MarketStatus, peers: Peers, rows: int, *, wide: bool) -> RenderableType:
+def _traded(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
     """What runs here for others, and there for us; the heaviest first."""
     both = [("for", task) for task in market.taken] + [("at", task) for task in market.given]
     both.sort(key=lambda each: (-each[1].load, each[1].task))
-    table = titled("Traded tasks", len(both) - rows)
-    names(table, "runs", ratio=1)
-    figures(table, "units", "price")
-    if wide:
-        words(table, "contract")
-    for where, task in both[:rows]:
+    columns = [titled("Traded tasks"), names("runs"), *figures("units", "price")]
+    columns += words("contract") if wide else []
+    items: list[list[Line]] = []
+    for where, task in both:
         cells: list[str | Text] = [Text(short(task.task))]
         cells += [Text(f"{where} {_peer(peers, task.peer)}"), number(task.load)]
         cells += [money(task.price) if task.price else "-"]
         cells += [task.contract[:SHORT_ID] or "-"] if wide else []
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells])
+    return Section("Traded", columns, items)
 
 
-def _moves(market: MarketStatus, peers: Peers, rows: int, *, wide: bool) -> RenderableType:
+def _moves(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
     """The latest first."""
-    table = titled("Moves", len(market.moves) - rows)
-    names(table, "from, to", ratio=1)
-    figures(table, "price", "stall")
-    if wide:
-        figures(table, "carried")
-    words(table, "at")
-    for move in list(reversed(market.moves))[:rows]:
+    columns = [titled("Moves"), names("from, to"), *figures("price", "stall")]
+    columns += figures("carried") if wide else []
+    items: list[list[Line]] = []
+    for move in reversed(market.moves):
         path = f"{_peer(peers, move.source)} → {_peer(peers, move.target)}"
         cells: list[str | Text] = [Text(short(move.task)), Text(path)]
         cells += [money(move.price) if move.price else "-", f"{move.stall_ms:.0f} ms"]
         cells += [size(move.carry_bytes)] if wide else []
-        cells.append(show_clock(move.at))
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([[*cells, show_clock(move.at)]])
+    return Section("Moves", [*columns, *words("at")], items)
 
 
 def _called(snapshot: Snapshot) -> Peers:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from engine.messages import PeerStatus, ReplicaStatus, Snapshot
@@ -16,12 +14,11 @@ from overlay.names import ObjectName
 from tools.availability_words import MODE_NAMES
 from tools.tables import (
     SHORT_ID,
+    Line,
     Section,
-    add_row,
     figures,
     names,
     short,
-    spaced,
     styled,
     titled,
     words,
@@ -52,7 +49,7 @@ class Standby:
 def standby_sections(snapshot: Snapshot, *, wide: bool) -> list[Section]:
     """The table, if there is anything in it."""
     rows = standbys(snapshot)
-    return [Section(len(rows), partial(_table, rows, wide=wide))] if rows else []
+    return [_table(rows, wide=wide)] if rows else []
 
 
 def standbys(snapshot: Snapshot) -> list[Standby]:
@@ -95,17 +92,13 @@ def _is_own(peer: PeerStatus, replica: ReplicaStatus) -> bool:
         return False
 
 
-def _table(rows: Sequence[Standby], shown: int, *, wide: bool) -> RenderableType:
-    table = titled("Standbys", len(rows) - shown, ratio=2)
-    words(table, "mode")
-    if wide:
-        words(table, "recovery")
-    words(table, "primary", "secondary")
-    figures(table, "behind")
-    names(table, "state", None)
-    if wide:
-        figures(table, "fence")
-    for row in rows[:shown]:
+def _table(rows: Sequence[Standby], *, wide: bool) -> Section:
+    columns = [titled("Standbys", ratio=2), *words("mode")]
+    columns += words("recovery") if wide else []
+    columns += [*words("primary", "secondary"), *figures("behind"), names("state", None)]
+    columns += figures("fence") if wide else []
+    items: list[list[Line]] = []
+    for row in rows:
         replica = row.replica
         cells: list[str | Text] = [Text(short(replica.query)), MODE_NAMES[replica.mode]]
         cells += [replica.recovery.value] if wide else []
@@ -115,8 +108,8 @@ def _table(rows: Sequence[Standby], shown: int, *, wide: bool) -> RenderableType
         ]
         cells += [_behind(row), styled(row.state)]
         cells += [str(replica.fence)] if wide else []
-        add_row(table, *cells)
-    return spaced(table)
+        items.append([cells])
+    return Section("Standbys", columns, items)
 
 
 def _behind(row: Standby) -> Text:

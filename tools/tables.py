@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, TypeAlias
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -31,6 +32,7 @@ STYLES: Final = {
     "superseded": "yellow",
     "secondary gone": "yellow",
     "lost": "bold red",
+    "failed": "bold red",
     "unreachable": "bold red",
     "dead": "bold red",
     "alone": "bold red",
@@ -51,42 +53,130 @@ STYLES: Final = {
 SECTION_LINES: Final = 2
 """The header of each table and the blank line below it."""
 
+LEAST_LINES: Final = 3
+"""Lines of a table that is longer: with fewer it tells nothing, and others have the room."""
+
 BAR_CELLS: Final = 8
 
 WORD_CELLS: Final = 22
 """Columns of a word or figure: above an address, so that no stranger's word takes all the room."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """One table of a screen.
+Line: TypeAlias = Sequence["str | Text"]
+"""The cells of one line."""
 
+Item: TypeAlias = Sequence[Line]
+"""What is shown whole: most are one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """
     Attributes:
-        rows: how many it has. draw: makes it with that many of them.
+        ratio: the share of spare room of a column of names, which is cut where there is too little;
+            None: as wide as what is in it.
+        right: figures stand at the right.
     """
 
-    rows: int
-    draw: Callable[[int], RenderableType]
+    header: str
+    ratio: int | None = None
+    right: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of a screen, its most important items first.
+
+    Attributes:
+        title: the header of its first column. columns: all of them.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    items: Sequence[Item]
+
+    @property
+    def lines(self) -> int:
+        return sum(map(len, self.items))
+
+    def matching(self, words: str) -> Section:
+        """With the items that have all these words, in whatever case."""
+        wanted = words.lower().split()
+        return replace(
+            self, items=[item for item in self.items if all(w in _said(item) for w in wanted)]
+        )
+
+    def draw(self, room: int, top: int = 0) -> RenderableType:
+        """With the items from the one numbered `top` on that have room in so many lines; one that
+        is longer than all the room is cut."""
+        shown = fitting(self.items[top:], room)
+        hidden = len(self.items) - len(shown)
+        table = Table(
+            box=None,
+            pad_edge=False,
+            expand=True,
+            header_style="bold cyan underline",
+            padding=(0, 2, 0, 0),
+        )
+        for place, column in enumerate(self.columns):
+            more = f" +{hidden}" if hidden > 0 and place == 0 else ""
+            table.add_column(
+                column.header + more,
+                ratio=column.ratio,
+                justify="right" if column.right else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                max_width=column.limit,
+            )
+        for line in chain.from_iterable(shown):
+            add_row(table, *line)
+        return Padding(table, (0, 1, 1, 1))
+
+
+def fitting(items: Sequence[Item], room: int) -> list[Item]:
+    """The first of these that have room in so many lines."""
+    shown: list[Item] = []
+    left = room
+    for item in items:
+        if len(item) > left:
+            if not shown and room > 0:
+                shown.append(item[:room])
+            break
+        shown.append(item)
+        left -= len(item)
+    return shown
+
+
+def _said(item: Item) -> str:
+    return " ".join(str(cell) for line in item for cell in line).lower()
 
 
 def drawn(sections: Sequence[Section], height: int | None) -> list[RenderableType]:
     """The sections in so many lines; where there is too little room, the last ones are left out."""
-    rooms = share(height, [section.rows for section in sections])
+    rooms = share(height, [section.lines for section in sections], LEAST_LINES)
     return [section.draw(room) for section, room in zip(sections, rooms, strict=False)]
 
 
-def share(height: int | None, wanted: Sequence[int]) -> list[int]:
+def share(height: int | None, wanted: Sequence[int], least: int = 1) -> list[int]:
     """Rows for each table: what all need if it fits, else the shortest needs are met first.
 
     Args:
         height: lines, or None for any number. wanted: rows, of the more important tables first.
+        least: rows for which a table is worth its header, if it has as many.
 
     Returns:
-        Rows of as many of them, from the first on, as have room for one row at least.
+        Rows of as many of them, from the first on, as have room for so many rows at least.
     """
     if height is None:
         return list(wanted)
-    shown = wanted[: max(1, height // (SECTION_LINES + 1))]
+    count, taken = 0, 0
+    for rows in wanted:
+        taken += SECTION_LINES + min(rows, least)
+        if taken > height:
+            break
+        count += 1
+    shown = wanted[: max(1, count)]
     left = max(0, height - SECTION_LINES * len(shown))
     given = [0] * len(shown)
     for position, index in enumerate(sorted(range(len(shown)), key=lambda index: shown[index])):
@@ -95,48 +185,29 @@ def share(height: int | None, wanted: Sequence[int]) -> list[int]:
     return given
 
 
-def titled(title: str, hidden: int = 0, ratio: int | None = 1) -> Table:
-    """A table whose first column's header is its title, and how many of its rows are hidden.
-
-    Args:
-        ratio: the first column's share of spare room; None: as wide as its content.
-    """
-    table = Table(
-        box=None,
-        pad_edge=False,
-        expand=True,
-        header_style="bold cyan underline",
-        padding=(0, 2, 0, 0),
-    )
-    names(table, f"{title} +{hidden}" if hidden > 0 else title, ratio)
-    return table
+def titled(title: str, ratio: int | None = 1) -> Column:
+    """The first column: its header is the table's title."""
+    return Column(title, ratio)
 
 
-def names(table: Table, header: str, ratio: int | None = 1) -> None:
-    """Adds a column that is cut where there is no room for it."""
-    table.add_column(header, ratio=ratio, no_wrap=True, overflow="ellipsis")
+def names(header: str, ratio: int | None = 1) -> Column:
+    """A column that is cut where there is no room for it."""
+    return Column(header, ratio)
 
 
-def figures(table: Table, *headers: str) -> None:
-    """Adds columns of numbers."""
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True, max_width=WORD_CELLS)
+def figures(*headers: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(header, right=True, limit=WORD_CELLS) for header in headers]
 
 
-def words(table: Table, *headers: str) -> None:
-    """Adds columns of short words."""
-    for header in headers:
-        table.add_column(header, no_wrap=True, max_width=WORD_CELLS)
+def words(*headers: str) -> list[Column]:
+    """Columns of short words."""
+    return [Column(header, limit=WORD_CELLS) for header in headers]
 
 
 def add_row(table: Table, *cells: str | Text) -> None:
     """Adds a row. Its words may be a stranger's: none is read as markup, nor steers a terminal."""
     table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells))
-
-
-def spaced(table: Table) -> RenderableType:
-    """With a blank line below."""
-    return Padding(table, (0, 1, 1, 1))
 
 
 def styled(word: str) -> Text:

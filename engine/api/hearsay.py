@@ -37,8 +37,8 @@ def for_members(
     status: PeerStatus, may_read: Callable[[str], bool], may_know: Callable[[str], bool]
 ) -> PeerStatus:
     """This peer's status for a peer of another participant: without events, links, clients,
-    warnings and the reasons of failing tasks, and without streams and queries that are not for that
-    participant.
+    warnings and the reasons of tasks that do not go on, and without streams and queries that are
+    not for that participant.
 
     Args:
         may_read: whether it may read a stream. may_know: whether it may know what a query does.
@@ -51,7 +51,7 @@ def for_members(
         warnings=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
-            msgspec.structs.replace(task, reason="")
+            msgspec.structs.replace(task, reason="", waits_for="")
             for task in status.tasks
             if may_read(task.name) and may_know(task.query)
         ),

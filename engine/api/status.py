@@ -182,6 +182,7 @@ class StatusCalls:
                     )
                 ]
             ),
+            self._overlay.membership.name,
         )
 
     async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:
@@ -225,7 +226,7 @@ class StatusCalls:
             streams=tuple(self._stream_status(each) for each in engine.store.status()),
             tasks=tasks,
             events=tuple(
-                EventRecord(event.at, event.level, event.text)
+                EventRecord(event.at, event.level, event.text, event.times, event.cause)
                 for event in self._overlay.events.recent()[-SHOWN_EVENTS:]
             ),
             links=tuple(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, make_stream, open_town, rows, to_the_end
+from engine_peers import DEADLINE_S, make_stream, open_town, rows, to_the_end, until
 
-from engine.query import Filter, Query
+from engine.query import Filter, Query, Union
 from engine.schema import END
 from engine.task_runner import TaskRunner
 
@@ -46,3 +46,34 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
     assert found == [(at, at) for at in range(1, 31)]
     assert reached[-1] == END
     assert 3 <= len(reached) <= 6
+
+
+async def test_a_task_that_waits_says_for_which_input_and_how_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpret(monkeypatch)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            ahead = await make_stream(client, mit, "ahead")
+            behind = await make_stream(client, mit, "behind")
+            union = Union("u", (ahead, behind), mit.name("out"))
+            await client.create_query(Query(mit.name("q"), (union,)))
+            await client.start_query(mit.name("q"))
+            await client.post_event(behind, rows([(1, 1)]), boundary=5)
+            await client.post_event(ahead, rows([(1, 1)]), boundary=9)
+            await client.flush()
+            with trio.fail_after(DEADLINE_S):
+                await mit.kept(mit.name("out")).log.wait_beyond(4)
+            await until(lambda: mit.kept(ahead).log.boundary == 9)
+
+            async def waiting() -> tuple[str, str, float]:
+                (task,) = (await client.lookup_object(mit.name("q"))).tasks
+                return task.state, task.waits_for, task.waits_s
+
+            with trio.fail_after(DEADLINE_S):
+                while (found := await waiting())[0] != "waiting":  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert found[1] == behind
+            assert (await waiting())[2] > found[2]
+            assert (await client.status()).name == "town"

@@ -15,6 +15,7 @@ from tools_market_town import (
     DAY_S,
     balances,
     deliver,
+    market,
     notes,
     open_market_town,
     proposed,
@@ -110,6 +111,16 @@ async def paid(payer: Place, payee: Place, contract: str, tuples: int, disputes:
     assert (earned.earned, earned.spent, earned.tuples) == (amount, 0, tuples), said
     assert (spent.receipts, spent.disputes) == (earned.receipts, earned.disputes), said
     assert spent.disputes == disputes, said
+
+
+async def test_the_status_has_the_price_of_a_stream(tmp_path: Path) -> None:
+    async with open_market_town(tmp_path) as town:
+        mit, utah = await two_places(town)
+        content = terms(mit.name("s"), per_period=5_000_000, period_s=60)
+        contract = await agreed(mit, utah, content)
+        for place in (mit, utah):
+            (line,) = (each for each in (await market(place)).contracts if each.id == contract)
+            assert (line.per_message, line.per_period, line.period_s) == (EACH, 5_000_000, 60)
 
 
 async def no_deal_left(*places: Place) -> None:

@@ -21,8 +21,8 @@ from engine.schema import BEGINNING, END
 from overlay.errors import UnavailableError
 from tools.command_line import json_text
 from tools.messages import MarketStatus
-from tools.monitor import Seen, screen
 from tools.render import render
+from tools.screen import Seen, screen
 from tools.tables import SECTION_LINES, share
 from tools.times import show_duration, show_time
 
@@ -54,7 +54,7 @@ def _snapshot(peers: int = 3, streams: int = 4, tasks: int = 3, events: int = 5)
             TaskStatus(f"medusa://mit.edu/t{n}", "q", (), NOON, 9, 50.0, n / 10, 8.0, "running")
             for n in range(tasks)
         ),
-        events=tuple(EventRecord(1521892800.0 + n, "info", f"event {n}") for n in range(events)),
+        events=tuple(EventRecord(1521892800.0 + n, "info", f"event-{n}") for n in range(events)),
     )
     return Snapshot(
         1521892860.0, busy.peer, "0123456789abcdef", (busy, *map(_peer, range(1, peers)))
@@ -81,7 +81,7 @@ def test_it_fits_the_terminal(width: int, height: int, sizes: tuple[int, int, in
 
 def test_without_a_height_everything_is_shown() -> None:
     text = "\n".join(_lines(render(_snapshot(20, 30, 10, 40), 120), 120))
-    for name in ("lab19", "mit.edu/s29", "mit.edu/t9", "event 39"):
+    for name in ("lab19", "mit.edu/s29", "mit.edu/t9", "event-39"):
         assert name in text
 
 
@@ -140,7 +140,8 @@ def test_what_needs_a_person_comes_first() -> None:
     }
     assert "zzz.edu" in lines[at["Peers"] + 1]
     assert "unreachable" in lines[at["Peers"] + 1]
-    assert "mit.edu/bad  no JVM" in lines[at["Tasks"] + 1]
+    assert "mit.edu/bad" in lines[at["Tasks"] + 1]
+    assert lines[at["Tasks"] + 2].strip() == "no JVM"
 
 
 def test_markup_of_strangers_is_only_text() -> None:
@@ -167,10 +168,10 @@ def test_a_warning_is_shown_whole_and_news_on_one_line(width: int) -> None:
 
 def test_an_old_screen_says_why() -> None:
     failure = UnavailableError("gone")
-    lines = _lines(screen(Seen(_snapshot(), None), failure, 80, 24), 80)
+    lines = _lines(screen(Seen(_snapshot(), None), failure, 80, 24).drawn, 80)
     assert "no answer: gone" in lines[0]
     assert len(lines) <= 24
-    assert len(_lines(screen(None, failure, 80, 24), 80)) == 1
+    assert len(_lines(screen(None, failure, 80, 24).drawn, 80)) == 1
 
 
 @pytest.mark.parametrize(
@@ -253,4 +254,70 @@ def test_as_many_whole_events_as_fit_are_shown_and_the_others_counted() -> None:
     assert shown == [n for n in range(20) if f"ends{n}." in text]
     assert 1 < len(shown) < 20
     assert shown[-1] == 19
+    assert text.index("begins19") < text.index("begins18"), "the latest first"
     assert f"Events +{20 - len(shown)}" in text
+
+
+def test_an_event_that_happens_again_is_one_line_with_how_often() -> None:
+    events = tuple(
+        EventRecord(float(n), "info", f"medusa://mit.edu/t waits since {n} s", times=2)
+        for n in range(45)
+    )
+    others = [EventRecord(9.0, "info", f"peer p{n} is dead") for n in (1, 2)]
+    peer = _peer(1, events=(*events, *others))
+    lines = _lines(render(Snapshot(0.0, "", "f", (peer,)), 80), 80)
+    assert [line.strip() for line in lines if "waits since" in line] == [
+        "00:00:44  lab1.example.edu  90\N{MULTIPLICATION SIGN} mit.edu/t waits since 44 s"
+    ]
+    assert sum("is dead" in line for line in lines) == 2, "figures of names are no figures"
+
+
+def test_an_error_names_the_id_that_finds_it_in_the_log_and_ids_of_peers_are_short() -> None:
+    event = EventRecord(0.0, "error", f"post failed for {'ab' * 20}", cause="3fa9c1d2ab")
+    text = "\n".join(_lines(render(Snapshot(0.0, "", "f", (_peer(1, events=(event,)),)), 120), 120))
+    assert "post failed for abababab [3fa9c1d2ab]" in text
+
+
+def test_a_task_that_waits_says_for_what_and_how_long() -> None:
+    task = TaskStatus("medusa://mit.edu/t", "q", (), NOON, 9, 50.0, 0.1, 8.0, "waiting")
+    brief = replace(task, waits_for="medusa://utah.edu/flows", waits_s=0.5)
+    long = replace(brief, name="medusa://mit.edu/u", waits_s=75.0)
+    peer = _peer(1, tasks=(brief, long))
+    lines = _lines(render(Snapshot(0.0, "", "f", (peer,)), 80), 80)
+    assert [line.strip() for line in lines if "waits for" in line] == [
+        "waits for utah.edu/flows, 1m15s"
+    ]
+
+
+def test_a_stream_in_which_nothing_comes_is_idle_and_not_behind() -> None:
+    busy = StreamStatus("medusa://mit.edu/a", "source", 5.0, NOON, 8230.0, 1, 0, 1, 0)
+    peer = _peer(1, streams=(busy, replace(busy, name="medusa://mit.edu/b", rate=0.0)))
+    console = Console(width=80, file=io.StringIO(), record=True, force_terminal=True)
+    console.print(render(Snapshot(0.0, "", "f", (peer,)), 80))
+    styled = console.export_text(styles=True)
+    assert "idle 2h17m" in styled
+    assert styled.count("2h17m") == 2
+    assert "\x1b[31m" not in styled.split("Streams")[1], "nothing of it is red"
+
+
+def test_the_federation_is_called_by_its_name() -> None:
+    lines = _lines(render(replace(_snapshot(), name="intrusion-watch"), 80), 80)
+    assert "intrusion-watch" in lines[0]
+    assert "01234567" not in lines[0]
+    assert "01234567" in _lines(render(_snapshot(), 80), 80)[0], "of an older peer"
+
+
+def test_four_tables_have_three_lines_each_on_the_smallest_terminal() -> None:
+    lines = _lines(screen(Seen(_snapshot(46, 46, 46, 46), None), None, 80, 24).drawn, 80)
+    for title in ("Peers +43", "Streams +43", "Tasks +43", "Events +43"):
+        assert any(line.strip().startswith(title) for line in lines), (title, lines)
+    assert len(lines) <= 24
+
+
+def test_what_must_be_mended_comes_first_and_whole() -> None:
+    peer = _peer(1, warnings=("its certificate ends in 29 days: " + "word " * 20 + "do renew it",))
+    lines = _lines(render(Snapshot(0.0, "", "f", (peer,)), 80, 24), 80)
+    assert lines[1].strip() == "To mend"
+    told = " ".join(" ".join(lines).split())
+    assert "lab1.example.edu 00000000: its certificate ends in 29 days: word" in told
+    assert "word do renew it" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -100,7 +101,7 @@ def test_everything_is_told(width: int) -> None:
 
 def test_order_beneath_the_peers() -> None:
     text = "\n".join(_lines(MARKET, 100))
-    at = [text.index(word) for word in ("Peers", "Market", "Contracts", "Traded", "Moves", "Strea")]
+    at = [text.index(word) for word in ("Peers", "Strea", "Market", "Contracts", "Traded", "Moves")]
     assert at == sorted(at)
     assert text.index("ethz.ch") < text.index("0.0001-0.000125"), "what is not in force first"
     assert text.index("412 ms") < text.index("812 ms"), "the latest move first"
@@ -112,11 +113,29 @@ def test_without_a_market_there_is_no_panel() -> None:
     assert "Contracts" not in text
 
 
-def test_an_empty_market_is_one_line() -> None:
+def test_a_market_without_contracts_is_not_shown() -> None:
     text = "\n".join(_lines(MarketStatus(marginal_cost=None), 80))
-    assert "none" in text
-    for absent in ("Contracts", "Traded", "Moves", "nan", "inf"):
+    for absent in ("Market", "Contracts", "Traded", "Moves", "nan", "inf"):
         assert absent not in text
+
+
+@pytest.mark.parametrize(
+    ("prices", "shown"),
+    [
+        ({"per_message": 1000}, "0.001/tuple"),
+        ({"per_period": 5_000_000, "period_s": 3600.0}, "5/1h00m"),
+        (
+            {"per_message": 1000, "per_period": 5_000_000, "period_s": 60.0},
+            "0.001/tuple + 5/1m00s",
+        ),
+        ({}, "-"),
+    ],
+)
+def test_the_price_of_a_stream(prices: dict[str, Any], shown: str) -> None:
+    contract = ContractStatus("utah.edu", "ab" * 16, **prices)
+    line = _line(_lines(MarketStatus(contracts=(contract,)), 120), "utah.edu", "in force")
+    assert shown in line
+    assert "0-0" not in line
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import msgspec
 import trio
 
 from contracts.contract import Contract
@@ -12,7 +13,7 @@ from contracts.delivery import Contracts
 from contracts.ledger import Ledger
 from contracts.market.cost import unit_cost
 from contracts.market.partners import PartnerState
-from contracts.terms import LoadTerms
+from contracts.terms import ContentTerms, LoadTerms
 from engine.engine import Engine
 from engine.moves.messages import MoveRecord
 from overlay.rpc import Caller
@@ -103,7 +104,7 @@ class MarketCalls:
         if states and all(s.broken for s in states):
             state = "unreachable"
         low, high = (terms.min_price, terms.max_price) if isinstance(terms, LoadTerms) else (0, 0)
-        return ContractStatus(
+        line = ContractStatus(
             partner=contract.counterparty(self._participant),
             id=contract.id,
             state=state,
@@ -113,6 +114,14 @@ class MarketCalls:
             given=sum(held.given.get(s.key, 0.0) for s in states),
             taken=sum(held.taken.get(s.key, 0.0) for s in states),
             balance=balance.net,
+        )
+        if not isinstance(terms, ContentTerms):
+            return line
+        return msgspec.structs.replace(
+            line,
+            per_message=terms.per_message,
+            per_period=terms.per_period,
+            period_s=terms.period_s,
         )
 
     def _shared(self, siblings: list[PartnerState]) -> ContractStatus:

@@ -1,0 +1,87 @@
+"""The keys of a terminal: read one by one while trio does other things, and left as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import termios
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import trio
+
+_READ_BYTES: Final = 1024
+
+_SEQUENCE: Final = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O[A-Za-z])|\x1b|[^\x1b]+")
+
+_NAMED: Final = {
+    b"\x1b[A": "up",
+    b"\x1b[B": "down",
+    b"\x1b[C": "right",
+    b"\x1b[D": "left",
+    b"\x1bOA": "up",
+    b"\x1bOB": "down",
+    b"\x1bOC": "right",
+    b"\x1bOD": "left",
+    b"\x1b[5~": "page up",
+    b"\x1b[6~": "page down",
+    b"\x1b[H": "home",
+    b"\x1b[F": "end",
+    b"\x1bOH": "home",
+    b"\x1bOF": "end",
+    b"\x1b[1~": "home",
+    b"\x1b[4~": "end",
+    b"\x1b[Z": "back tab",
+    b"\x1b": "escape",
+}
+
+_CONTROLS: Final = {
+    "\t": "tab",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\b": "backspace",
+    "\x04": "eof",
+}
+
+
+@contextmanager
+def one_by_one(terminal: int) -> Iterator[None]:
+    """Until the block ends, the terminal of that descriptor gives each key when it is pressed, and
+    does not show it. Ctrl-C is a signal as ever."""
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # it is gone
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+async def pressed_keys(terminal: int) -> AsyncIterator[str]:
+    """The keys, by their characters or names; "eof" once nobody can press any more."""
+    while True:
+        await trio.lowlevel.wait_readable(terminal)
+        try:
+            data = os.read(terminal, _READ_BYTES)
+        except OSError:  # the terminal is gone
+            data = b""
+        if not data:
+            yield "eof"
+            return
+        for key in keys_in(data):
+            yield key
+
+
+def keys_in(data: bytes) -> list[str]:
+    """The keys in what a terminal has sent. Sequences that mean none here are left out."""
+    found: list[str] = []
+    for part in _SEQUENCE.findall(data):
+        if part.startswith(b"\x1b"):
+            found += [_NAMED[part]] if part in _NAMED else []
+            continue
+        text = part.decode(errors="ignore")
+        found += [_CONTROLS.get(key, key) for key in text if key in _CONTROLS or key.isprintable()]
+    return found
