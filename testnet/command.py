@@ -44,7 +44,8 @@ class SpeedType(click.ParamType[float | None]):
         return speed
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("medusa-testnet", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="medusa-federation")
 def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 

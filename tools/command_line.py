@@ -99,6 +99,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 
 def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
+    from tools.completion import complete  # late: it is the shell that asks, and seldom
+
+    complete(command, command.name or "")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         # Not `command.main`, which has its own ways with Ctrl-C and closed pipes.

@@ -158,7 +158,7 @@ def accept(what: str, out: str | None, root: str | None, home: str | None, as_js
 @json_option
 def list_contracts(id_: str | None, everything: bool, home: str | None, as_json: bool) -> None:
     """List the contracts, or show all that the one with that ID says."""
-    from tools import contract_calls, contract_screen
+    from tools import contract_calls, contract_screen, plain_tables
 
     office = contract_calls.open_office(home)
     for problem in office.book.problems:
@@ -168,7 +168,7 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
         if as_json:
             say_json(contract_screen.as_json(office, chosen))
         else:
-            contract_screen.show(contract_screen.contract_details(office, chosen))
+            plain_tables.show(contract_screen.contract_details(office, chosen))
         return
     contracts = [
         each
@@ -178,7 +178,7 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
     if as_json:
         say_json([contract_screen.as_json(office, each) for each in contracts])
     elif contracts:
-        contract_screen.show(contract_screen.contract_table(office, contracts))
+        plain_tables.show(contract_screen.contract_table(office, contracts))
     else:
         click.echo("no contracts" if everything else "no contracts; --all shows ended ones")
 
@@ -230,7 +230,7 @@ def revoke(
 @click.pass_context
 def balance(context: click.Context, id_: str | None, home: str | None, as_json: bool) -> None:
     """Show what this peer has earned and spent by receipts that both sides signed."""
-    from tools import contract_calls, contract_screen
+    from tools import contract_calls, contract_screen, plain_tables
 
     office = contract_calls.open_office(home)
     chosen = "" if id_ is None else office.book.find(id_).id
@@ -238,7 +238,7 @@ def balance(context: click.Context, id_: str | None, home: str | None, as_json: 
     if as_json:
         say_json(contract_screen.balances_json(found, chosen))
     elif found.contracts:
-        contract_screen.show(contract_screen.balance_table(office, found))
+        plain_tables.show(contract_screen.balance_table(office, found))
     else:
         click.echo("nothing was settled yet")
     if found.fault:
@@ -249,7 +249,7 @@ def balance(context: click.Context, id_: str | None, home: str | None, as_json: 
 def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: bool) -> None:
     from pathlib import Path
 
-    from tools import contract_calls, contract_screen
+    from tools import contract_calls, contract_screen, plain_tables
 
     if out is not None:
         if len(outcomes) != 1:
@@ -260,7 +260,7 @@ def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: b
         say_json(values[0] if len(values) == 1 else values)
         return
     for outcome in outcomes:
-        contract_screen.show(contract_screen.contract_details(office, outcome.contract))
+        plain_tables.show(contract_screen.contract_details(office, outcome.contract))
         if outcome.signed:
             say(False, None, contract_screen.told(outcome, office))
     if out is not None:

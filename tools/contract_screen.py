@@ -6,9 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +16,7 @@ from contracts.documents import Revocation, open_document
 from contracts.terms import Terms
 from tools.contract_calls import Office, Outcome
 from tools.contract_terms import MICROS, in_full, in_short, kind_of, show_money
+from tools.plain_tables import lines_table
 from tools.tables import add_row
 
 _STYLES: Final = {
@@ -31,17 +30,9 @@ _STYLES: Final = {
 }
 
 
-def show(table: Table) -> None:
-    """Print for a person, without blanks at line ends."""
-    console = Console(markup=False, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
 def contract_table(office: Office, contracts: Sequence[Contract]) -> Table:
     """One line a contract."""
-    table = _table()
+    table = lines_table()
     table.add_column("contract", no_wrap=True)
     table.add_column("with", overflow="fold", min_width=8)
     table.add_column("state", no_wrap=True)
@@ -100,7 +91,7 @@ def told(outcome: Outcome, office: Office) -> str:
 
 def balance_table(office: Office, found: Balances) -> Table:
     """One line a contract; money from our side."""
-    table = _table()
+    table = lines_table()
     table.add_column("contract", no_wrap=True)
     table.add_column("with", overflow="fold", ratio=1, min_width=8)
     for name in ("earned", "spent", "net", "tuples", "receipts", "disputes"):
@@ -180,10 +171,6 @@ def _revoker(revocation: bytes) -> str:
     body = open_document(revocation).body
     assert isinstance(body, Revocation)
     return f"{body.by}, {_moment(body.at)} by its clock"
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan underline")
 
 
 def _day(seconds: float) -> str:

@@ -9,6 +9,8 @@ import click
 
 from tools import command_line
 from tools.command_line import home_option, json_option, say, say_json, warn
+from tools.completion import SHELLS, script
+from tools.network_command import peer
 from tools.post_command import post
 from tools.query_command import query
 from tools.schema_command import schema
@@ -41,8 +43,37 @@ def medusa(token_file: str | None) -> None:
         os.environ[TOKEN_VARIABLE] = read_token(token_file)
 
 
-for each in (schema, stream, query, view, post, subscribe):
+for each in (schema, stream, query, view, peer, post, subscribe):
     medusa.add_command(each)
+
+
+@medusa.command()
+@home_option
+@json_option
+def status(home: str | None, as_json: bool) -> None:
+    """Show how your peer does, what fails, and who is away."""
+    from tools import listing
+    from tools.listing_screen import status_details
+    from tools.plain_tables import show
+
+    seen = listing.snapshot(home)
+    if as_json:
+        say_json(seen)
+    else:
+        show(status_details(seen))
+
+
+@medusa.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what SHELL reads to complete the commands.
+
+    \b
+    bash: eval "$(medusa completion bash)"      in ~/.bashrc
+    zsh:  eval "$(medusa completion zsh)"       in ~/.zshrc, after compinit
+    fish: medusa completion fish | source       in ~/.config/fish/config.fish
+    """
+    click.echo(script(shell))
 
 
 @medusa.command()

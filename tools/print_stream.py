@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
@@ -15,7 +17,7 @@ from engine.streams.corrections import Change, Corrections, Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa
 from tools.corrected_subscription import CorrectedSubscription
-from tools.row_output import open_writer
+from tools.row_output import RowWriter, open_writer
 from tools.rows import Format
 from tools.subscription import Subscription
 
@@ -27,7 +29,7 @@ stream has one of that name."""
 @dataclass(frozen=True)
 class Options:
     """after, until: boundaries, microseconds. also: homes. corrections: how they are told; None:
-    only what is stable is written. See the command's help for the rest."""
+    only what is stable is written. limit: rows; None: all. See the command's help for the rest."""
 
     kind: str
     after: int
@@ -36,6 +38,7 @@ class Options:
     patience_s: float
     also: tuple[str, ...] = ()
     corrections: str | None = None
+    limit: int | None = None
 
 
 def print_stream(home: str | None, stream: str, options: Options) -> None:
@@ -66,16 +69,13 @@ async def copy(subscription: Subscription, file: IO[bytes], options: Options) ->
     """The epochs of a subscription to a file, flushed one by one; nothing if it is refused."""
     schema = await subscription.schema()
     epoch = await anext(subscription, None)
-    writer = open_writer(file, Format(options.kind), schema)
-    while epoch is not None:
-        table = upto(epoch.table, options.until) if epoch.upto > options.until else epoch.table
-        if table.num_rows:
-            # In a thread: whoever reads the pipe may be slow, and the link is to be kept alive.
-            await trio.to_thread.run_sync(writer.write, table, abandon_on_cancel=True)
-        if epoch.upto >= options.until and options.until < END:
-            break
-        epoch = await anext(subscription, None)
-    writer.finish()
+    with _open_output(file, schema, options) as output:
+        while epoch is not None:
+            table = upto(epoch.table, options.until) if epoch.upto > options.until else epoch.table
+            await output.write(table)
+            if output.is_full or (epoch.upto >= options.until and options.until < END):
+                break
+            epoch = await anext(subscription, None)
 
 
 async def copy_changes(
@@ -85,16 +85,44 @@ async def copy_changes(
     of. UNDO and REC_DONE are rows of their own, whose stime is the boundary after which tentative
     tuples are gone, and up to which everything is final."""
     schema = marked_schema(await subscription.schema())
-    writer = open_writer(file, Format(options.kind), schema)
-    async for change in subscription:
-        table = marked(change, schema)
-        if change.upto > options.until:
-            table = upto(table, options.until)
+    with _open_output(file, schema, options) as output:
+        async for change in subscription:
+            table = marked(change, schema)
+            if change.upto > options.until:
+                table = upto(table, options.until)
+            await output.write(table)
+            if output.is_full or (change.boundary >= options.until and options.until < END):
+                break
+
+
+class _Output:
+    """Rows to a writer, as many as are asked for."""
+
+    def __init__(self, writer: RowWriter, limit: int | None) -> None:
+        self._writer = writer
+        self._left = limit
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    async def write(self, table: pa.Table) -> None:
+        if self._left is not None:
+            table = table.slice(0, self._left)
+            self._left -= table.num_rows
         if table.num_rows:
-            await trio.to_thread.run_sync(writer.write, table, abandon_on_cancel=True)
-        if change.boundary >= options.until and options.until < END:
-            break
-    writer.finish()
+            # In a thread: whoever reads the pipe may be slow, and the link is to be kept alive.
+            await trio.to_thread.run_sync(self._writer.write, table, abandon_on_cancel=True)
+
+
+@contextmanager
+def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterator[_Output]:
+    """What is written when the block ends is whole, also where Ctrl-C or an error ends it."""
+    writer = open_writer(file, Format(options.kind), schema)
+    try:
+        yield _Output(writer, options.limit)
+    finally:
+        writer.finish()
 
 
 def marked_schema(schema: pa.Schema) -> pa.Schema:

@@ -6,14 +6,14 @@ import click
 
 from overlay.errors import UnavailableError
 from tools.availability_options import availability_options, requested
-from tools.command_line import home_option, json_option, say
+from tools.command_line import home_option, json_option, say, say_json
 from tools.create_command import create
 from tools.travel_command import copy_query
 
 
 @click.group()
 def query() -> None:
-    """Define, start, stop, modify, copy and delete queries."""
+    """Define, run, modify, copy, delete and list queries."""
 
 
 @query.command("create")
@@ -112,3 +112,38 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
 
 
 query.add_command(copy_query)
+
+
+@query.command("list")
+@home_option
+@json_option
+def list_queries(home: str | None, as_json: bool) -> None:
+    """List the queries of every participant that answers, and how they go."""
+    from tools import listing
+    from tools.listing_screen import queries_table
+    from tools.plain_tables import show
+
+    found = listing.queries(home)
+    if as_json:
+        say_json(found)
+    elif found:
+        show(queries_table(found))
+    else:
+        say(False, None, "no query is defined yet")
+
+
+@query.command("show")
+@click.argument("name", metavar="NAME")
+@home_option
+@json_option
+def show_query(name: str, home: str | None, as_json: bool) -> None:
+    """Show query NAME: its boxes, where it runs, and how it goes."""
+    from tools import listing
+    from tools.listing_screen import query_details
+    from tools.plain_tables import show
+
+    found = listing.query(home, name)
+    if as_json:
+        say_json(found)
+    else:
+        show(query_details(found))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
-from typing import IO, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
+import pyarrow.parquet as pq
 
 from overlay.errors import InvalidInputError
 from tools.rows import Format
@@ -25,8 +27,19 @@ STEERING: Final = r"[\p{C}\p{Zl}\p{Zp}]"
 controls, escapes, overrides of direction, line ends. RE2's classes."""
 
 
+GROUP_ROWS: Final = 131_072
+"""Rows of a row group of Parquet, which are in memory until it is written."""
+
+GROUP_BYTES: Final = 32 * 2**20
+"""Of such rows, where they are long."""
+
+FINISH_S: Final = 2.0
+"""A reader of our pipe that takes nothing for so long is not told that the rows have ended."""
+
+
 class RowWriter(Protocol):
-    """Writes tables of one schema; what was written is flushed before `write` returns."""
+    """Writes tables of one schema; but for Parquet, what was written is flushed before `write`
+    returns. `finish` may be called while another thread writes."""
 
     def write(self, table: pa.Table) -> None: ...
 
@@ -34,14 +47,16 @@ class RowWriter(Protocol):
 
 
 def open_writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
-    """A writer of that format; CSV and Arrow start with the schema, even if no row follows.
+    """A writer of that format; all but JSON have the schema, even if no row follows.
 
     Raises:
-        InvalidInputError: a terminal shows no Arrow.
+        InvalidInputError: a terminal shows no Arrow, and no Parquet.
     """
     if file.isatty():
-        if kind is Format.ARROW:
-            raise InvalidInputError("Arrow is not for a terminal: write it to a file or a pipe")
+        if kind in {Format.ARROW, Format.PARQUET}:
+            raise InvalidInputError(
+                f"{kind.capitalize()} is not for a terminal: write it to a file or a pipe"
+            )
         return _OnTerminal(_writer(file, kind, schema))
     return _writer(file, kind, schema)
 
@@ -52,9 +67,10 @@ def _writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
             return _Csv(file, schema)
         case Format.JSON:
             return _Json(file)
-        case Format.ARROW | Format.PARQUET:
-            assert kind is Format.ARROW, "Parquet has its index at the end: not for a stream"
-            return _Arrow(file, schema)
+        case Format.ARROW:
+            return _Ended(_Arrow(file, schema))
+        case Format.PARQUET:
+            return _Ended(_Parquet(file, schema))
 
 
 def readable(table: pa.Table) -> pa.Table:
@@ -138,3 +154,70 @@ class _Arrow:
     def finish(self) -> None:
         self._writer.close()
         self._file.flush()
+
+
+class _Parquet:
+    """Row groups of some size; the index, without which it is no Parquet, comes with `finish`."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._file = file
+        self._schema = schema
+        self._writer = pq.ParquetWriter(_Counted(file), schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+
+    def write(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def finish(self) -> None:
+        if self._waiting:
+            self._write_group()
+        self._writer.close()
+        self._file.flush()
+
+    def _write_group(self) -> None:
+        group = pa.concat_tables(self._waiting).cast(self._schema)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+
+
+class _Counted(io.RawIOBase):
+    """A file that need not seek, for a writer that asks how far it is."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        view = memoryview(data).cast("B")
+        self._file.write(view)
+        self._position += len(view)
+        return len(view)
+
+
+class _Ended:
+    """A writer whose end is part of the format: it is written once, after the last table."""
+
+    def __init__(self, writer: RowWriter) -> None:
+        self._writer = writer
+        self._writing = threading.Lock()
+
+    def write(self, table: pa.Table) -> None:
+        with self._writing:
+            self._writer.write(table)
+
+    def finish(self) -> None:
+        # Ctrl-C may have left a thread that writes to a pipe which nobody empties.
+        if self._writing.acquire(timeout=FINISH_S):
+            self._writer.finish()

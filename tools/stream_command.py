@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from tools.command_line import home_option, json_option, say
+from tools.command_line import home_option, json_option, say, say_json
 from tools.create_command import create_command
 
 
 @click.group()
 def stream() -> None:
-    """Define streams, and define them otherwise."""
+    """Define streams, define them otherwise, and list them."""
 
 
 stream.add_command(create_command("streams"))
@@ -65,3 +65,41 @@ def alter(  # noqa: PLR0917 - click passes by keyword
     alteration = alter_stream.read({key: text for key, text in given.items() if text is not None})
     alter_stream.alter(home, name, alteration)
     say(as_json, {"stream": name, **alteration.changes}, f"{name}: {alteration.in_words()}")
+
+
+@stream.command("list")
+@home_option
+@json_option
+def list_streams(home: str | None, as_json: bool) -> None:
+    """List the streams of every participant that answers: whose, who may read, how far.
+
+    Those of late tuples and revisions, beside them, are in `medusa list`.
+    """
+    from tools import listing
+    from tools.listing_screen import streams_table
+    from tools.plain_tables import show
+
+    found = listing.streams(home)
+    if as_json:
+        say_json(found)
+    elif found:
+        show(streams_table(found))
+    else:
+        say(False, None, "no stream is defined yet")
+
+
+@stream.command("show")
+@click.argument("name", metavar="STREAM")
+@home_option
+@json_option
+def show_stream(name: str, home: str | None, as_json: bool) -> None:
+    """Show STREAM: its schema, who may read and post, how far it is."""
+    from tools import listing
+    from tools.listing_screen import stream_details
+    from tools.plain_tables import show
+
+    found = listing.stream(home, name)
+    if as_json:
+        say_json(found)
+    else:
+        show(stream_details(found))

@@ -22,9 +22,15 @@ from tools.command_line import also_option, home_option
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "json", "arrow"]),
+    type=click.Choice(["csv", "json", "arrow", "parquet"]),
     default="csv",
     help="Of the output (default: csv).",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop after N rows. With --subscriber, the epoch that it cuts comes again whole.",
 )
 @click.option(
     "--corrections",
@@ -46,6 +52,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     after: str,
     until: str,
     kind: str,
+    limit: int | None,
     corrections: str | None,
     subscriber: str,
     patience: float,
@@ -68,5 +75,6 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
             patience_s=patience,
             also=also,
             corrections=corrections,
+            limit=limit,
         ),
     )

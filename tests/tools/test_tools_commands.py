@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
 
 import click
 import msgspec
 import pyarrow as pa
+import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from tools_fake_peer import (
     AVAILABILITY,
     DERIVED,
@@ -28,7 +34,8 @@ from engine.availability import Mode, Recovery
 from engine.availability_request import AvailabilityRequest
 from engine.schema import BEGINNING, END
 from overlay.errors import ClosedError, ConflictError, InvalidInputError, UnavailableError
-from tools import command_line
+from testnet import command as testnet_command
+from tools import command_line, peer_command
 from tools.medusa_command import medusa
 from tools.post_speed import cut
 
@@ -335,3 +342,103 @@ def test_a_terminal_shows_progress(
     assert posted.out.startswith(b"posted 100,000 rows")
     assert "rows.csv" in posted.err
     assert "100%" in posted.err
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])
+def test_a_limit_stops_after_so_many_rows(tmp_path: Path, run, kind: str) -> None:  # noqa: ANN001
+    with fake_peer_in_thread(tmp_path) as peer:
+        peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
+        limited = run("subscribe", DERIVED, "--limit", "7", "--format", kind)
+        assert limited.code == 0
+        assert rows_of(kind, limited.out) == [0, 1, 2, 3, 4, 10, 11]
+        assert run("subscribe", DERIVED, "--limit", "0").code == 2
+        changes = run("subscribe", DERIVED, "--limit", "2", "--corrections", "undo", "--json")
+        assert len(changes.out.splitlines()) == 2
+
+
+def rows_of(kind: str, out: bytes) -> list[int]:
+    """The stimes in a command's output."""
+    match kind:
+        case "csv":
+            table = pv.read_csv(pa.BufferReader(out))
+        case "json":
+            return [json.loads(line)["stime"] for line in out.splitlines()]
+        case "arrow":
+            table = pa.ipc.open_stream(out).read_all()
+        case _:
+            table = pq.read_table(pa.BufferReader(out))
+    return table.column("stime").to_pylist()  # type: ignore[no-any-return]
+
+
+def test_parquet_is_whole_with_its_types_and_in_row_groups_of_some_size(
+    tmp_path: Path,
+    run,  # noqa: ANN001
+) -> None:
+    with fake_peer_in_thread(tmp_path) as peer:
+        bounds = [BEGINNING, *range(10, 500, 10), END]
+        peer.epochs = [
+            (after, upto, [derived(10 * n + 1, 3)])
+            for n, (after, upto) in enumerate(itertools.pairwise(bounds))
+        ]
+        done = run("subscribe", DERIVED, "--format", "parquet")
+        file = pq.ParquetFile(pa.BufferReader(done.out))
+        assert file.schema_arrow == derived(0, 1).schema
+        assert (file.metadata.num_rows, file.num_row_groups) == (3 * len(peer.epochs), 1)
+        peer.epochs = [(BEGINNING, END, [derived(0, 0)])]
+        empty = run("subscribe", DERIVED, "--format", "parquet")
+        assert pq.read_table(pa.BufferReader(empty.out)).num_rows == 0
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_file_is_whole_after_ctrl_c(tmp_path: Path, kind: str) -> None:
+    with fake_peer_in_thread(tmp_path / "home") as peer:
+        peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
+        path = tmp_path / "out"
+        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        options = ["--format", kind, "--home", str(tmp_path / "home")]
+        with path.open("wb") as file:
+            process = subprocess.Popen([*command, *options], stdout=file)
+            while 9 not in peer.acknowledged:  # then the second epoch is asked for
+                assert process.poll() is None
+                time.sleep(0.01)
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 130
+        assert rows_of(kind, path.read_bytes())[:5] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_for_all_three_commands(run, shell: str) -> None:  # noqa: ANN001
+    script = run("completion", shell, home=False).out.decode()
+    for name in ("medusa", "medusa-peer", "medusa-testnet"):
+        assert f"_{name.upper().replace('-', '_')}_COMPLETE={shell}_complete" in script
+    assert run("completion", "tcsh", home=False).code == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "variable", "words", "found"),
+    [
+        ("tools.medusa_command", "_MEDUSA_COMPLETE", "medusa stream ", "alter"),
+        ("tools.peer_command", "_MEDUSA_PEER_COMPLETE", "medusa-peer in", "invite"),
+        ("testnet.command", "_MEDUSA_TESTNET_COMPLETE", "medusa-testnet intr", "intrusion"),
+    ],
+)
+def test_the_shell_is_answered(module: str, variable: str, words: str, found: str) -> None:
+    asked = {variable: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    name = words.split(maxsplit=1)[0]
+    entry = f"main(prog_name={name!r})" if module == "testnet.command" else "main()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {module} import main; {entry}"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        check=False,
+    )
+    assert found in done.stdout.decode(), done.stderr
+
+
+def test_every_command_says_its_version() -> None:
+    want = metadata.version("medusa-federation")
+    for command in (medusa, peer_command.peer, testnet_command.main):
+        told = CliRunner().invoke(command, ["--version"])
+        assert told.exit_code == 0
+        assert want in told.output

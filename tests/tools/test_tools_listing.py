@@ -1,0 +1,158 @@
+"""What there is and how it goes, at a prompt: status, and lists of streams, queries and peers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from engine_interpreted import interpret
+from engine_peers import open_town, until
+from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
+from tools_prompt import Prompt
+
+from engine.messages import PeerStatus, Snapshot, TaskStatus
+from engine.query import Filter
+from tools import command_line
+from tools.listing import parameters
+from tools.medusa_command import medusa
+
+DOCUMENT = """<medusa>
+  <schema name="medusa://mit.edu/conn" time="ts" key="id">
+    <field name="ts" type="double"/>
+    <field name="id" type="long"/>
+    <field name="src_ip" type="string" size="64" nullable="1"/>
+  </schema>
+  <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="5" max_ahead="none"/>
+  <stream name="medusa://mit.edu/secret" schema="medusa://mit.edu/conn" readers="brown.edu"/>
+  <query name="medusa://mit.edu/few">
+    <box name="few" type="filter">
+      <input port="1" stream="medusa://mit.edu/conns"/>
+      <output port="1" stream="medusa://mit.edu/low"/>
+      <param name="expression.0" value="id &lt; 10"/>
+    </box>
+  </query>
+</medusa>"""
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+
+
+async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        utah = await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
+        assert (await at_mit("query", "list")) == "no query is defined yet\n"
+        async with mit.client() as client:
+            await client.create_query_xml(DOCUMENT)
+            await client.start_query("medusa://mit.edu/few")
+            rows = [{"ts": 100.0 + n, "id": n, "src_ip": "10.0.0.1"} for n in range(30)]
+            await client.post_event("medusa://mit.edu/conns", rows)
+        await until(lambda: mit.kept("low").log.boundary > 0)
+
+        listed = (await at_mit("stream", "list")).splitlines()
+        assert listed[0].split() == [
+            *("stream", "owner", "made", "by", "who", "may", "read", "boundary", "rows/s")
+        ]
+        assert [line.split("  ")[0] for line in listed[1:]] == [
+            f"medusa://mit.edu/{path}" for path in ("conns", "low", "secret")
+        ]
+        assert "source" in listed[1]
+        assert "every member" in listed[1]
+        assert "medusa://mit.edu/few" in listed[2]
+        assert "mit.edu, brown.edu" in listed[3]
+        found = json.loads(await at_mit("stream", "list", "--json"))
+        assert [line["name"] for line in found] == [line.split("  ")[0] for line in listed[1:]]
+        assert found[0]["entry"]["stream"]["readers"] == ["*"]
+        assert found[0]["status"]["rows"] > 0
+
+        shown = await at_mit("stream", "show", "medusa://mit.edu/conns")
+        for words in (
+            "who may read  every member",
+            "who may post  mit.edu",
+            "medusa://mit.edu/conn, key id",
+            "src_ip: string of 64 bytes, may be null",
+            "ts: double, the time",
+            "slack         5.0s",
+            "max ahead     any time",
+        ):
+            assert words in shown
+        assert "who may read  mit.edu, brown.edu" in await at_mit(
+            "stream", "show", "medusa://mit.edu/secret"
+        )
+
+        queries = (await at_mit("query", "list")).splitlines()
+        assert queries[1].split() == [
+            *("medusa://mit.edu/few", "mit.edu", "running"),
+            *("medusa://mit.edu/conns", "medusa://mit.edu/low", "running"),
+        ] or queries[1].split()[-1] in {"waiting", "starting"}
+        shown = await at_mit("query", "show", "medusa://mit.edu/few")
+        assert "few: filter, medusa://mit.edu/conns -> medusa://mit.edu/low" in shown
+        assert "id < 10" in shown
+        assert "medusa://mit.edu/low is " in shown
+        assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
+
+        # Who may not read a stream is told its name and its owner.
+        for line in (await at_utah("stream", "list")).splitlines():
+            if "secret" in line:
+                assert "private: mit.edu says who may read it" in line
+                assert "brown" not in line
+        private = json.loads(await at_utah("stream", "show", "medusa://mit.edu/secret", "--json"))
+        assert private["entry"] is None
+        assert private["status"] is None
+        assert (private["name"], private["owner"]) == ("medusa://mit.edu/secret", "mit.edu")
+
+        peers = (await at_utah("peer", "list")).splitlines()
+        assert [line.split()[:2] for line in peers[1:]] == [
+            [mit.id[:8], "mit.edu"],
+            [utah.id[:8], "utah.edu"],
+        ]
+        assert len(json.loads(await at_utah("peer", "list", "--json"))) == 2
+        told = await at_mit("status")
+        assert ": 2 of 2 peers up\n" in told
+        assert f"peer        {mit.id[:8]} of mit.edu" in told
+        assert len(json.loads(await at_mit("status", "--json"))["peers"]) == 2
+
+        none = await at_mit.refused("query", "show", "medusa://mit.edu/none")
+        assert none == "nothing is known under medusa://mit.edu/none"
+        other = await at_mit.refused("query", "show", "medusa://mit.edu/conns")
+        assert "is no query but: " in other
+        assert "none" in await at_mit.refused("stream", "show", "medusa://mit.edu/none")
+        assert "medusa://" in await at_mit.refused("stream", "show", "conns")
+
+
+def test_what_fails_and_what_is_gone_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as left:
+            command_line.run(medusa, [*arguments, "--home", str(tmp_path)])
+        assert left.value.code == 0
+        return capfd.readouterr().out
+
+    task = TaskStatus("t", QUERY, (), 0, 0, 0.0, 0.0, 0.0, "failing", "Spark does not\x1b[2J start")
+    here = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running", tasks=(task,))
+    away = PeerStatus("utah.edu", "cd" * 20, "192.0.2.1:7", "unreachable", health="dead")
+
+    async def status(*_: object) -> Snapshot:
+        return Snapshot(1.0, here.peer, "fed", (here, away))
+
+    monkeypatch.setattr(FakePeer, "_status", status)
+    with fake_peer_in_thread(tmp_path):
+        listed = run("query", "list")
+        assert "failing: Spark does not?[2J start" in listed
+        assert f"nothing is known under {QUERY}2" in listed  # it went while the list was made
+        told = run("status")
+        assert "failing     t: Spark does not?[2J start" in told
+        assert "away        cdcdcdcd of utah.edu: unreachable" in told
+        assert "unreachable" in run("peer", "list")
+        assert STREAM in run("stream", "list")
+
+
+def test_a_box_is_told_by_what_it_does() -> None:
+    assert parameters(Filter("few", "a", ("b",), ("x < 1",))) == {"predicates": ("x < 1",)}
