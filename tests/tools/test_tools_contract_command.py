@@ -120,7 +120,9 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path:
     assert "is revoked: there is nothing to accept" in err
 
 
-def test_the_other_kinds_of_contract(homes: tuple[Home, Home], run) -> None:  # noqa: ANN001
+def test_the_other_kinds_of_contract(
+    homes: tuple[Home, Home], run, monkeypatch: pytest.MonkeyPatch
+) -> None:  # noqa: ANN001
     mit, utah = homes
     stream = "medusa://mit.edu/conns"
     content = ("propose", "--to", "utah.edu", "--content", stream)
@@ -146,6 +148,7 @@ def test_the_other_kinds_of_contract(homes: tuple[Home, Home], run) -> None:  # 
     assert terms["max_price"] == 1_000_000
     assert terms["min_price"] == pytest.approx(830_000, abs=5_000)
     assert (terms["sublet"], terms["migration_cost"], terms["replicas"]) == (False, 500_000, 2)
+    monkeypatch.setenv("COLUMNS", "80")
     for arguments in (["list"], ["list", "--all"], *(["list", i] for i in _ids(run, mit))):
         code, out, err = run("contract", *arguments, home=mit)
         assert (code, err) == (0, "")
