@@ -121,8 +121,10 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path:
 
 
 def test_the_other_kinds_of_contract(
-    homes: tuple[Home, Home], run, monkeypatch: pytest.MonkeyPatch
-) -> None:  # noqa: ANN001
+    homes: tuple[Home, Home],
+    run,  # noqa: ANN001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mit, utah = homes
     stream = "medusa://mit.edu/conns"
     content = ("propose", "--to", "utah.edu", "--content", stream)
