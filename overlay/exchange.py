@@ -18,7 +18,7 @@ from msgspec import Struct
 from overlay.addresses import Address, shown
 from overlay.concurrency import Locks
 from overlay.connection import Connection
-from overlay.errors import MedusaError
+from overlay.errors import BrokenError, MedusaError
 from overlay.events import Change, Events, wall_clock
 from overlay.membership import Membership
 from overlay.peers import PeerTable, Stamp
@@ -222,6 +222,25 @@ class Exchanger:
         push = self._core.push(answer)
         if push is not None:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
+
+    async def tell_all(self, connections: Sequence[Connection]) -> tuple[str, ...]:
+        """Exchange with all of them at once; the participants that have heard our news."""
+        told: set[str] = set()
+
+        async def tell(connection: Connection) -> None:
+            try:
+                await self.exchange(connection)
+            except BrokenError:  # it has heard, and will have nothing to do with us any more
+                told.add(connection.remote.participant)
+            except MedusaError as error:
+                self._events.note("warning", f"{connection} was not told: {error}")
+            else:
+                told.add(connection.remote.participant)
+
+        async with trio.open_nursery() as nursery:
+            for connection in connections:
+                nursery.start_soon(tell, connection)
+        return tuple(sorted(told))
 
     async def run(
         self,

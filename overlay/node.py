@@ -165,6 +165,13 @@ class Overlay:
         """Take in admissions and revocations made at this home: keep them, and spread them now."""
         return self._exchanger.take(tuple(statements), ())
 
+    async def learn_and_tell(self, statements: Iterable[bytes]) -> tuple[str, ...]:
+        """As `learn`, and wait until those whom we are connected to have heard it, as far as they
+        answer in time; their participants."""
+        listeners = self.transport.connections()
+        self.learn(statements)
+        return await self._exchanger.tell_all(listeners)
+
 
 @asynccontextmanager
 async def open_overlay(

@@ -38,7 +38,7 @@ from tools.config import Config
 from tools.home import Home, Running
 from tools.log_file import open_log
 from tools.market.opening import open_market
-from tools.messages import ADMIT, Admit, Admitted
+from tools.messages import ADMIT, LEAVE, Admit, Admitted, Leave, Left
 from tools.renewal import renew_at_start, renewing
 from tools.scopes import SCOPES
 from tools.token_file import LiveTokens
@@ -195,7 +195,13 @@ def register_calls(engine: Engine, clients: Clients) -> None:
             raise NotAuthorisedError("only this peer's own clients hand statements over")
         return Admitted(_merge(overlay, request.statements))
 
+    async def leave(caller: Caller, request: Leave, _: bytes) -> Left:
+        if caller.peer_id is not None:
+            raise NotAuthorisedError("only this peer's own clients have it leave")
+        return Left(await overlay.learn_and_tell(request.statements))
+
     overlay.service.unary(ADMIT, Admit, admit, clients=True, peers=False)
+    overlay.service.unary(LEAVE, Leave, leave, clients=True, peers=False)
 
 
 def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:

@@ -183,4 +183,42 @@ def revoke(name: str, peer_id: str | None, yes: bool, home: str | None, as_json:
     )
 
 
-COMMANDS: Final = (invite, join, members, policy, revoke)
+@click.command()
+@click.option("--participant", "whole", is_flag=True, help="With all peers of our participant.")
+@click.option("--root", metavar="HOME", help="Where the root's key is (default: here).")
+@yes_option
+@home_option
+@json_option
+def leave(whole: bool, root: str | None, yes: bool, home: str | None, as_json: bool) -> None:
+    """Have this peer leave the federation for good: tell the others, and stop it.
+
+    What it keeps stays in its home. A participant that leaves keeps its name: nobody else can take
+    it, and it cannot come back under it.
+    """
+    from tools import consequences, contract_calls, leaving
+    from tools.home import Home
+
+    office = contract_calls.open_office(home)
+    if not yes:
+        ends = consequences.of_leaving(office.home, office.book, office.now, whole=whole)
+        policy = office.membership.tally.policy.policy
+        if whole and office.participant in policy.sponsors:
+            ends.append(
+                f"{policy.who} admits others: without {office.participant} it may be that nobody "
+                "can; `medusa-peer policy` changes that before"
+            )
+        who = f"{office.participant} with all its peers" if whole else "this peer"
+        confirm(f"{who} leaves federation {office.membership.name}, for good:", ends, yes=yes)
+    left = leaving.leave(
+        office.home, office.home if root is None else Home.locate(root), whole=whole
+    )
+    who = left.participant if whole else f"peer {left.peer[:8]} of {left.participant}"
+    told = ", ".join(left.told) or "nobody: no other peer was connected"
+    say(
+        as_json,
+        {"participant": left.participant, "peer": None if whole else left.peer, "told": left.told},
+        f"{who} has left, and its peer has stopped; told: {told}",
+    )
+
+
+COMMANDS: Final = (invite, join, members, policy, revoke, leave)

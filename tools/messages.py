@@ -27,6 +27,25 @@ class Admitted(Struct, frozen=True):
     news: tuple[str, ...]
 
 
+LEAVE: Final = "leave"
+
+
+class Leave(Struct, frozen=True):
+    """This peer, or its participant, leaves: tell the others now, while they still listen.
+
+    Attributes:
+        statements: signed revocations of it, as overlay.membership encodes them.
+    """
+
+    statements: tuple[bytes, ...]
+
+
+class Left(Struct, frozen=True):
+    """The participants that were told."""
+
+    told: tuple[str, ...]
+
+
 MARKET_STATUS: Final = "market_status"
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.delivery import DELIVER
 from overlay.client_tokens import EVERY_SCOPE, Scope
-from tools.messages import ADMIT, BALANCE, MARKET_STATUS
+from tools.messages import ADMIT, BALANCE, LEAVE, MARKET_STATUS
 
 _READ: Final = frozenset({Scope.READ})
 _POST: Final = frozenset({Scope.POST})
@@ -38,6 +38,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     BALANCE: _READ | _OPERATE,
     "move_task": _OPERATE,
     ADMIT: _OPERATE,
+    LEAVE: _OPERATE,
     DELIVER: _OPERATE,
 }
 """By method, the scopes of which one is enough."""

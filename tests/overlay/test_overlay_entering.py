@@ -148,3 +148,22 @@ async def test_an_invitation_that_ended_lets_nobody_in(tmp_path: Path) -> None:
     assert "utah.edu did not enter before its invitation ended on" in reason
     with pytest.raises(UntrustedError, match="it needs another"):
         told.authenticate(der(UTAH_PEER.certificate), later)
+
+
+async def test_who_leaves_tells_all_that_it_is_connected_to_and_is_refused_from_then_on(
+    tmp_path: Path,
+) -> None:
+    founder, told = invited()
+    events = Watched()
+    async with (
+        running(tmp_path / "mit", Identity.issue(MIT, NOW), founder) as mit,
+        running(tmp_path / "utah", UTAH_PEER, told, (mit.address,), events) as utah,
+    ):
+        await events.saw("utah.edu has entered")
+        await utah.transport.dial(mit.address)
+        goodbye = Membership(told.charter, told.statements()).revoke(UTAH, "utah.edu", now=NOW)
+        assert await utah.learn_and_tell([goodbye]) == ("mit.edu",)
+        assert founder.participants() == ("mit.edu",)
+        with pytest.raises(UntrustedError, match=r"mit\.edu refuses this peer: utah\.edu has left"):
+            await utah.transport.dial(mit.address)
+        assert utah.warnings()[0].startswith("the others refuse this peer: utah.edu has left on")
