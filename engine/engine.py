@@ -25,13 +25,13 @@ from engine.mending import Mending
 from engine.mirrors import Mirrors
 from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
-from engine.moves.checks import network_of
 from engine.moves.mover import Mover
 from engine.network import Network
 from engine.private import guard
 from engine.producers import Producers
 from engine.queries import QueryHost
 from engine.readers import Readers
+from engine.relabelling import Relabelling
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
 from engine.schema_files import SchemaFiles
@@ -53,7 +53,8 @@ class Engine:
     Attributes:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
-        readers: who may read them. producers: who produces the others. mirrors: our copies of them.
+        readers: who may read them. relabelling: keeps up with that.
+        producers: who produces the others. mirrors: our copies of them.
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         modifier: gives running queries other parameters. altering: streams other definitions.
@@ -188,6 +189,17 @@ class Engine:
         )
         catalog.on_yielded(self._give_way)
         guard(catalog, self.readers)
+        self.relabelling = Relabelling(
+            overlay=overlay,
+            store=self.store,
+            subscriptions=self.subscriptions,
+            readers=self.readers,
+            producers=self.producers,
+            queries=self.queries,
+            standbys=self.standbys,
+            mover=self.mover,
+            assignments=self.assignments,
+        )
 
     def _give_way(self, kind: str, name: ObjectName) -> None:
         if kind == SCHEMA.label:
@@ -247,6 +259,7 @@ class Engine:
             self.digests,
             self.versions,
             self.mending,
+            self.relabelling,
         ):
             self._nursery.start_soon(part.tend)
 
@@ -272,7 +285,7 @@ class Engine:
                 return stored.network
         for assigned in self.assignments.all():
             if assigned.task.query == query:
-                return network_of(assigned.stored.assignment)
+                return assigned.network
         return None
 
     def rendition(self, stream: str) -> KeptStream | None:

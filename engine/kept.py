@@ -100,6 +100,7 @@ class KeptStream:
         suffix: what follows the log tentatively.
         memory: what waits in memory to come into the log, or to be whole.
         version: of a mirror: counts the changes of what it is made from.
+        refusal: of a mirror: why the stream is not given to us any more; "": it is.
     """
 
     entry: StreamEntry
@@ -120,6 +121,7 @@ class KeptStream:
     suffix: Suffix = field(init=False)
     memory: Share = field(default_factory=Share)
     version: int = 0
+    refusal: str = ""
     _seen_rows: int = 0
     _seen_boundary: int = BEGINNING
 

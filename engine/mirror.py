@@ -25,8 +25,10 @@ from overlay.errors import (
     BrokenError,
     BusyError,
     MedusaError,
+    NotAuthorisedError,
     NotFoundError,
     NotRetainedError,
+    UntrustedError,
 )
 from overlay.events import Events
 from overlay.log import bound
@@ -34,6 +36,9 @@ from overlay.rpc import EndOfCall
 
 RETRY_S = (0.1, 5.0)
 """Shortest and longest wait before subscribing again, seconds; doubled in between, with jitter."""
+
+LOOK_AGAIN_S = 15.0
+"""Between two looks into the catalog for what a stream is that is read, seconds."""
 
 LAST_WORD_S = 5.0
 """How long the end of a stream may take to be acknowledged, seconds: else a lease runs out."""
@@ -103,6 +108,7 @@ class Mirror:
                 await until_one_ends(self._follow, elsewhere.wait, self._look_up)
             except MedusaError as error:
                 self._note(error, wait_s)
+                self._take_refusal(error)
             if self._kept.log.boundary > before:
                 wait_s = RETRY_S[0]
             with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
@@ -143,11 +149,14 @@ class Mirror:
             await self._take(self._source.catch_up(request))
 
     async def _look_up(self) -> None:
-        """Find out what the stream is now, while it is read: it may have been altered."""
-        entry = await self._published(self._kept.name)
-        if entry is not None and entry.stream.edition > self._kept.entry.stream.edition:
-            await self._store.define(self._kept, entry)
-        await trio.sleep_forever()
+        """Find out what the stream is now, while it is read: it may have been altered. Who gives it
+        to us ends the call then; but another peer may be the one that tells the catalog."""
+        while True:
+            entry, known = await self._published(self._kept.name), self._kept.entry
+            newer = entry is not None and entry.stream.edition >= known.stream.edition
+            if entry is not None and newer and entry != known:
+                await self._store.define(self._kept, entry)
+            await trio.sleep(LOOK_AGAIN_S)
 
     async def _take(self, opening: AbstractAsyncContextManager[Feed]) -> None:
         async with opening as feed:
@@ -183,6 +192,7 @@ class Mirror:
     async def _take_part(self, feed: Feed, incoming: Incoming) -> None:
         log, suffix = self._kept.log, self._kept.suffix
         message, body = await feed.receive(Tuples)
+        self._kept.refusal = ""
         epoch = incoming.add(message, body)
         self._kept.memory.set(incoming.held)
         if epoch is None:
@@ -224,6 +234,13 @@ class Mirror:
             else:
                 await self._safer.wait()
         await trio.sleep_forever()
+
+    def _take_refusal(self, error: MedusaError) -> None:
+        if not isinstance(error, NotAuthorisedError) or isinstance(error, UntrustedError):
+            return
+        if not self._kept.refusal:
+            self._events.note("warning", f"{self._kept.name} is not given to us: {error}")
+        self._kept.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= RETRY_S[1]:  # a short absence is nobody's news

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +29,9 @@ from engine.query import Query
 from engine.revisions.tasks import revised_streams, with_revisions
 from engine.schema import Schema
 from engine.tenure import Tenure
+
+MAX_EDITION: Final = 2**62
+"""Of a stream made of many that were altered often: it must fit a message."""
 
 
 class Network(Struct, frozen=True):
@@ -94,12 +98,18 @@ class Network(Struct, frozen=True):
             home=home,
             revised=stream in revised,
             label=label_of(labels(self.query, self.inputs, declared), stream),
-            edition=altered.edition,
+            edition=self._edition(altered),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # who reads it may have to read it again
             definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
+
+    def _edition(self, altered: AlteredOutput) -> int:
+        """Grows with every alteration of the output, and of what it may be made from: its readers
+        may be others then. All peers that make it count the same."""
+        inputs = sum(entry.stream.edition for entry in self.inputs.values())
+        return min(altered.edition + inputs, MAX_EDITION)
 
     @property
     def _altered_readers(self) -> dict[str, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
+    NotAuthorisedError,
     NotFoundError,
     UnavailableError,
 )
@@ -302,15 +303,15 @@ class Producers:
         return await self._learn_entry(stream) if known is None else known
 
     async def published(self, stream: str) -> StreamEntry | None:
-        """As `entry`; None where that cannot be said now."""
+        """As the catalog says now; None where it does not."""
         with suppress(MedusaError):
-            return await self.entry(stream)
+            return await self._learn_entry(stream)
         return None
 
     async def _learn_entry(self, stream: str) -> StreamEntry:
         try:
             found = (await lookup(self._catalog, STREAM, ObjectName.parse(stream))).value
-        except NotFoundError:
+        except (NotFoundError, NotAuthorisedError):
             self._entries.pop(stream, None)
             raise
         self._entries[stream] = found

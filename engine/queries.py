@@ -340,8 +340,9 @@ class QueryHost:
         ]
 
     def task_status(self) -> tuple[TaskStatus, ...]:
+        refusals = {kept.name: kept.refusal for kept in self._store.all() if kept.refusal}
         return tuple(
-            task.status(stopped=not running.running)
+            _refused(task.status(stopped=not running.running), refusals)
             for running in self._queries.values()
             for task in running.tasks
         )
@@ -490,3 +491,15 @@ def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
 
 async def _nobody_is_there(_query: str) -> None:
     pass
+
+
+def _refused(status: TaskStatus, refusals: Mapping[str, str]) -> TaskStatus:
+    """A task that an input is not given to stands still at the boundary that it has.
+
+    Args:
+        refusals: why, by input.
+    """
+    why = [refusals[name] for name in status.inputs if name in refusals]
+    if not why or status.state == "stopped":
+        return status
+    return msgspec.structs.replace(status, state="failing", reason="; ".join(why))

@@ -15,10 +15,12 @@ class Readers:
         pays: whether a participant has a content contract in force with the owner of that stream,
             for it, as far as this peer's participant is a party to it. Contracts put their own
             here.
+        changed: to be told whenever `pays` says something else.
     """
 
     def __init__(self) -> None:
         self.pays: Callable[[str, str], bool] = lambda _participant, _stream: False
+        self.changed: Callable[[], None] = lambda: None
 
     def may_read(self, stream: StreamDefinition, participant: str) -> bool:
         """A stream's owner always may; anybody else whom every policy of the stream admits."""

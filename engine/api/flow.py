@@ -121,7 +121,7 @@ class FlowCalls:
             )
         if request.after == BEGINNING:
             await kept.log.fetch_lost()
-        ends = _interruptions(kept, caller)  # one may come while a lease is written down
+        ends = self._interruptions(kept, caller)  # one may come while a lease is written down
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after, caller)
         if after < kept.log.start:
@@ -177,6 +177,7 @@ class FlowCalls:
                 while kept.log.boundary <= after < END:
                     await kept.log.wait_beyond(after)
                     after = _literal(kept, after, caller)
+            self._engine.readers.check(kept.entry.stream, caller.participant)
             if kept.log.boundary > after:
                 part = await kept.log.part(after)
                 if part.upto is None:
@@ -244,6 +245,30 @@ class FlowCalls:
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
+    def _interruptions(
+        self, kept: KeptStream, caller: Caller
+    ) -> list[Callable[[], Awaitable[None]]]:
+        """What ends a subscription that begins now: where the stream went, or that the caller may
+        not read it any more."""
+        moved_away, altered, readers = kept.moved_away, kept.altered, self._engine.readers
+
+        async def until_moved() -> None:
+            await moved_away.wait()
+            raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
+
+        async def until_altered() -> None:
+            await altered.wait()
+            while caller.peer_id is None:
+                readers.check(kept.entry.stream, caller.participant)
+                await kept.altered.wait()
+            readers.check(kept.entry.stream, caller.participant)
+            # a peer finds out what the stream is now, and who may read what it makes of it
+            raise BrokenError(f"{kept.name} is defined otherwise from now on: ask again")
+
+        # our own clients read on here, whoever computes it; but a source's log stands still
+        leaves = caller.peer_id is not None or kept.variant == HOME
+        return [until_altered, *([until_moved] if leaves else [])]
+
     async def _check_reader(self, caller: Caller, stream: str) -> None:
         entry = await self._entry(caller, stream)
         self._engine.readers.check(entry.stream, caller.participant)
@@ -263,24 +288,6 @@ class FlowCalls:
             )
         if not may_post:
             raise refusal
-
-
-def _interruptions(kept: KeptStream, caller: Caller) -> list[Callable[[], Awaitable[None]]]:
-    """What ends a subscription that begins now, so that the caller asks again."""
-    ends: list[Callable[[], Awaitable[None]]] = []
-    # our own clients read on here, whoever computes it; but a source's log stands still
-    if caller.peer_id is not None or kept.variant == HOME:
-        text = f"{kept.name} is computed by another peer from now on: ask again"
-        ends.append(partial(_break_off, kept.moved_away, text))
-    if caller.peer_id is not None:  # it finds out what the stream is now, and whether it may read
-        text = f"{kept.name} is defined otherwise from now on: ask again"
-        ends.append(partial(_break_off, kept.altered, text))
-    return ends
-
-
-async def _break_off(event: trio.Event, text: str) -> None:
-    await event.wait()
-    raise BrokenError(text)
 
 
 def _writer(caller: Caller, request: PostEvent) -> Writer:

@@ -8,6 +8,7 @@ import trio
 
 from engine.engine import Engine
 from engine.messages import Acknowledge, Done
+from engine.moves.checks import check_worker
 from engine.moves.messages import (
     Activate,
     Assignment,
@@ -74,6 +75,9 @@ class MovingCalls:
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""
         placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))
+        stored, _ = self._engine.queries.find(request.task)
+        readers = self._engine.readers
+        check_worker(placed.runner.task, stored.network, caller.participant, readers)
         log = placed.runner.input(request.stream)
         if log is None:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")

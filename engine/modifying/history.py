@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from engine.definitions import StreamEntry
 from engine.former import MAX_FORMER, Former, affected, changing, check_history, restored
 from engine.network import StoredQuery
 from engine.plan import Task
@@ -97,9 +98,12 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
         former, query = former[:-1], restored(query, former[-1])
     if query != known.entry.query or former != known.former[len(known.former) - len(former) :]:
         return False
+    if not _same_streams(known.inputs, told.inputs):
+        return False
     as_known = msgspec.structs.replace(
         known,
         entry=told.entry,
+        inputs=told.inputs,
         former=told.former,
         since=told.since,
         positions=told.positions,
@@ -108,3 +112,9 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
         parted=told.parted,
     )
     return as_known == told and told.entry.outputs == known.entry.outputs
+
+
+def _same_streams(known: Mapping[str, StreamEntry], told: Mapping[str, StreamEntry]) -> bool:
+    """Whether they are the same, but for what their owners may have altered."""
+    fixed = {name: (entry.schema, entry.stream.query) for name, entry in known.items()}
+    return fixed == {name: (entry.schema, entry.stream.query) for name, entry in told.items()}

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.kept import KeptStream
 from engine.messages import Subscribe
 from engine.mirror_sources import Feed, FromProducers
+from engine.moves.checks import network_of
 from engine.moves.messages import Assignment, Progress, ReadInput
+from engine.network import Network
 from engine.plan import Task
 from engine.producers import Producers
 from engine.schema import BEGINNING
@@ -45,6 +48,7 @@ class AssignedTask:
 
     Attributes:
         opened: set once it is running, or cannot be.
+        inputs_now: what its query reads, with the readers that it has now.
         ready: it goes on with the output. reason: why it never will.
         known_at: when this peer took it, or was started again with it; asked_at: when its owner
             was first asked in vain to take it back: on trio's clock, seconds.
@@ -58,6 +62,7 @@ class AssignedTask:
         self.fork: Fork | None = None
         self.kept: KeptStream | None = None
         self.inputs: tuple[KeptStream, ...] = ()
+        self.inputs_now = stored.assignment.inputs
         self.ready = False
         self.reason = ""
         self.known_at = trio.current_time()
@@ -65,6 +70,11 @@ class AssignedTask:
         self.opened = trio.Event()
         self.scope = trio.CancelScope()
         self.at_rest = trio.Event()
+
+    @property
+    def network(self) -> Network:
+        """The query that it is part of, as far as it is known here."""
+        return replace(network_of(self.stored.assignment), inputs=self.inputs_now)
 
     @property
     def user(self) -> str:

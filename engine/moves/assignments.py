@@ -17,7 +17,7 @@ import msgspec
 import trio
 
 from engine.config import EngineConfig
-from engine.definitions import check_stream
+from engine.definitions import StreamEntry, check_stream
 from engine.execution import Executor
 from engine.kept import KeptStream, Role, key_of
 from engine.messages import TaskStatus
@@ -291,8 +291,7 @@ class Assignments:
 
     async def _define(self, kept: KeptStream, assigned: AssignedTask) -> None:
         task, stored = assigned.task, assigned.stored
-        network = network_of(stored.assignment)
-        entry = network.entry_of(task.output, task.output_schema, stored.owner)
+        entry = assigned.network.entry_of(task.output, task.output_schema, stored.owner)
         if kept.entry != entry:
             check_stream(entry.stream)
             await self._store.define(kept, entry)
@@ -317,6 +316,23 @@ class Assignments:
         if until is not None:
             self.ended(assigned.stored, until)
         await self._drop(assigned)
+
+    async def relabel(self, assigned: AssignedTask, inputs: dict[str, StreamEntry]) -> None:
+        """What its query reads has the readers now that these entries say.
+
+        Raises:
+            InvalidInputError: more of them are restricted than one stream may be made from.
+        """
+        assigned.inputs_now = inputs
+        if assigned.kept is not None:
+            await self._define(assigned.kept, assigned)
+
+    def refuse(self, assigned: AssignedTask, why: str) -> None:
+        """Compute no more of a task, and ask its owner to take it home, until it does."""
+        if assigned.reason != why:
+            assigned.reason, assigned.ready = why, False
+            assigned.scope.cancel()
+        self._go_home(assigned.task.name, why)
 
     async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
         """Ask the owner to let another peer go on with a task.
@@ -410,10 +426,13 @@ class Assignments:
             short_bytes=self._store.short_bytes,
         )
         for task, why in found.items():
-            if task not in self._going_home:
-                self._overlay.events.note("warning", f"{task} goes home: {why}")
-                self._going_home.add(task)
-                self._nursery.start_soon(self._send_home, task)
+            self._go_home(task, why)
+
+    def _go_home(self, task: str, why: str) -> None:
+        if task not in self._going_home:
+            self._overlay.events.note("warning", f"{task} goes home: {why}")
+            self._going_home.add(task)
+            self._nursery.start_soon(self._send_home, task)
 
     async def _send_home(self, task: str) -> None:
         try:

@@ -144,7 +144,7 @@ class Mover:
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
         if not deal.contract:  # to a peer of its own participant, which steps into its place
-            same = self._participant_of(worker) == self._participant_of(request.to)
+            same = self.participant_of(worker) == self.participant_of(request.to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, request.to
@@ -170,7 +170,7 @@ class Mover:
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return placed
 
-    def _participant_of(self, peer: str) -> str:
+    def participant_of(self, peer: str) -> str:
         record = self._overlay.peers.get(parse_peer_id(peer))
         if record is None:
             raise UnavailableError(f"peer {peer[:8]} is unknown here, or revoked")
@@ -212,7 +212,7 @@ class Mover:
         self._check_movable(placed, to)
         if to:
             check_worker(
-                placed.runner.task, stored.network, self._participant_of(to), self._queries.readers
+                placed.runner.task, stored.network, self.participant_of(to), self._queries.readers
             )
         known = placed.current
         async with placed.moving:

@@ -289,6 +289,18 @@ class Standby:
         else:
             await self.running.stop()
 
+    async def relabel(self, stored: StoredQuery) -> None:
+        """What it reads has the readers now that `stored` says.
+
+        Raises:
+            StorageError: the disk does not take it; nothing has changed.
+        """
+        if stored.inputs != self.stored.inputs:
+            stored = msgspec.structs.replace(self.stored, inputs=stored.inputs)
+            self._queries.files.save(stored)
+            self.stored = stored
+            await self._queries.logs.define_outputs(self.stored, self._tasks)
+
     async def take_edition(self, told: StoredQuery) -> int:
         """Go on where it stands with what the primary says of the query now, which `follows`.
 
@@ -302,6 +314,7 @@ class Standby:
         stored = msgspec.structs.replace(
             self.stored,
             entry=told.entry,
+            inputs=told.inputs,
             former=told.former,
             since=told.since,
             parted=told.parted,

@@ -191,6 +191,7 @@ class Views:
             query=source.stream.query,
             view=view,
             label=source.stream.policies,
+            edition=source.stream.edition,
         )
         return StreamEntry(definition, source.schema)
 

@@ -13,6 +13,7 @@ from contracts.ledger import Standing
 from engine.engine import Engine
 from engine.kept import KeptStream
 from overlay.errors import NotFoundError
+from overlay.names import ObjectName
 from tools.market.boundaries import stime_of
 from tools.market.content_deals import content_contracts, deals_in, rate_of
 from tools.market.content_receiver import ContentReceiver
@@ -41,9 +42,12 @@ class Content:
         self._own = engine.overlay.identity.peer_id
         self._billed: dict[DealKey, tuple[int, float]] = {}
         self._changed = trio.Event()
+        self._in_force: set[str] | None = None
 
     def register(self) -> None:
-        """Count for the settlement, serve receivers, and hear what is read."""
+        """Count for the settlement, serve receivers, hear what is read, and say who may read what
+        is for those who have a contract."""
+        self._engine.readers.pays = self.pays
         self._settler.content_meter = self.meter
         self._receiver.register()
         self._sender.register()
@@ -60,11 +64,24 @@ class Content:
         while True:
             self._changed = trio.Event()
             in_force = {contract.id for contract, _ in content_contracts(self._contracts)}
+            if in_force != self._in_force:
+                self._in_force = in_force
+                self._engine.readers.changed()
             self._sender.look(in_force)
             await self._receiver.look(in_force)
             self._hold()
             with trio.move_on_after(LOOK_S):
                 await self._changed.wait()
+
+    def pays(self, participant: str, stream: str) -> bool:
+        """Whether that participant has a contract in force with the owner of a stream, for it. One
+        between two others is not known here."""
+        owner = ObjectName.parse(stream).participant
+        return any(
+            (terms.stream, terms.sender) == (stream, owner)
+            and contract.counterparty(owner) == participant
+            for contract, terms in content_contracts(self._contracts)
+        )
 
     def meter(self, deal: Deal) -> Meter:
         """What counts a stream's tuples.

@@ -1,0 +1,262 @@
+"""Owners change who may read, while everything runs: all that serve heed it within seconds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    Town,
+    make_stream,
+    open_town,
+    received,
+    rows,
+    until,
+)
+
+from engine.alteration import Alteration
+from engine.availability import Availability, Mode
+from engine.messages import Subscribe, TaskStatus, Tuples
+from engine.moves.messages import Deal
+from engine.query import Filter, Query
+from engine.view import Last, View
+from overlay.errors import BrokenError, NotAuthorisedError
+from overlay.rpc import Duplex
+from tools.async_client import AsyncMedusaClient, Subscription
+
+NAMES = ("mit.edu", "utah.edu", "brown.edu")
+ALL = ("utah.edu", "brown.edu")
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+
+
+@dataclass
+class Three:
+    """mit.edu, whose stream is for both others; utah.edu and brown.edu."""
+
+    town: Town
+    mit: Place
+    utah: Place
+    brown: Place
+    clients: dict[str, AsyncMedusaClient]
+    stream: str
+    posted: int = 0
+
+    async def post(self, *, upto: int | None = None) -> int:
+        """One row more, that passes all filters; gives its stime, its boundary."""
+        self.posted = self.posted + 1 if upto is None else upto
+        client = self.clients["mit.edu"]
+        row = rows([(self.posted, self.posted)])
+        await client.post_event(self.stream, row, boundary=self.posted)
+        await client.flush()
+        return self.posted
+
+    async def readers(self, *names: str) -> None:
+        await self.clients["mit.edu"].alter_stream(self.stream, Alteration(readers=names))
+
+    async def keep(self, place: Place, path: str, source: str, **asked: object) -> str:
+        """A query of that path's name runs there; gives its output."""
+        client, out = self.clients[place.participant], place.name(f"{path}/out")
+        box = Filter("some", source, (out,), ("value > 0",))
+        await client.create_query(Query(place.name(path), (box,), **asked))  # type: ignore[arg-type]
+        await client.start_query(place.name(path))
+        return out
+
+
+@asynccontextmanager
+async def three(folder: Path, **options: object) -> AsyncIterator[Three]:
+    async with open_town(folder) as town, AsyncExitStack() as stack:
+        places = [await town.settle(each) for each in NAMES]
+        await town.acquainted(*places)
+        clients = {p.participant: await stack.enter_async_context(p.client()) for p in places}
+        options.setdefault("readers", ALL)
+        stream = await make_stream(clients["mit.edu"], places[0], "s", **options)
+        yield Three(town, *places, clients, stream)
+
+
+async def goes_on(subscription: Subscription, here: Three) -> None:
+    wanted = await here.post()
+    assert await received(subscription, 1) == [(wanted, wanted)]
+
+
+async def is_ended(subscription: Subscription) -> None:
+    with trio.fail_after(DEADLINE_S), pytest.raises(NotAuthorisedError):
+        await all_of(subscription)
+
+
+async def all_of(subscription: Subscription) -> None:
+    async for _ in subscription:
+        pass
+
+
+async def all_that_comes(duplex: Duplex) -> None:
+    while True:
+        await duplex.receive(Tuples)
+
+
+def task(place: Place, output: str) -> TaskStatus:
+    (found,) = [each for each in place.up.engine.queries.task_status() if each.name == output]
+    return found
+
+
+async def test_who_is_struck_off_reads_no_further_nor_does_its_query(tmp_path: Path) -> None:
+    async with three(tmp_path) as here:
+        out = await here.keep(here.utah, "q", here.stream)
+        own = here.clients["utah.edu"].subscribe(here.stream)
+        other = here.clients["brown.edu"].subscribe(here.stream, subscriber="brown")
+        made = here.clients["utah.edu"].subscribe(out)
+        stime = await here.post()
+        for each in (own, other, made):
+            assert await received(each, 1) == [(stime, stime)]
+        await here.readers("brown.edu")
+        await is_ended(own)
+        await goes_on(other, here)
+        await until(lambda: task(here.utah, out).state == "failing", "its query says why")
+        assert "utah.edu may not read medusa://mit.edu/s" in task(here.utah, out).reason
+        assert here.utah.kept("q/out").log.boundary == stime  # what came before stays readable
+        with pytest.raises(NotAuthorisedError):
+            await here.clients["utah.edu"].receive_events(here.stream, stime)
+        await here.readers(*ALL)
+        assert await received(made, 1) == [(here.posted, here.posted)]
+        assert task(here.utah, out).state != "failing"
+
+
+async def test_an_owners_word_passes_along_a_chain(tmp_path: Path) -> None:
+    """What utah.edu makes of mit.edu's stream is read, copied and worked on at brown.edu."""
+    async with three(tmp_path) as here:
+        out = await here.keep(here.utah, "q", here.stream)
+        await here.clients["utah.edu"].create_view(View(here.utah.name("v"), here.stream, Last(9)))
+        then = await here.keep(here.brown, "r", out)
+        reader = here.clients["brown.edu"]
+        direct, seen, last = (reader.subscribe(n) for n in (out, here.utah.name("v"), then))
+        stime = await here.post()
+        for each in (direct, seen, last):
+            assert await received(each, 1) == [(stime, stime)]
+        await here.readers("utah.edu")
+        for each in (direct, seen):
+            await is_ended(each)
+        await here.post()
+        await until(lambda: here.utah.kept("q/out").log.boundary == here.posted)
+        await until(lambda: task(here.brown, then).state == "failing")
+        assert here.brown.kept("r/out").log.boundary == stime
+        for name in (out, here.utah.name("v")):
+            with pytest.raises(NotAuthorisedError):
+                await anext(reader.subscribe(name))
+            with pytest.raises(NotAuthorisedError):
+                await reader.stream_entry(name)
+        await here.readers(*ALL)
+        assert await received(last, 1) == [(here.posted, here.posted)]
+
+
+async def test_what_may_be_made_public_may_no_longer(tmp_path: Path) -> None:
+    async with three(tmp_path, readers=("utah.edu",), declassify=("utah.edu",)) as here:
+        name = here.utah.name("q/out")
+        out = await here.keep(here.utah, "q", here.stream, readers=((name, ("*",)),))
+        reader = here.clients["brown.edu"].subscribe(out)
+        await goes_on(reader, here)
+        await here.clients["mit.edu"].alter_stream(here.stream, Alteration(declassify=()))
+        await is_ended(reader)
+        await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
+
+
+async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
+    tmp_path: Path,
+) -> None:
+    """A task of utah.edu's at brown.edu: first brown.edu is struck off, then, at work again,
+    utah.edu is."""
+    async with three(tmp_path) as here:
+        out = await here.keep(here.utah, "q", here.stream)
+        stime = await here.post()
+        await until(lambda: here.utah.kept("q/out").log.boundary == stime)
+        assignments = here.brown.up.engine.assignments
+        assignments.expect = assignments.admit = lambda *_: None
+        mover = here.utah.up.engine.mover
+        await mover.move(out, here.brown.id, Deal(giver=here.utah.id))
+        reader = here.clients["mit.edu"].subscribe(out)
+        assert await received(reader, 1) == [(stime, stime)]
+        await here.readers("utah.edu")
+        await until(lambda: not assignments.all(), "brown.edu is rid of it")
+        await goes_on(reader, here)
+
+        await here.readers(*ALL)
+        running = here.utah.up.engine.queries.get(here.utah.name("q"))
+        await until(lambda: running.stored.inputs[here.stream].stream.readers == ALL)
+        await mover.move(out, here.brown.id, Deal(giver=here.utah.id))
+        before = here.posted
+        await here.readers("brown.edu")
+        await until(lambda: not assignments.all(), "brown.edu is rid of it")
+        await here.post()
+        await until(lambda: task(here.utah, out).state == "failing")
+        assert here.utah.kept("q/out").log.boundary == before
+
+
+async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> None:
+    async with three(tmp_path) as here:
+        sibling = await here.town.settle("utah.edu", sibling=True)
+        await here.town.acquainted(here.mit, here.utah, here.brown, sibling)
+        active = Availability(mode=Mode.ACTIVE_STANDBY)
+        out = await here.keep(here.utah, "q", here.stream, availability=active)
+        stime = await here.post()
+        standbys = sibling.up.engine.standbys
+
+        def stands_by() -> bool:
+            kept = standbys.rendition(out)
+            return kept is not None and kept.log.boundary >= stime
+
+        await until(stands_by, "it has a standby")
+        there = await here.brown.up.engine.overlay.connect(bytes.fromhex(sibling.id))
+        async with there.open("subscribe", Subscribe(out, stime)) as duplex:
+            await here.readers("utah.edu")
+            with trio.fail_after(DEADLINE_S), pytest.raises((NotAuthorisedError, BrokenError)):
+                await all_that_comes(duplex)
+        await until(lambda: _policy(standbys.rendition(out)) == ("utah.edu",))
+        async with there.open("subscribe", Subscribe(out, stime)) as duplex:
+            with pytest.raises(NotAuthorisedError):
+                await duplex.receive(Tuples)
+        await here.town.stop(here.utah)
+        await until(lambda: sibling.up.engine.queries.occupied(here.utah.name("q")))
+        with pytest.raises(NotAuthorisedError):
+            await anext(here.clients["brown.edu"].subscribe(out))
+        await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
+
+
+def _policy(kept: object) -> tuple[str, ...]:
+    (policy,) = kept.entry.stream.label  # type: ignore[attr-defined]
+    return policy.readers
+
+
+async def test_a_named_subscriber_that_may_not_read_is_waited_for_no_longer(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as here:
+        subscriber = here.clients["brown.edu"].subscribe(here.stream, subscriber="b")
+        await goes_on(subscriber, here)
+        subscriber.close()
+        leases = here.mit.up.engine.store.leases
+        assert [each.holder for each in leases(here.stream)] == ["brown.edu"]
+        await here.readers("utah.edu")
+        await until(lambda: not leases(here.stream))
+
+
+async def test_it_is_found_out_after_an_absence(tmp_path: Path) -> None:
+    """utah.edu is down while brown.edu is struck off."""
+    async with three(tmp_path) as here:
+        out = await here.keep(here.utah, "q", here.stream)
+        await goes_on(here.clients["brown.edu"].subscribe(out), here)
+        await here.town.stop(here.utah)
+        await here.readers("utah.edu")
+        await here.town.start(here.utah)
+        await here.town.acquainted(here.utah, here.brown)
+        await until(lambda: _policy(here.utah.kept("q/out")) == ("utah.edu",))
+        with pytest.raises(NotAuthorisedError):
+            await anext(here.clients["brown.edu"].subscribe(out))
