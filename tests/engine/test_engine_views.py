@@ -219,7 +219,7 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
                 await other.create_view(View(mit.name("v"), shared, Last(1)))
             await other.create_view(View(utah.name("v"), shared, Last(1)))
             assert await received(other.subscribe(utah.name("v")), 1) == [(1, 1)]
-            with pytest.raises(NotAuthorisedError, match=r"brown\.edu may not read"):
+            with pytest.raises(NotAuthorisedError, match="does not let you read"):
                 await anext(third.subscribe(utah.name("v")))
             with pytest.raises(NotAuthorisedError):
                 await third.create_view(View(brown.name("v"), utah.name("v"), Last(1)))
