@@ -15,6 +15,7 @@ import trio
 import trio.testing
 from contracts_parties import DAY, federation, proposal, proposed
 from contracts_parties import MIT as OLD_MIT
+from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ class Watched(Events):
         self._noted = trio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while not condition():
                 await self._noted.wait()
 

@@ -28,6 +28,7 @@ from contracts_settling import (
     deal_of,
     key_of,
 )
+from deadline import DEADLINE_S
 
 from contracts.audit import chained
 from contracts.deals import ContentRate, Deal
@@ -365,7 +366,7 @@ def test_killed_in_the_middle_of_an_append(tmp_path: Path, statement: str, there
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr

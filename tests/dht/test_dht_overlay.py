@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from deadline import DEADLINE_S
 from msgspec import Struct
 
 from dht.catalog import Catalog, DhtConfig, Kind, open_catalog
@@ -95,7 +96,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Peer, Peer, Peer, trio.Nurs
         )
         for root in ROOTS
     )
-    with trio.fail_after(60):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             await nursery.start(mit.run)
             for peer in (utah, cmu):
@@ -193,7 +194,7 @@ async def test_who_was_admitted_and_has_met_nobody_cannot_say_that_something_is_
     membership = Membership.found(ROOTS[0], NOW, "demo")
     membership.admit(ROOTS[0], ROOTS[1].certificate, NOW)
     founder, admitted = (Peer(tmp_path / root.participant, root, membership) for root in ROOTS[:2])
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             await nursery.start(founder.run)
             await nursery.start(admitted.run)
@@ -264,6 +265,6 @@ async def test_a_file_of_a_later_version_is_named_and_the_overlay_closes(tmp_pat
     (peer.folder / "data").mkdir()
     with closing(sqlite3.connect(peer.folder / "data" / "catalog.sqlite")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with trio.fail_after(20), pytest.raises(ExceptionGroup) as caught:
+    with trio.fail_after(DEADLINE_S), pytest.raises(ExceptionGroup) as caught:
         await peer.run()
     assert caught.group_contains(InvalidInputError, match=r"catalog\.sqlite: version 99")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import trio
+from deadline import DEADLINE_S
 
 from contracts.config import ContractsConfig
 from engine.config import EngineConfig
@@ -27,7 +28,6 @@ from tools.founding import make_peer, make_sibling
 from tools.home import Home
 
 PATIENCE_S = 10.0
-DEADLINE_S = 20.0
 LOOPBACK: Address = ("127.0.0.1", 0)
 
 Row = tuple[int, int]

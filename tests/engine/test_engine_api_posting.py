@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import (
     Place,
     Town,
@@ -255,7 +256,7 @@ async def test_no_room_left_is_told_and_passes(
             async def acknowledge_by_reading() -> None:
                 found.extend(await to_the_end(reader))
 
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(acknowledge_by_reading)
                     await client.flush()

@@ -304,7 +304,7 @@ async def test_a_peer_that_is_starting_or_stopping(
             return "served"
 
         async def answered(text: str) -> None:
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while True:
                     try:
                         if text in await answer():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, received, rows, schema_of, until
 
@@ -77,7 +78,7 @@ async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, se
 
 
 async def found_by(client: AsyncMedusaClient, name: str) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         while True:
             try:
                 found = await client.lookup_object(name)

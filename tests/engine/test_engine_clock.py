@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import (
     Place,
@@ -166,7 +167,7 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
         await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
         async with mit.client(producer="q") as client, utah.client() as far:
             await client.create_schema(schema_of("mit.edu", "later"))
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 while True:
                     try:
                         found = await far.lookup_object(mit.name("later"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import Place, make_stream, open_town, received, rows, until
 
 from engine.api.serving import PeerService
@@ -42,7 +43,7 @@ async def refused(place: Place, kind: type[MedusaError], text: str, **listen: Ad
     overlay = dataclasses.replace(config.overlay, listen=listen.get("overlay", ("127.0.0.1", 0)))
     client = dataclasses.replace(config.client, listen=listen.get("client", ("127.0.0.1", 0)))
     config = dataclasses.replace(config, overlay=overlay, client=client)
-    with pytest.raises(kind, match=text) as caught, trio.fail_after(10):
+    with pytest.raises(kind, match=text) as caught, trio.fail_after(DEADLINE_S):
         async with open_peer(place.home, config):
             pass
     assert "\n" not in str(caught.value)
@@ -169,7 +170,7 @@ async def test_status_and_lists_with_a_peer_away(tmp_path: Path) -> None:
             assert len((await client.status(federation=False)).peers) == 1
             gone = utah.id
             await town.stop(utah)
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 snapshot = await client.status()
                 listed = await client.list_objects()
                 found = await client.lookup_object(own)
@@ -181,7 +182,7 @@ async def test_status_and_lists_with_a_peer_away(tmp_path: Path) -> None:
             assert own in listed.names["stream"]
             assert set(found.entries) == {"stream", "producer"}
             # what is there but cannot be reached is not called unknown
-            with pytest.raises(UnavailableError), trio.fail_after(15):
+            with pytest.raises(UnavailableError), trio.fail_after(DEADLINE_S):
                 async with mit.client(patience_s=0.2) as impatient:
                     await anext(impatient.subscribe(theirs))
             await town.start(utah)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import rows, schema_of, to_the_end
 from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
 
@@ -51,7 +52,7 @@ def made(tmp_path: Path, *, fsync: bool) -> Peer:
 
 async def failing(peer: Peer, order: Order) -> None:
     fail(peer.home.folder, order)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while (peer.home.folder / FILE).exists():  # noqa: ASYNC110 - the peer tells nobody
             await trio.sleep(0.01)
     await trio.sleep(0.1)
@@ -105,7 +106,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
             await client.create_stream(StreamDefinition(f"{STREAM}2", schema_of("mit.edu").name))
         async with client.subscribe(STREAM) as reader:
             assert (await anext(reader)).table.num_rows >= 10
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while str(peer.home.folder) not in await said(client):  # noqa: ASYNC110 - as above
                 await trio.sleep(0.1)
         assert peer.alive
@@ -131,7 +132,7 @@ async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
             await client.flush()
     async with running(peer) as client:
         await failing(peer, Order(READS))
-        with trio.fail_after(20), pytest.raises(NotRetainedError, match="are damaged"):
+        with trio.fail_after(DEADLINE_S), pytest.raises(NotRetainedError, match="are damaged"):
             async with client.subscribe(STREAM, -1) as reader:
                 await anext(reader)
         assert "is damaged or missing" in await said(client)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import Place, Town, make_stream, open_town, received, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,7 +91,7 @@ async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
             request = Subscribe(stream, subscriber=name)
             async with connection.open("subscribe", request) as duplex:
                 await duplex.receive(Tuples)
-                with trio.fail_after(60):
+                with trio.fail_after(DEADLINE_S):
                     await fill(client, mit, stream, 2, 45)
                     await fill(client, mit, other, 1, 3)
                 with pytest.raises(NotRetainedError, match="you are waited for no"):  # noqa: PT012
@@ -110,7 +111,7 @@ async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(tmp_path: Pa
             async with reader.subscribe(stream, subscriber="me") as visit:
                 await received(visit, 1)
                 boundary = visit.boundary
-            with trio.fail_after(60):
+            with trio.fail_after(DEADLINE_S):
                 await fill(client, mit, stream, 2, 45)
             await until(lambda: mit.kept("s").log.start > boundary)
             back = reader.subscribe(stream, after=boundary, subscriber="me")

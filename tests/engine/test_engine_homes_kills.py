@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import rows, schema_of
 from msgspec import structs
 from test_engine_revisions_peers import changes_of, deletions
@@ -18,7 +19,6 @@ from tools.async_client import AsyncMedusaClient, open_medusa
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
 QUIET_S = 1.0
-DEADLINE_S = 240.0
 
 
 async def who_is_home(peers: list[Peer]) -> Peer | None:

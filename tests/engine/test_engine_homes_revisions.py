@@ -192,7 +192,7 @@ async def test_they_are_served_by_whoever_is_home(tmp_path: Path) -> None:
         async with places[2].client() as there:
             await oracle.delete(there, stream, [20, 21])
             await oracle.replace(there, stream, [(30, 3)], boundary=70)
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             assert await received(subscription, 3) != []
         async with places[1].client() as there:
             found = await received(there.subscribe(name), 4)

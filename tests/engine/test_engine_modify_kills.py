@@ -22,6 +22,7 @@ from typing import Literal
 import pytest
 import trio
 from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+from deadline import DEADLINE_S
 from engine_modified import Answer, Edition, answers, change, sieve_and_sums
 from engine_peers import rows, schema_of
 
@@ -36,8 +37,6 @@ from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
-STEP_S = 150.0
-"""Longest wait for anything in a step: a JVM starts on a machine that does other things as well."""
 POST_S = 0.2
 ROWS = 37
 """In a post; a window holds 100, or other numbers."""
@@ -136,13 +135,13 @@ class Scene:
             self.boundary = epoch.upto
 
     async def reach(self, boundary: int) -> None:
-        with trio.fail_after(STEP_S):
+        with trio.fail_after(DEADLINE_S):
             while self.boundary < boundary:  # noqa: ASYNC110 - it tells nobody
                 await trio.sleep(LOOK_S)
 
     async def cast(self) -> dict[str, Peer]:
         """Who is what, as the primary says once its secondary is as far as itself."""
-        with trio.fail_after(STEP_S):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 for peer in self.peers:
                     with suppress(MedusaError):
@@ -158,7 +157,7 @@ class Scene:
 
     async def modify(self, wish: BoxChange) -> None:
         """Ask until there is an answer."""
-        with trio.fail_after(STEP_S):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 try:
                     done = await self.owner.modify_query(self.query, [wish])
@@ -178,7 +177,7 @@ class Scene:
         arm(victim.home.folder, step.order)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.modify, wish)
-            with trio.fail_after(STEP_S):
+            with trio.fail_after(DEADLINE_S):
                 await process.wait()
             assert process.returncode == -signal.SIGKILL, victim.tail()
             assert not is_armed(victim.home.folder), "it died of something else"

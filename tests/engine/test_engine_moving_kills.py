@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 import trio
 from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+from deadline import DEADLINE_S
 
 from engine.schema import BEGINNING
 from overlay.errors import ConflictError, MedusaError
@@ -53,8 +54,6 @@ PARTS = 96
 """Posts in a minute."""
 PART_S = 0.25
 """Between two posts, seconds: a minute of stime passes in 24 s."""
-STEP_S = 120.0
-"""Longest wait for anything in a step: a JVM starts on a machine that does other things as well."""
 LOOK_S = 0.05
 
 Side = Literal["owner", "worker"]
@@ -183,12 +182,12 @@ class Scene:
 
     async def settle(self) -> None:
         """Wait until everything posted so far has been answered."""
-        with trio.fail_after(STEP_S):
+        with trio.fail_after(DEADLINE_S):
             await self.consumer.reach(self.traffic.boundary)
 
     async def place(self, where: Side) -> None:
         """Have the task run there, whatever it takes."""
-        with trio.fail_after(STEP_S):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 try:
                     await self.move(where)
@@ -213,7 +212,7 @@ class Scene:
         arm(victim.home.folder, step.order)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._try_to_move, step.to)
-            with trio.fail_after(STEP_S):
+            with trio.fail_after(DEADLINE_S):
                 await process.wait()
             assert process.returncode == -signal.SIGKILL, victim.tail()
             assert not is_armed(victim.home.folder), "it died of something else"
@@ -234,7 +233,7 @@ class Scene:
         with trio.CancelScope(shield=True):
             for peer in self.federation.peers:
                 print(f"--- {peer.home.folder.name}\n{peer.tail()}")
-                with trio.move_on_after(STEP_S), suppress(MedusaError):
+                with trio.move_on_after(DEADLINE_S), suppress(MedusaError):
                     async with open_medusa(peer.home.folder, patience_s=1.0) as client:
                         (status,) = (await client.status(federation=False)).peers
                         print("\n".join(map(str, (*status.tasks, *status.events))), flush=True)
@@ -261,7 +260,7 @@ async def open_scene() -> AsyncIterator[Scene]:
             nursery.start_soon(traffic.flow, poster)
             nursery.start_soon(consumer.receive, subscriber)
             scene = Scene(federation, owner, worker, traffic, consumer)
-            with trio.fail_after(STEP_S):
+            with trio.fail_after(DEADLINE_S):
                 await consumer.reach(MINUTE_US)
             try:
                 yield scene
@@ -308,7 +307,6 @@ async def test_killed_where_it_is_decided() -> None:
 @pytest.mark.soak
 @pytest.mark.process
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("to", ["worker", "owner"], ids=["out", "home"])
 @pytest.mark.parametrize(
     ("victim", "steps"), [("owner", OWNER), ("worker", WORKER)], ids=["owner", "worker"]

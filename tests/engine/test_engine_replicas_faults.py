@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, rows, until
@@ -145,7 +146,7 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
             source = await make_stream(poster, home, "s")
             query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
             await owner.create_query(query)
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 await asked_for.wait()
             await owner.delete_query(query.name)
             go_on.set()

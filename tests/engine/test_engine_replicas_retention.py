@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
@@ -198,7 +199,7 @@ async def test_amnesia_goes_on_though_its_producer_keeps_no_history(
             await die(made, primary, town, home, secondary, reader)
             await poster.post_event(source, rows((at, at) for at in range(500, 600)), end=True)
             got: list[int] = []
-            with trio.fail_after(60):
+            with trio.fail_after(DEADLINE_S):
                 while subscription.boundary < END:
                     got += (await anext(subscription)).table.column("value").to_pylist()
             assert got == list(range(500, 600))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
@@ -100,7 +101,7 @@ async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_re
             await standbys._drop(standby)
             subscription = poster.subscribe(home.name("out"))
             await post(poster, source, range(100))
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 while subscription.boundary < 99:
                     await anext(subscription)
 
@@ -231,7 +232,7 @@ async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(tmp_path: Path, 
             await stands_by(primary, home, "q/out")
             standbys = secondary.up.engine.standbys
             stored = primary.up.engine.queries.get(query.name).stored
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 for _ in range(5):
                     standby = await standbys._open(stored)
                     await standbys._drop(standby)

@@ -269,7 +269,6 @@ spark.stop()
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_a_jvm_starts_from_the_archive_of_a_training_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import until
 from engine_streams_data import SCHEMA, logged
 
@@ -89,7 +90,7 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
         path.write_bytes(whole)
         (lost,) = source.lost_files
         lost.lost = False
-        with trio.fail_after(60):
+        with trio.fail_after(DEADLINE_S):
             await output.wait_beyond(398)
         nursery.cancel_scope.cancel()
     found = output.read(max(output.start, BEGINNING))

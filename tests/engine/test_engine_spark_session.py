@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from deadline import DEADLINE_S
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -32,7 +33,7 @@ def endless(session: SparkSession) -> None:
 def wait_until_running(spark: Spark) -> None:
     """Until a job is under way."""
     tracker = spark.run(lambda session: session.sparkContext.statusTracker())
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE_S
     while not spark.run(lambda _session: tracker.getActiveStageIds()):
         assert time.monotonic() < deadline, "the job did not begin"
 
@@ -78,7 +79,7 @@ def test_killed_in_mid_job_it_is_noticed_and_restarted(
     first = spark.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    worker.join(20)
+    worker.join(DEADLINE_S)
     assert [type(error) for error in caught] == [SparkLostError]
     assert not spark.alive
     with pytest.raises(SparkLostError):
@@ -98,7 +99,7 @@ def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
         wait_until_running(spark)
         spark.stop()
         with pytest.raises(SparkLostError):
-            job.result(20)
+            job.result(DEADLINE_S)
     assert not spark.alive
     spark.start()
     assert spark.run(total) == 4950
@@ -122,7 +123,6 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.timeout(120)
 def test_the_jvm_dies_with_a_killed_python_and_prints_nothing(tmp_path: Path) -> None:
     peer = subprocess.Popen(
         [sys.executable, "-c", PEER, str(tmp_path / "with space")],
@@ -138,7 +138,7 @@ def test_the_jvm_dies_with_a_killed_python_and_prints_nothing(tmp_path: Path) ->
     try:
         peer.kill()
         peer.wait()
-        assert select.select([watch], [], [], 20)[0], "the JVM outlived its Python process"
+        assert select.select([watch], [], [], DEADLINE_S)[0], "the JVM outlived its Python process"
     finally:
         os.close(watch)
     assert peer.stdout.read() == b""

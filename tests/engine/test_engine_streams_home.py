@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_streams_data import SCHEMA, Row, all_rows, body
 
 from engine.schema import END
@@ -41,7 +42,7 @@ def home_in(
 async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
     async with home_in(tmp_path) as home:
         await home.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await home.wait_ready()
         assert await home.advance(NOW)
         assert not await home.advance(NOW)
@@ -74,7 +75,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
             for producer, size in enumerate((1, 3, 1500)):  # the last are handled in a thread
                 producers.start_soon(produce, producer, size)
         await home.post(Writer("last"), 1, end=True, now=NOW)
-        nursery.cancel_scope.deadline = trio.current_time() + 30
+        nursery.cancel_scope.deadline = trio.current_time() + DEADLINE_S
         await home.log.wait_beyond(END - 1)
         rows = all_rows(home.log, limit_rows=10**6)
         assert len(rows) == len({value for _, value in rows}) == 20 * 1504

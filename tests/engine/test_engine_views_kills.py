@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from crashing_peer import STEPS, Order, When, arm, is_armed
+from deadline import DEADLINE_S
 from engine_peers import Row, pairs_of, rows, schema_of
 
 from engine.definitions import StreamDefinition
@@ -22,7 +23,6 @@ from tools.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
-DEADLINE_S = 60.0
 
 MAKING: list[tuple[str, When, int]] = [
     ("views.host:Views._open", "before", 1),

@@ -8,9 +8,8 @@ from queue import SimpleQueue
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from hostile_siege import Siege, open_siege
-
-START_S = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +32,7 @@ def siege() -> Iterator[Siege]:
 
     thread = threading.Thread(target=run, name="siege")
     thread.start()
-    found = opened.get(timeout=START_S)
+    found = opened.get(timeout=DEADLINE_S)
     if isinstance(found, BaseException):
         raise found
     besieged, token, over = found

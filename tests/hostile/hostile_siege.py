@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import trio
+from deadline import DEADLINE_S
 from engine_peers import rows, schema_of
 from hostile_member import HostileMember
 from hostile_watch import Seen
@@ -41,7 +42,6 @@ FILES = 900
 
 PRESET = '[overlay]\npreset = "local"\nlisten = "127.0.0.1:0"\n'
 CONFIG = f"{PRESET}memory_bytes = {MEMORY_BYTES}\n"
-READY_S = 20.0
 WATCH = str(Path(__file__).with_name("hostile_watch.py"))
 LOOK_EVERY_S = 0.02
 STREAM = "medusa://mit.edu/honest"
@@ -128,7 +128,7 @@ class Siege:
     async def acquainted(self, peers: int) -> None:
         """Returns once mit.edu's peer knows so many peers."""
         async with open_medusa(self.mit.home.folder) as client:
-            with trio.fail_after(READY_S):
+            with trio.fail_after(DEADLINE_S):
                 while len((await client.status()).peers) < peers:  # noqa: ASYNC110
                     await trio.sleep(0.1)
 
@@ -145,13 +145,13 @@ class Siege:
         assert process.stdout is not None
         async with process.stdin, process.stdout, trio.open_nursery() as nursery:
             try:
-                with trio.fail_after(READY_S):
+                with trio.fail_after(DEADLINE_S):
                     said = await process.stdout.receive_some()
                     assert said.startswith(b"ready"), f"the honest clients say {said!r}"
                 nursery.start_soon(self._look, watch)
                 yield watch
                 await process.stdin.aclose()
-                with trio.fail_after(READY_S):
+                with trio.fail_after(DEADLINE_S):
                     said = b"".join([part async for part in process.stdout])
             finally:
                 process.kill()

@@ -134,7 +134,6 @@ async def besieged_answers_are_exact(folder: Path, kills: int, seed: int, k_safe
 
 @pytest.mark.process
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 async def test_primaries_and_standbys_are_killed_during_an_attack(tmp_path: Path) -> None:
     await besieged_answers_are_exact(tmp_path, kills=4, seed=3, k_safety=0)
 

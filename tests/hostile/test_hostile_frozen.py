@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from engine.availability import Mode
 from testnet.board import Board
@@ -21,8 +22,6 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
-GO_ON_S = 90.0
-"""Answers come again within this long of a peer's thaw."""
 LOOK_S = 0.1
 
 
@@ -49,7 +48,7 @@ class Freezer:
             os.killpg(peer.pid, signal.SIGCONT)
         thawed = board.seconds()
         self.log.append(f"{peer.name} stood still from {frozen:.1f} s to {thawed:.1f} s")
-        with trio.fail_after(GO_ON_S):
+        with trio.fail_after(DEADLINE_S):
             await self._until(lambda: board.answered_since(thawed) or board.all_posted)
         self.log.append(f"answers come after {board.seconds() - thawed:.1f} s")
 

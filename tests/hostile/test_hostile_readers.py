@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.lowlevel
+from deadline import DEADLINE_S
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
@@ -60,7 +61,7 @@ async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seco
         for _ in range(10):
             await nursery.start(subscribe)
         await trio.sleep(seconds)
-        with trio.fail_after(30):  # one participant's calls are taken at its pace
+        with trio.fail_after(DEADLINE_S):  # one participant's calls are taken at its pace
             while sum(1_000 - len(wire.ended) for wire in wires) > MAX_OF_PARTICIPANT:  # noqa: ASYNC110
                 await trio.sleep(0.1)
         nursery.cancel_scope.cancel()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import Place, open_town
 
@@ -161,7 +162,7 @@ async def test_the_programs_of_the_manual_run_as_they_stand(tmp_path: Path) -> N
     async with world(tmp_path) as mit:
         for program in PROGRAMS:
             text = f"home = {str(mit.home.folder)!r}\n{program}"
-            with trio.fail_after(60):
+            with trio.fail_after(DEADLINE_S):
                 done = await trio.run_process(
                     [sys.executable, "-W", "error", "-c", text], capture_stdout=True
                 )

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from msgspec import Struct
 
 from overlay.addresses import Address
@@ -78,7 +79,7 @@ async def test_nothing_is_read_before_the_token(root: Root) -> None:
             stream, client_context(root.certificate), CLIENT_PROTOCOL, server_side=False
         )
         sent = 0
-        with suppress(trio.BrokenResourceError), trio.fail_after(5):
+        with suppress(trio.BrokenResourceError), trio.fail_after(DEADLINE_S):
             while sent < 64 * 2**20:  # a large call, from somebody without the token
                 await tls.send_all(bytes(64 * 2**10))
                 sent += 64 * 2**10

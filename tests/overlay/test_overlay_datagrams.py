@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import trio
 import trio.testing
+from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,7 +212,7 @@ async def test_over_sockets_with_noise() -> None:
             for junk in (b"", b"junk", bytes(8000), bytes(20000)):
                 await noise.sendto(junk, two.address)
         one.send(Channel.DHT, two.address, b"abc")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await got.wait()
         assert replies == [b"cba"]
         assert two.counters.malformed == 4

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from overlay.addresses import Address
 from overlay.certificates import der
@@ -39,7 +40,7 @@ class Watched(Events):
         self._noted = trio.Event()
 
     async def saw(self, text: str) -> None:
-        with trio.fail_after(60):
+        with trio.fail_after(DEADLINE_S):
             while not any(text in event.text for event in self.recent()):
                 await self._noted.wait()
 

@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
+from deadline import DEADLINE_S
 from msgspec import Struct
 
 from overlay.certificates import PeerName
@@ -110,7 +111,7 @@ async def test_a_read_full_of_calls_is_worked_on_in_many_turns() -> None:
         served = Served(turns)
         async with listening(served) as (wire, _):
             await wire.send_all(calls("note", CALLS))
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while served.answered.total() < CALLS:
                     await trio.lowlevel.checkpoint()
             assert max(served.answered.values()) <= FRAMES_AT_ONCE
@@ -128,7 +129,7 @@ async def test_a_read_full_of_refusals_as_well() -> None:
 
         connection._start = note  # type: ignore[assignment, method-assign]
         await wire.send_all(calls("nothing", CALLS))
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while handled.total() < CALLS:
                 await trio.lowlevel.checkpoint()
         assert max(handled.values()) <= FRAMES_AT_ONCE
@@ -162,7 +163,10 @@ async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_th
             head = (2**19).to_bytes(4, "big") + bytes(4)
             duplex._multiplexer.send(duplex.stream, head)
             duplex._wake_writer()
-            with trio.fail_after(10), pytest.raises(DecodeError, match="a request of 524288 bytes"):
+            with (
+                trio.fail_after(DEADLINE_S),
+                pytest.raises(DecodeError, match="a request of 524288 bytes"),
+            ):
                 await duplex.receive(Number)
         nursery.cancel_scope.cancel()
 

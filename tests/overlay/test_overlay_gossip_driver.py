@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from overlay.addresses import Address
 from overlay.connection import Connection, KeepAlive
@@ -30,7 +31,6 @@ NOW = wall_clock()
 OWNERS = tuple(Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "ibm.com"))
 ALIVE, DEAD, LEFT = Health.ALIVE, Health.DEAD, Health.LEFT
 
-PATIENCE_S = 30.0
 """On a machine with other things to do; what is asked of a quiet one is said where it is asked."""
 
 
@@ -103,7 +103,7 @@ async def federation(folder: Path, size: int) -> AsyncIterator[tuple[list[Peer],
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(DEADLINE_S):
         while not condition():  # noqa: ASYNC110 - of what several peers believe
             await trio.sleep(0.01)
 

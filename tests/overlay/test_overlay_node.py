@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from overlay.addresses import Address
 from overlay.datagrams import Channel
@@ -49,7 +50,7 @@ class Watched(Events):
         self._noted = trio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while not condition():
                 await self._noted.wait()
 
@@ -129,7 +130,7 @@ async def test_guests_join_and_everyone_learns_everyone(founder: Home) -> None:
 
                 three.datagrams.on(Channel.DHT, on_hello)
                 two.datagrams.send(Channel.DHT, three.address, b"hello")
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     await got.wait()
                 assert senders == [two.identity.peer_id]
 
@@ -156,7 +157,7 @@ async def test_a_revoked_guest_is_out_at_once(founder: Home) -> None:
                 MIT, "utah.edu", now=NOW
             )
             assert [change.error for change in one.learn([statement])] == [None]
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 await connection.closed.wait()
             with pytest.raises(UntrustedError, match="has been revoked"):
                 await two.transport.dial(one.address)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from deadline import DEADLINE_S
 from msgspec import Struct
 
 from overlay.connection import Connection, KeepAlive
@@ -241,7 +242,10 @@ async def test_who_may_not_call_is_refused_before_the_request_is_received(served
         with pytest.raises(DecodeError):
             await here.call("ours", Word("x"), Number)
     async with connected(served) as (here, _):
-        with trio.fail_after(5), pytest.raises(NotAuthorisedError, match=r"not for utah\.edu"):
+        with (
+            trio.fail_after(DEADLINE_S),
+            pytest.raises(NotAuthorisedError, match=r"not for utah\.edu"),
+        ):
             # the call is open, and nothing of its request is sent
             await here._add(here._multiplexer.open("ours", 1)).receive(Number)
         with pytest.raises(NotAuthorisedError, match=r"for this peer's own participant"):

@@ -7,6 +7,7 @@ import threading
 import pytest
 import trio
 import trio.testing
+from deadline import DEADLINE_S
 
 from overlay.errors import BusyError
 from overlay.threads import AT_ONCE, MAX_WAITING, Threads
@@ -43,7 +44,7 @@ class Work:
         await self.until(self.done, name)
 
     async def until(self, names: list[str], name: str) -> None:
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             while name not in names:  # noqa: ASYNC110 - told by a thread
                 await trio.sleep(0.001)
 

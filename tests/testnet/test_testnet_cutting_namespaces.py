@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
 from overlay.errors import UnavailableError
@@ -23,8 +24,6 @@ from testnet.cutting.wires import Cut
 CLONE_NEWNET = 0x40000000
 UNHEARD_S = 0.3
 """Veths deliver within microseconds: what is not there after so long was lost."""
-
-RETRANSMITTED_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,7 @@ async def test_tcp_is_frozen_and_flows_on() -> None:
                     await later.connect(listening.getsockname())
                 assert waited.cancelled_caught
                 await made.lose([])
-                with trio.fail_after(RETRANSMITTED_S):
+                with trio.fail_after(DEADLINE_S):
                     assert await b.recv(100) == b"there"
                     assert await a.recv(100) == b"back"
     assert not left(made.slot)
@@ -176,7 +175,7 @@ async def test_what_a_killed_run_left_is_taken_down() -> None:
         await killed.wait()
     try:
         async with open_namespaces():
-            with trio.fail_after(RETRANSMITTED_S):
+            with trio.fail_after(DEADLINE_S):
                 await trio.lowlevel.wait_readable(child)  # the process in the namespace has ended
     finally:
         os.close(child)

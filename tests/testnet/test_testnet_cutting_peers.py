@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
 from engine.messages import PeerStatus
@@ -15,10 +16,6 @@ from testnet.peers import Federation, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
 pytestmark = pytest.mark.process
-
-SOON_S = 20.0
-"""Longest that peers may take to believe what is so, seconds: a probe, a suspicion, a dial, and
-where the kernel cuts a retransmission, with the two cores busy elsewhere."""
 
 LOOK_S = 0.05
 
@@ -51,7 +48,7 @@ async def sees(client: AsyncMedusaClient) -> dict[str, PeerStatus]:
 
 
 async def until(client: AsyncMedusaClient, holds: Callable[[dict[str, PeerStatus]], bool]) -> None:
-    with trio.fail_after(SOON_S):
+    with trio.fail_after(DEADLINE_S):
         while not holds(await sees(client)):  # noqa: ASYNC110 - only asking tells
             await trio.sleep(LOOK_S)
 

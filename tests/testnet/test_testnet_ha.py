@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 import trio
+from deadline import DEADLINE_S
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -275,7 +276,7 @@ def test_cpu_of_a_process_and_of_what_it_started() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
         try:
-            deadline = os.times().elapsed + 20
+            deadline = os.times().elapsed + DEADLINE_S
             while cpu_seconds([process.pid]) < 0.5 and os.times().elapsed < deadline:
                 pass
             assert cpu_seconds([process.pid]) >= 0.5

@@ -20,7 +20,7 @@ from testnet.peers import Federation, Peer
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 
 def traces(*names: str) -> tuple[Path, ...]:

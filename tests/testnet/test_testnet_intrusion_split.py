@@ -31,7 +31,6 @@ def run(folder: Path, *options: str) -> dict[str, object]:
         [*command, "--peers", "4", *traces, "--out", str(folder), "--json", *options],
         capture_output=True,
         text=True,
-        timeout=420,
         check=False,
     )
     assert done.stdout, done.stderr

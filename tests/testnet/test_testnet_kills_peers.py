@@ -12,7 +12,7 @@ from testnet.intrusion_kills import KillsResult, run_intrusion_kills
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 
 def check(result: KillsResult, kills: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from testnet.generate import generate
 from testnet.load import agreements, places
@@ -42,7 +43,6 @@ async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.spark
-@pytest.mark.timeout(180)
 async def test_a_small_cast_is_answered_exactly() -> None:
     """Two real peers, two questions each, no contract: what the steps build on."""
     board = LoadBoard()
@@ -56,11 +56,11 @@ async def test_a_small_cast_is_answered_exactly() -> None:
                 await cast.perform(place, theirs, 300.0)
             observer = Observer(cast.clients, board)
             nursery.start_soon(observer.run)
-            with trio.fail_after(120):
+            with trio.fail_after(DEADLINE_S):
                 while board.answers < 50 or sum_of_loads(board) == 0.0:
                     await observer.next_look()
             cast.players["mit.edu"][0].speed = 100.0
-            with trio.fail_after(60):
+            with trio.fail_after(DEADLINE_S):
                 await cast.finish()
             nursery.cancel_scope.cancel()
         assert cast.different() == ()

@@ -18,7 +18,6 @@ def split(*options: str, seconds: int) -> dict[str, object]:
         [*COMMAND, "--seconds", str(seconds), *options],
         capture_output=True,
         text=True,
-        timeout=240 + seconds,
         check=False,
     )
     assert done.stdout, done.stderr

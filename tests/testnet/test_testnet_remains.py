@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from testnet.remains import Remains, left_by, watch
 
@@ -39,7 +40,7 @@ async def test_found_by_the_folder_among_the_arguments(
     home = tmp_path / "mit.edu"
     arguments = (f"{home}", f"-Dmedusa.log={home}/logs/spark.log", f"{home}-3", f"{home}-3/lock")
     started += [sleeper(argument, 60.0) for argument in arguments]
-    with trio.move_on_after(10.0):
+    with trio.move_on_after(DEADLINE_S):
         while len(await seen(tmp_path)) < len(arguments):  # noqa: ASYNC110 - other processes
             await trio.sleep(0.01)  # they exec
     assert await seen(home) == {process.pid for process in started[:2]}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import tools_fake_peer
 import trio
+from deadline import DEADLINE_S
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, make_home, open_fake_peer, rows
 
 from engine.definitions import StreamEntry
@@ -185,7 +186,7 @@ async def test_an_epoch_is_acknowledged_when_the_next_is_asked_for(tmp_path: Pat
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert peer.acknowledged == []
             await anext(subscription)
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 while not peer.acknowledged:
                     await trio.testing.wait_all_tasks_blocked(0.001)
             assert peer.acknowledged == [9]

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.book import FOLDER, SUFFIX
@@ -278,7 +279,7 @@ class Watched(Events):
         self._noted = trio.Event()
 
     async def saw(self, text: str) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while not any(text in event.text for event in self.recent()):
                 await self._noted.wait()
 

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import open_town
 from test_tools_travel import MINUTE_S, THREE, Prompt, examples, world
@@ -77,7 +78,7 @@ async def answers(client: AsyncMedusaClient) -> list[Answer]:
     )
     await client.post_event("medusa://mit.edu/conns", table, boundary=SIX_S * 1_000_000)
     found: list[Answer] = []
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async for epoch in client.subscribe("medusa://mit.edu/busy"):
             columns = (epoch.table.column(name) for name in ("stime", "src_ip", "conns"))
             found += zip(*(column.to_pylist() for column in columns), strict=True)

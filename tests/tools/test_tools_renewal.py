@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ class Watched(Events):
         self._noted = trio.Event()
 
     async def saw(self, text: str) -> None:
-        with trio.fail_after(60):
+        with trio.fail_after(DEADLINE_S):
             while not any(text in event.text for event in self.recent()):
                 await self._noted.wait()
 

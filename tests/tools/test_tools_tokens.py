@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import make_stream, open_town, received, rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,7 +185,7 @@ async def test_a_revoked_tokens_subscription_ends_with_the_reason(tmp_path: Path
                         async for _ in client.subscribe(stream):
                             pass
 
-            with trio.fail_after(60):
+            with trio.fail_after(DEADLINE_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(read_until_refused, revoked, "'revoked' was revoked at")
                     nursery.start_soon(read_until_refused, expiring, "'expiring' expired at")
