@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import trio
-from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import Place, open_town, until
 from tools_prompt import Prompt
@@ -33,41 +32,6 @@ MINUTE_S = 60
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
-
-
-class Prompt:
-    """`medusa` at a prompt, in a thread: it has an event loop of its own."""
-
-    def __init__(self, home: Path, captured: pytest.CaptureFixture[str]) -> None:
-        self._home = home
-        self._captured = captured
-
-    async def __call__(self, *arguments: str) -> str:
-        """Its output; it must succeed."""
-        code, out, err = await self.outcome(*arguments)
-        assert (code, err) == (0, ""), (arguments, err)
-        return out
-
-    async def refused(self, *arguments: str) -> str:
-        """What it says on the one line of its error."""
-        code, out, err = await self.outcome(*arguments)
-        assert (code, out, err.count("\n")) == (1, "", 1), (arguments, out, err)
-        return err.removeprefix("medusa: ").rstrip("\n")
-
-    async def outcome(self, *arguments: str) -> tuple[int, str, str]:
-        given = [*arguments, "--home", str(self._home)]
-        self._captured.readouterr()
-
-        def run() -> int:
-            with pytest.raises(SystemExit) as left:
-                command_line.run(medusa, given)
-            assert isinstance(left.value.code, int)
-            return left.value.code
-
-        with trio.fail_after(DEADLINE_S):
-            code = await trio.to_thread.run_sync(run)
-        captured = self._captured.readouterr()
-        return code, captured.out, captured.err
 
 
 def examples(language: str, heading: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from tools import command_line
 from tools.medusa_command import medusa
@@ -40,7 +41,7 @@ class Prompt:
             assert isinstance(left.value.code, int)
             return left.value.code
 
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             code = await trio.to_thread.run_sync(run)
         captured = self._captured.readouterr()
         return code, captured.out, captured.err
