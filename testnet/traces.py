@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from overlay.errors import InvalidInputError
 from testnet import zeek
 from testnet.conn import ARROW, NAMES, BadCellError, choose, fit
+from tools.row_input import RowInput, end_of_lines, whole_lines
+from tools.zeek_rows import zeek_tables
 
 BATCH_ROWS: Final = 32_768
 """Rows in one batch: some 3 MB, below the 8 MiB that one post may carry."""
@@ -155,13 +157,24 @@ def _read(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:
     with gzip.open(path, "rb") if packed else path.open("rb") as text:
         start = text.peek(1)[:1]
         if start == b"#":
-            yield from zeek.read_tsv(text)
+            yield from _read_zeek(path)
         elif start == b"{":
             yield from zeek.read_json(text)
         elif start:
             yield from _read_csv(text)
         else:
             raise InvalidInputError("is empty")
+
+
+def _read_zeek(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    with path.open("rb", buffering=0) as file:
+        source = RowInput(file)
+        lines = whole_lines(iter(source.unpacked(), b""), end_of_lines, source)
+        for table in zeek_tables(lines, lambda fields: list(choose(list(fields)).values())):
+            if table.num_rows:
+                chosen = choose(table.column_names)
+                columns = {name: table.column(field) for name, field in chosen.items()}
+                yield {name: each.combine_chunks() for name, each in columns.items()}, len(table)
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:

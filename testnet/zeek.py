@@ -1,4 +1,4 @@
-"""Zeek's conn.log: the TSV with `#` headers, and JSON with one object a line."""
+"""Zeek's conn.log as JSON with one object a line; `tools.zeek_rows` has the other form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.csv
 
 from overlay.errors import InvalidInputError
 from testnet.conn import NAMES, choose, pick
@@ -26,49 +25,6 @@ class BadLineError(Exception):
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
         self.row = row
-
-
-class _Header:
-    """What the `#` lines say; a concatenated log may say it anew in the middle."""
-
-    def __init__(self) -> None:
-        self.separator = "\t"
-        self.empty = "(empty)"
-        self.unset = "-"
-        self.fields: list[str] = []
-
-    def take(self, line: str) -> None:
-        name, _, value = line.partition(" " if line.startswith("#separator") else self.separator)
-        if name == "#separator":
-            try:
-                self.separator = value.encode("ascii").decode("unicode_escape")
-            except UnicodeError:
-                self.separator = ""
-            if len(self.separator) != 1 or not ("\t" <= self.separator <= "~"):
-                raise InvalidInputError(f"#separator {value[:60]!r} is not one ASCII character")
-        elif name == "#empty_field":
-            self.empty = value
-        elif name == "#unset_field":
-            self.unset = value
-        elif name == "#fields":
-            self.fields = value.split(self.separator)
-            choose(self.fields)
-
-
-def read_tsv(text: io.BufferedIOBase) -> Iterator[tuple[dict[str, pa.Array], int]]:
-    """The columns by field, as strings, block by block.
-
-    Raises:
-        InvalidInputError: no `#fields` header, or one without the columns needed.
-        BadLineError: a line of another number of cells.
-    """
-    header, done = _Header(), 0
-    for lines in _blocks(text):
-        for block in _between_comments(lines, header):
-            columns, rows = _parse_tsv(block, header, done)
-            done += rows
-            if rows:
-                yield columns, rows
 
 
 def read_json(text: io.BufferedIOBase) -> Iterator[tuple[dict[str, pa.Array], int]]:
@@ -107,61 +63,6 @@ def _blocks(text: io.BufferedIOBase) -> Iterator[bytes]:
             raise InvalidInputError(f"a line longer than {MAX_LINE_BYTES} bytes")
     if rest:
         yield rest
-
-
-def _between_comments(block: bytes, header: _Header) -> Iterator[bytes]:
-    """The runs of data lines in a block; the header takes the `#` lines between them."""
-    if block[:1] != b"#" and b"\n#" not in block:
-        yield block
-        return
-    run: list[bytes] = []
-    for line in block.splitlines(keepends=True):
-        if not line.startswith(b"#"):
-            run.append(line)
-            continue
-        if run:
-            yield b"".join(run)
-            run = []
-        header.take(line.decode("utf-8").rstrip("\r\n"))
-    if run:
-        yield b"".join(run)
-
-
-def _parse_tsv(block: bytes, header: _Header, done: int) -> tuple[dict[str, pa.Array], int]:
-    if not header.fields:
-        raise InvalidInputError("a Zeek log without a #fields line")
-    chosen = choose(header.fields)
-    try:
-        table = pa.csv.read_csv(
-            io.BytesIO(block),
-            read_options=pa.csv.ReadOptions(
-                column_names=header.fields, use_threads=False, block_size=len(block) + 1
-            ),
-            parse_options=pa.csv.ParseOptions(
-                delimiter=header.separator, quote_char=False, escape_char=False
-            ),
-            convert_options=pa.csv.ConvertOptions(
-                null_values=["", header.unset, header.empty],
-                strings_can_be_null=True,
-                column_types=dict.fromkeys(header.fields, pa.string()),
-                include_columns=list(chosen.values()),
-            ),
-        )
-    except pa.ArrowInvalid:
-        _find_bad_line(block, header, done)
-        raise
-    columns = {field: table.column(name).combine_chunks() for field, name in chosen.items()}
-    return columns, table.num_rows
-
-
-def _find_bad_line(block: bytes, header: _Header, done: int) -> None:
-    """Raise for the first line of another number of cells, if there is one."""
-    wanted = len(header.fields)
-    lines = (line for line in block.splitlines() if line)
-    for row, line in enumerate(lines, done):
-        cells = line.count(header.separator.encode()) + 1
-        if cells != wanted:
-            raise BadLineError(row, f"{cells} cells where #fields has {wanted}") from None
 
 
 def _record(decoder: msgspec.json.Decoder[dict[str, Any]], line: bytes, row: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +13,59 @@ from overlay.errors import InvalidInputError
 
 SHOWN_CHARACTERS: Final = 60
 """Of a value in an error message: enough to recognise it."""
+
+SHOWN_NAMES: Final = 30
+"""Of columns in a message: Zeek's conn.log has two dozen."""
+
+
+class Columns:
+    """Which columns of a file become which fields of a schema.
+
+    Attributes:
+        dropped: columns that are none, in the order in which they were found.
+    """
+
+    def __init__(
+        self, schema: Schema, names: Mapping[str, str] | None = None, *, ignore_extra: bool
+    ) -> None:
+        self.schema = schema
+        self.ignore_extra = ignore_extra
+        self.dropped: dict[str, None] = {}
+        self._names = names or {}
+        self._columns = {field: column for column, field in self._names.items()}
+
+    def column_of(self, field: str) -> str:
+        """What the file calls a field."""
+        return self._columns.get(field, field)
+
+    def wanted(self, columns: Sequence[str]) -> list[str]:
+        """Those of a file's columns that become fields."""
+        return [column for column in columns if self._is_field(column)]
+
+    def take(self, columns: Sequence[str]) -> list[str]:
+        """The names of a file's columns, as fields.
+
+        Raises:
+            InvalidInputError: they are not the schema's.
+        """
+        named = [self._names.get(column, column) for column in columns]
+        check_names(named, self.schema, ignore_extra=self.ignore_extra)
+        self.drop(columns)
+        return named
+
+    def refusal(self, columns: Sequence[str]) -> str:
+        """What to say of those that the schema does not have; "": there are none."""
+        fields = {field.name for field in self.schema.fields}
+        named = [self._names.get(column, column) for column in columns]
+        extra = [name for name in named if name not in fields]
+        return _said_of(extra, self.schema, flags=True)
+
+    def drop(self, columns: Iterable[str]) -> None:
+        """Note those that the schema does not have."""
+        self.dropped |= dict.fromkeys(name for name in columns if not self._is_field(name))
+
+    def _is_field(self, column: str) -> bool:
+        return self.schema.field(self._names.get(column, column)) is not None
 
 
 def to_payload(
@@ -46,16 +99,40 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) 
         InvalidInputError: a column twice, one too many, or a missing one that may not be null.
     """
     fields = {field.name for field in schema.fields}
-    known = f"{schema.name} has: {', '.join(field.name for field in schema.fields)}"
     for name in names:
         if name in fields and names.count(name) > 1:
             raise InvalidInputError(f"column {name!r} appears twice")
-        if name not in fields and not ignore_extra:
-            mend = "" if ignore_extra is None else " (--ignore-extra drops it)"
-            raise InvalidInputError(f"column {name!r} is no field of the schema{mend}; {known}")
+    extra = [name for name in names if name not in fields]
+    if extra and not ignore_extra:
+        raise InvalidInputError(_said_of(extra, schema, flags=ignore_extra is not None))
     for field in schema.fields:
         if not field.nullable and field.name not in names:
-            raise InvalidInputError(f"no column for field {field.name!r}; {known}")
+            mend = "" if ignore_extra is None else f"; --map COLUMN={field.name} says which it is"
+            raise InvalidInputError(
+                f"no column for field {field.name!r}; there is {few(names)}{mend}"
+            )
+
+
+def _said_of(extra: Sequence[str], schema: Schema, *, flags: bool) -> str:
+    """Of columns that are no fields. flags: whether a command reads them, which has some."""
+    if not extra:
+        return ""
+    mend = (
+        "; --ignore-extra posts the rows without, --map COLUMN=FIELD says which field a column is"
+        if flags
+        else ""
+    )
+    known = ", ".join(field.name for field in schema.fields)
+    return f"{few(extra)}: no field of the schema{mend}; {schema.name} has: {known}"
+
+
+def few(names: Sequence[str]) -> str:
+    """Enough of some columns' names to recognise them."""
+    if not names:
+        return "no column"
+    shown = ", ".join(repr(name[:SHOWN_CHARACTERS]) for name in names[:SHOWN_NAMES])
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
 
 
 def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.ChunkedArray:

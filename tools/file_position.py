@@ -32,8 +32,13 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
         rows: the first so many. digest: of their content.
     """
 
-    rows: int
-    digest: bytes
+    rows: int = 0
+    digest: bytes = b""
+
+    @property
+    def offset(self) -> bytes:
+        """As it is stored."""
+        return msgspec.msgpack.encode(self)
 
 
 def producer_of(path: Path) -> str:
@@ -52,10 +57,15 @@ def decode_position(offset: bytes) -> Position:
 
 class Trail:
     """The rows of a file that were passed so far. Their digest does not depend on how they were cut
-    into tables: each column has one of its own for what is null, for lengths and for values."""
+    into tables: each column has one of its own for what is null, for lengths and for values.
+
+    Attributes:
+        rows: so many. differs: they are not those that were stored.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
+        self.differs = False
         self._columns = [_Column() for _ in schema]
 
     @property
@@ -65,18 +75,13 @@ class Trail:
             whole.update(column.digest())
         return Position(self.rows, whole.digest()[:_DIGEST_BYTES])
 
-    @property
-    def offset(self) -> bytes:
-        """The position, as it is stored."""
-        return msgspec.msgpack.encode(self.position)
-
     def step(self, table: pa.Table) -> bytes:
         """Pass these rows too; gives the offset after them."""
         self.rows += table.num_rows
         for digests, column in zip(self._columns, table.columns, strict=True):
             for chunk in column.chunks:
                 digests.update(chunk)
-        return self.offset
+        return self.position.offset
 
     def rest(self, tables: Iterator[pa.Table], since: Position) -> Iterator[pa.Table]:
         """What of a file's tables comes after a position, with the trail gone up to it.
@@ -96,7 +101,8 @@ class Trail:
             self._check(since)
 
     def _check(self, since: Position) -> None:
-        if self.position != since:
+        self.differs = self.position != since
+        if self.differs:
             raise InvalidInputError(
                 f"its first {since.rows:,} rows are not those that were posted from it before: "
                 "with --again it is posted as a new file"

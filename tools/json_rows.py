@@ -1,23 +1,23 @@
-"""JSON lines -> Arrow, typed by the schema, with errors that name row and field."""
+"""JSON, lines or an array -> Arrow, typed by the schema, with errors that name row and field."""
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator, Sequence
-from typing import IO, Annotated, Any, Final
+from contextlib import suppress
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from engine.schema import Field, FieldType, Schema
+from engine.schema import Field, FieldType
 from overlay.encoding import MALFORMED
 from overlay.errors import InvalidInputError
+from tools.columns import Columns
 
-MAX_LINE_BYTES: Final = 8 * 2**20
-"""One tuple cannot be longer than a message of the wire."""
-
-MAX_BATCH_BYTES: Final = 16 * 2**20
-"""Of the lines of one batch: as Python's objects they take several times that."""
+MAX_ARRAY_BYTES: Final = 64 * 2**20
+"""Of an array, which is read as a whole: as Python's objects its rows take several times that."""
 
 MAX_SECONDS: Final = 9.2e12
 """From the epoch: what int64 microseconds can hold."""
@@ -43,57 +43,99 @@ _TYPES: Final[dict[FieldType, object]] = {
 
 
 class JsonRows:
-    """Decodes lines of one schema."""
+    """Decodes objects that are rows of one schema."""
 
-    def __init__(self, schema: Schema, *, ignore_extra: bool) -> None:
-        self._schema = schema
-        names = {f"f{i}": field.name for i, field in enumerate(schema.fields)}
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._fields = columns.schema.fields
+        names = {f"f{i}": columns.column_of(field.name) for i, field in enumerate(self._fields)}
         row = msgspec.defstruct(
             "Row",
-            [_attribute(i, field) for i, field in enumerate(schema.fields)],
+            [_attribute(i, field) for i, field in enumerate(self._fields)],
             rename=names,
-            forbid_unknown_fields=not ignore_extra,
+            forbid_unknown_fields=not columns.ignore_extra,
             kw_only=True,
         )
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
+        self._row: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
+        self._array: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
 
-    def tables(self, file: IO[bytes], rows: int) -> Iterator[pa.Table]:
-        """The lines of the file, `rows` at a time, fewer of long ones; empty ones are skipped.
+    def tables(self, blocks: Iterator[bytes]) -> Iterator[pa.Table]:
+        """Of blocks of lines with an object each; empty lines are skipped.
 
         Raises:
-            InvalidInputError: naming the row (lines counted from 1) and the field.
+            InvalidInputError: naming the row (lines that are not empty, from 1) and the field.
         """
-        batch: list[Any] = []
-        number = size = 0
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(line) > MAX_LINE_BYTES:
-                raise InvalidInputError(f"row {number}: longer than {MAX_LINE_BYTES} bytes")
-            if line.isspace():
-                continue
-            batch.append(self._decode(line, number))
-            size += len(line)
-            if len(batch) == rows or size >= MAX_BATCH_BYTES:
-                yield self._table(batch)
-                batch, size = [], 0
-        if batch:
-            yield self._table(batch)
+        done = 0
+        for block in blocks:
+            try:
+                rows = self._row.decode_lines(block)
+            except MALFORMED:
+                self._find_fault(block, done + 1)
+                raise
+            if self._columns.ignore_extra:
+                self._note_dropped(_KEYS.decode_lines(block))
+            done += len(rows)
+            yield self._table(rows)
 
-    def _decode(self, line: bytes, number: int) -> object:
+    def array(self, pieces: Iterator[bytes]) -> Iterator[pa.Table]:
+        """Of an array of objects, which is read as a whole.
+
+        Raises:
+            InvalidInputError: naming the row, from 1, and the field; or it is too long.
+        """
+        whole = b""
+        for piece in pieces:
+            whole += piece
+            if len(whole) > MAX_ARRAY_BYTES:
+                raise InvalidInputError(
+                    f"a JSON array is read at once, and this one has more than {MAX_ARRAY_BYTES} "
+                    "bytes: write an object a line (jq -c '.[]')"
+                )
         try:
-            return self._decoder.decode(line)
+            rows = self._array.decode(whole)
         except RecursionError:
-            raise InvalidInputError(f"row {number}: nested too deeply") from None
+            raise InvalidInputError("nested too deeply") from None
         except MALFORMED as error:
-            # msgspec names the field as a path: "... - at `$.port`"
-            raise InvalidInputError(f"row {number}: {error}") from None
+            raise InvalidInputError(_ELEMENT.sub(_from_one, str(error))) from None
+        if self._columns.ignore_extra:
+            self._note_dropped(_ARRAY_KEYS.decode(whole))
+        yield self._table(rows)
+
+    def _note_dropped(self, rows: list[dict[str, msgspec.Raw]]) -> None:
+        self._columns.drop(sorted(set().union(*rows)))
+
+    def _find_fault(self, block: bytes, row: int) -> None:
+        """
+        Raises:
+            InvalidInputError: naming the first row that cannot be decoded.
+        """
+        for line in block.splitlines():
+            if line.isspace() or not line:
+                continue
+            try:
+                self._row.decode(line)
+            except RecursionError:
+                raise InvalidInputError(f"row {row}: nested too deeply") from None
+            except MALFORMED as error:
+                # msgspec names the field as a path: "... - at `$.port`"
+                extra = self._extra(line)
+                raise InvalidInputError(f"row {row}: {extra or error}") from None
+            row += 1
+
+    def _extra(self, line: bytes) -> str:
+        """What to say of its fields that the schema does not have."""
+        if not self._columns.ignore_extra:
+            with suppress(*MALFORMED):
+                return self._columns.refusal(list(_KEYS.decode(line)))
+        return ""
 
     def _table(self, batch: Sequence[Any]) -> pa.Table:
         columns = [
             _column([getattr(row, f"f{i}") for row in batch], field)
-            for i, field in enumerate(self._schema.fields)
+            for i, field in enumerate(self._fields)
         ]
-        return pa.table(columns, names=[field.name for field in self._schema.fields])
+        names = [self._columns.column_of(field.name) for field in self._fields]
+        return pa.table(columns, names=names)
 
 
 def _attribute(index: int, field: Field) -> Any:  # noqa: ANN401 - what defstruct takes
@@ -107,6 +149,17 @@ def _column(values: list[Any], field: Field) -> pa.Array:
     if field.type is FieldType.TIMESTAMP:
         return pa.array([_micros(value) for value in values], pa.int64()).cast(field.type.arrow)
     return pa.array(values, field.type.arrow)
+
+
+_KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY_KEYS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+_ELEMENT: Final = re.compile(r"`\$\[(\d+)\]")
+"""How msgspec names an element of an array."""
+
+
+def _from_one(match: re.Match[str]) -> str:
+    return f"row {int(match[1]) + 1}, `$"
 
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -18,8 +18,15 @@ SHOWN_ROWS: Final = 10
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "json", "parquet", "arrow"]),
-    help="Of FILE (default: by its name; csv from standard input).",
+    type=click.Choice(["csv", "json", "zeek", "parquet", "arrow"]),
+    help="Of FILE, gzip or zstd around it or not (default: by its name, or what it begins with).",
+)
+@click.option(
+    "--map",
+    "names",
+    metavar="COLUMN=FIELD",
+    multiple=True,
+    help="The column COLUMN of FILE is the schema's FIELD: id.orig_h=src_ip. May be repeated.",
 )
 @click.option(
     "--speed",
@@ -40,12 +47,22 @@ SHOWN_ROWS: Final = 10
     is_flag=True,
     help="Read FILE twice: post nothing of it unless every row is good.",
 )
-@click.option("--ignore-extra", is_flag=True, help="Drop columns that the schema does not have.")
+@click.option(
+    "--ignore-extra",
+    is_flag=True,
+    help="Post the rows without the columns that the schema does not have, and name those.",
+)
 @click.option(
     "--revisions",
     is_flag=True,
     help="The rows revise earlier tuples: a column revision_kind says DELETION or REPLACEMENT.",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Post what comes to FILE as well, for ever, also after it was rotated or truncated.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing while it runs.")
 @click.option(
     "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link or a full peer so long."
 )
@@ -56,6 +73,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
     stream_name: str,
     file: str,
     kind: str | None,
+    names: tuple[str, ...],
     speed: str,
     end: bool,
     producer: str | None,
@@ -63,6 +81,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
     all_or_nothing: bool,
     ignore_extra: bool,
     revisions: bool,
+    follow: bool,
+    quiet: bool,
     patience: float,
     home: str | None,
     also: tuple[str, ...],
@@ -73,10 +93,16 @@ def post(  # noqa: PLR0917 - click passes by keyword
     The stream remembers which rows of FILE it has: the same command, run again, goes on after them,
     once a bad row is mended, or whatever ended it. --again posts a file a second time.
 
+    Lines from a pipe are posted within a second. So is what comes to a file with --follow.
+
     With --revisions each row revises the newest tuple that has its key, the fields which the
     schema declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole
     tuple as it should have been. Rows that find no tuple change nothing, and are named.
     """
+    if follow and (file == "-" or end or all_or_nothing or revisions or speed != "max"):
+        raise click.UsageError(
+            "--follow takes a FILE, and no --end, --all-or-nothing, --revisions or --speed"
+        )
     from tools import post_file
     from tools.times import show_time
 
@@ -86,6 +112,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         file,
         post_file.Options(
             kind=kind,
+            names=_names(names),
             speed=_speed(speed),
             end=end,
             producer=producer,
@@ -95,6 +122,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
             patience_s=patience,
             also=also,
             revisions=revisions,
+            follow=follow,
+            quiet=quiet or as_json,
         ),
     )
     told = f"{done.rows:,} rows"
@@ -112,10 +141,21 @@ def post(  # noqa: PLR0917 - click passes by keyword
         "late": done.late,
         "before": done.before,
         "boundary": done.boundary,
+        "dropped": list(done.dropped),
     }
     if revisions:
         value["missed"] = list(done.missed)
     say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
+
+
+def _names(mapped: tuple[str, ...]) -> dict[str, str]:
+    names = {}
+    for each in mapped:
+        column, equals, field = each.rpartition("=")
+        if not equals or not column or not field:
+            raise click.BadParameter(f"{each!r} is not COLUMN=FIELD", None, None, "--map")
+        names[column] = field
+    return names
 
 
 def _speed(text: str) -> float | None:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import trio
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from engine.schema import Schema
 from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError, MedusaError
 from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.columns import few
+from tools.command_line import warn
 from tools.file_position import Position, Trail, decode_position, producer_of
-from tools.post_speed import cut
+from tools.follow import follow
+from tools.post_progress import PostProgress, open_progress
+from tools.post_speed import Piece, cut
 from tools.posting import Poster
 from tools.row_process import Asked, Rows, open_rows, read_apart
-from tools.rows import Format
+from tools.rows import Format, Reading
 
 STANDARD_INPUT = "-"
 
@@ -35,7 +32,8 @@ STANDARD_INPUT = "-"
 @dataclass(frozen=True)
 class Options:
     """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes.
-    revisions: the rows revise tuples posted earlier."""
+    names: fields by columns of other names. revisions: the rows revise tuples posted earlier.
+    follow: the file grows. quiet: nothing is shown meanwhile."""
 
     kind: str | None = None
     speed: float | None = None
@@ -44,22 +42,26 @@ class Options:
     again: bool = False
     all_or_nothing: bool = False
     ignore_extra: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
     patience_s: float = 60.0
     also: tuple[str, ...] = ()
     revisions: bool = False
+    follow: bool = False
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
 class Done:
     """What the stream took. before: rows of the file that it had already. boundary: its boundary
     afterwards, microseconds. missed: the rows of the file, from 1, that revise nothing that is
-    there."""
+    there. dropped: columns of the file that the schema does not have."""
 
     rows: int
     before: int
     late: int
     boundary: int
     missed: tuple[int, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
@@ -83,31 +85,115 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
 
 
 async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
-    """Post the file through a client that is open, from where its producer is."""
+    """Post the file through a client that is open, from where its producer is; with `follow` it
+    ends with an error only."""
     poster = await client.poster(stream)
     schema = poster.schema
     if options.revisions:
         poster.check_revisable()
         schema = request_schema(schema)
-    if options.all_or_nothing:
-        await trio.to_thread.run_sync(_check, file, schema, options)
-    since = _since(await poster.resume(), poster, options)
-    with _open(file, schema, options) as rows, _progress(rows) as show:
-        trail = Trail(schema.payload)
-        name = rows.asked.name
-        rest = _named(name, trail.rest(rows.batches(), since))
+    async with open_progress(poster, quiet=options.quiet) as progress:
+        posting = Posting(poster, _reading(schema, options), options, progress)
+        if options.all_or_nothing:
+            await trio.to_thread.run_sync(_check, file, posting.reading)
+        posting.since = _since(await poster.resume(), poster, options)
         try:
-            posting = _revise if options.revisions else _post
-            missed = await posting(poster, rest, trail, options, show)
+            if options.follow:
+                await follow(Path(file), posting.reading, posting.since, posting.post)
+            else:
+                with _open(file, posting.reading) as rows:
+                    reached = await posting.post(rows, posting.since)
+                if options.end:
+                    await poster.post(None, end=True, offset_after=lambda _: reached.offset)
             await poster.flush()
         except MedusaError as error:
             with suppress(MedusaError):  # the home may be who refuses a row
                 await poster.flush()
-            raise type(error)(f"{error}; {_stored(poster, since, options, file)}") from None
-    return Done(trail.rows - since.rows, since.rows, poster.late, poster.boundary, tuple(missed))
+            raise type(error)(f"{error}; {_stored(poster, posting.since, file, options)}") from None
+    return posting.done
 
 
-def _check(file: str, schema: Schema, options: Options) -> None:
+@dataclass
+class Posting:
+    """A file on its way into a stream.
+
+    Attributes:
+        since: what of it is stored before. posted: rows that were handed over.
+        missed, dropped: see `Done`.
+    """
+
+    poster: Poster
+    reading: Reading
+    options: Options
+    progress: PostProgress
+    since: Position = field(default_factory=Position)
+    posted: int = 0
+    missed: list[int] = field(default_factory=list)
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> Done:
+        return Done(
+            self.posted,
+            self.since.rows,
+            self.poster.late,
+            self.poster.boundary,
+            tuple(self.missed),
+            self.dropped,
+        )
+
+    async def post(self, rows: Rows, since: Position) -> Position:
+        """Hand over what follows a position; gives the one at the end."""
+        trail = Trail(self.reading.schema.payload)
+        self.progress.opened(rows, since.rows)
+        tables = _named(rows.asked.name, trail.rest(rows.batches(), since))
+        started = trio.current_time()
+        # Read in a thread: the next rows are parsed while these are on their way.
+        async for piece in _in_thread(cut(tables, self.poster.schema, self.options.speed)):
+            await trio.sleep_until(started + piece.due)
+            first = trail.rows + 1
+            if self.options.revisions:
+                missed = await self.poster.revise(piece.table, offset_after=trail.step)
+                self.missed += [first + row for row in missed]
+            else:
+                await self.poster.post(piece.table, offset_after=trail.step)
+            self.posted += piece.table.num_rows
+            self.progress.seen = trail.rows
+            self._tell_dropped(rows)
+        return trail.position
+
+    def _tell_dropped(self, rows: Rows) -> None:
+        """Each name once."""
+        new = [name for name in rows.dropped if name not in self.dropped]
+        if new:
+            self.dropped += tuple(new)
+            if not self.options.quiet:
+                warn(f"{few(new)}: no field of the schema, not posted")
+
+
+async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+    """Each is waited for in a thread, which is left alone where nobody waits any more."""
+    take = partial(next, pieces, None)
+    while (piece := await trio.to_thread.run_sync(take, abandon_on_cancel=True)) is not None:
+        yield piece
+
+
+def _reading(schema: Schema, options: Options) -> Reading:
+    """
+    Raises:
+        InvalidInputError: the schema has no field that is named in it.
+    """
+    for column, name in options.names.items():
+        if schema.field(name) is None:
+            known = ", ".join(each.name for each in schema.fields)
+            raise InvalidInputError(
+                f"--map {column}={name}: {schema.name} has no field {name!r}; it has: {known}"
+            )
+    kind = None if options.kind is None else Format(options.kind)
+    return Reading(schema, kind, options.ignore_extra, options.names)
+
+
+def _check(file: str, reading: Reading) -> None:
     """Read all of the file, and post nothing.
 
     Raises:
@@ -115,7 +201,7 @@ def _check(file: str, schema: Schema, options: Options) -> None:
     """
     if not Path(file).is_file():
         raise InvalidInputError("--all-or-nothing reads a file twice: give the name of one")
-    with _open(file, schema, options) as rows:
+    with _open(file, reading) as rows:
         try:
             for _ in rows.batches():
                 pass
@@ -136,10 +222,10 @@ def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
             f"--producer {options.producer}: somebody has posted to {poster.stream} under that "
             "name, and no file: give another name"
         )
-    return Trail(poster.schema.payload).position
+    return Position()
 
 
-def _stored(poster: Poster, since: Position, options: Options, file: str) -> str:
+def _stored(poster: Poster, since: Position, file: str, options: Options) -> str:
     """For who reads an error: what of the file the stream has, and how to go on."""
     rows = since.rows if poster.stored is None else decode_position(poster.stored).rows
     stored = f"the first {rows:,} rows are stored" if rows else "no row is stored"
@@ -157,79 +243,7 @@ def _named(name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         raise InvalidInputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
 
 
-async def _revise(
-    poster: Poster,
-    tables: Iterator[pa.Table],
-    trail: Trail,
-    options: Options,
-    show: Callable[[int], None],
-) -> list[int]:
-    """Returns what was missed."""
-    if options.speed is not None:
-        raise InvalidInputError("--speed is for tuples: revisions have no time of their own")
-    missed: list[int] = []
-    while (table := await trio.to_thread.run_sync(next, tables, None)) is not None:
-        first = trail.rows + 1
-        missed += [first + row for row in await poster.revise(table, offset_after=trail.step)]
-        show(trail.rows)
-    if options.end:
-        await poster.post(None, end=True, offset_after=lambda _: trail.offset)
-    return missed
-
-
-async def _post(
-    poster: Poster,
-    tables: Iterator[pa.Table],
-    trail: Trail,
-    options: Options,
-    show: Callable[[int], None],
-) -> list[int]:
-    pieces = cut(tables, poster.schema, options.speed)
-    started = trio.current_time()
-    # Read in a thread: the next rows are parsed while these are on their way.
-    while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
-        await trio.sleep_until(started + piece.due)
-        await poster.post(piece.table, offset_after=trail.step)
-        show(trail.rows)
-    if options.end:
-        await poster.post(None, end=True, offset_after=lambda _: trail.offset)
-    return []
-
-
-def _open(file: str, schema: Schema, options: Options) -> AbstractContextManager[Rows]:
-    kind = None if options.kind is None else Format(options.kind)
+def _open(file: str, reading: Reading) -> AbstractContextManager[Rows]:
     if file != STANDARD_INPUT:
-        return open_rows(Path(file), schema, kind, ignore_extra=options.ignore_extra)
-    return _standard_input(schema, kind or Format.CSV, options)
-
-
-@contextmanager
-def _standard_input(schema: Schema, kind: Format, options: Options) -> Iterator[Rows]:
-    if kind is Format.PARQUET:
-        raise InvalidInputError("Parquet has its index at the end: post it from a file")
-    asked = Asked("standard input", schema, kind, options.ignore_extra)
-    with read_apart(sys.stdin.buffer, asked) as rows:
-        yield rows
-
-
-@contextmanager
-def _progress(rows: Rows) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, nothing elsewhere; drawn when told, by no thread of its own."""
-    if not sys.stderr.isatty():
-        yield lambda posted: None
-        return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[posted]:,} rows"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        auto_refresh=False,
-    ) as progress:
-        task = progress.add_task(Path(rows.asked.name).name, total=rows.total, posted=0)
-
-        def show(posted: int) -> None:
-            progress.update(task, completed=rows.position, posted=posted, refresh=True)
-
-        yield show
+        return open_rows(Path(file), reading)
+    return read_apart(sys.stdin.buffer, Asked("standard input", reading))

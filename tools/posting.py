@@ -144,10 +144,16 @@ class Poster:
         self._failure: MedusaError | None = None
         self._changed = trio.Event()
         self._order = trio.Lock()
+        self._answered_at = trio.current_time()
         self._missed: dict[int, tuple[int, ...]] = {}
         self.offset = b""
         self.stored: bytes | None = None
         self._resumed = False
+
+    @property
+    def waiting_s(self) -> float:
+        """For how long the stream's home has answered nothing, though something is under way."""
+        return trio.current_time() - self._answered_at if self._outbox else 0.0
 
     async def resume(self) -> bytes | None:
         """Go on as the producer did when it posted last, in another process maybe. Comes before
@@ -161,6 +167,7 @@ class Poster:
             MedusaError: posting has failed for good.
         """
         await self.flush()
+        self._answered_at = trio.current_time()
         self._outbox.ask()
         self._notify()
         await self.flush()
@@ -303,6 +310,8 @@ class Poster:
     ) -> int:
         await self._until(lambda: self._outbox.has_room(len(body)))
         self._raise_failure()
+        if not self._outbox:
+            self._answered_at = trio.current_time()
         sequence = self._outbox.put(body, boundary, end=end, revisions=revisions, offsets=offsets)
         self._notify()
         return sequence
@@ -335,6 +344,7 @@ class Poster:
                 return
             envelope = self._outbox.settle(posted)
             self._patience.progress()
+            self._answered_at = trio.current_time()
             if posted.sequence == 0:
                 self.offset = posted.offset
             elif envelope.post.offsets is not None:

@@ -71,6 +71,8 @@ def _writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
             return _Ended(_Arrow(file, schema))
         case Format.PARQUET:
             return _Ended(_Parquet(file, schema))
+        case Format.ZEEK:
+            raise InvalidInputError("Zeek's logs are read, and not written")
 
 
 def readable(table: pa.Table) -> pa.Table:

@@ -9,45 +9,54 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
-from engine.schema import Schema
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from tools.rows import Format, format_of, read_rows
+from tools.row_input import RowInput
+from tools.rows import Reading, RowFile, format_of, read_rows
 
 MEMORY_BYTES: Final = 2**30
 """Most that the process may allocate: a few times the memory of a batch of long rows."""
 
-BUFFER_BYTES: Final = 2**20
-"""Bytes read ahead; the first line of a CSV file is checked within them."""
-
 _FAILED: Final = 3
 """The exit code when standard error has the one line that says why; Python's own faults exit with
 1."""
+
+_ROWS: Final = b"rows"
+"""In the schema's metadata: how many rows there are."""
+
+_DROPPED: Final = b"dropped"
+"""In a batch's metadata: columns that were dropped, JSON."""
 
 _MAX_LINE: Final = 2000
 """Bytes of that line."""
 
 
 class Asked(Struct, frozen=True):
-    """How the file on standard input is to be read. name: for messages. memory: bytes."""
+    """How the file on standard input is to be read.
+
+    Attributes:
+        name: for messages. memory: bytes.
+        until: the number of a pipe; see `RowInput`.
+    """
 
     name: str
-    schema: Schema
-    kind: Format
-    ignore_extra: bool = False
+    reading: Reading
     memory: int = MEMORY_BYTES
+    until: int | None = None
 
 
 @dataclass
@@ -56,6 +65,8 @@ class Rows:
 
     Attributes:
         total: bytes of the file, or None where it cannot be known (a pipe).
+        rows: of the file, where its format says so, once the first have been read.
+        dropped: columns that the schema does not have, as far as it was read.
     """
 
     asked: Asked
@@ -63,13 +74,16 @@ class Rows:
     _file: IO[bytes]
     _process: subprocess.Popen[bytes]
     _said: IO[bytes]
+    _position: int = 0
+    rows: int | None = None
+    dropped: list[str] = field(default_factory=list)
 
     @property
     def position(self) -> int:
         """Bytes read so far, of `total`: both processes share the file's offset."""
-        if self.total is None:
-            return 0
-        return min(os.lseek(self._file.fileno(), 0, os.SEEK_CUR), self.total)
+        if self.total is not None and not self._file.closed:
+            self._position = min(os.lseek(self._file.fileno(), 0, os.SEEK_CUR), self.total)
+        return self._position
 
     def batches(self) -> Iterator[pa.Table]:
         """The rows as payload tables; see `RowFile.batches`.
@@ -80,10 +94,18 @@ class Rows:
         """
         assert self._process.stdout is not None
         # a process that has ended early says why below
-        with suppress(pa.ArrowInvalid, OSError):
-            for batch in pa.ipc.open_stream(self._process.stdout):
-                yield pa.Table.from_batches([batch])
+        with suppress(pa.ArrowInvalid, OSError, StopIteration):
+            stream = pa.ipc.open_stream(self._process.stdout)
+            if (rows := (stream.schema.metadata or {}).get(_ROWS)) is not None:
+                self.rows = int(rows)
+            payload = self.asked.reading.schema.payload
+            while True:
+                batch, dropped = stream.read_next_batch_with_custom_metadata()
+                if dropped is not None:
+                    self.dropped += msgspec.json.decode(dropped[_DROPPED], type=list[str])
+                yield pa.Table.from_arrays(batch.columns, schema=payload)
         code = self._process.wait()
+        self._position = self.position  # it is asked for when the file is closed as well
         if code == _FAILED:
             self._said.seek(0)
             raise InvalidInputError(self._said.read(_MAX_LINE).decode(errors="replace"))
@@ -96,25 +118,38 @@ class Rows:
 
 
 @contextmanager
-def open_rows(
-    path: Path, schema: Schema, kind: Format | None = None, *, ignore_extra: bool = False
-) -> Iterator[Rows]:
-    """A file's rows, to be posted to a stream of this schema.
+def open_rows(path: Path, reading: Reading) -> Iterator[Rows]:
+    """A file's rows, to be posted to a stream.
 
     Raises:
-        NotFoundError: no such file. InvalidInputError: it cannot be opened, or its name does not
-            tell its format.
+        NotFoundError: no such file. InvalidInputError: it cannot be opened.
     """
-    kind = kind or format_of(path)
+    with open_to_read(path) as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        with read_apart(file, Asked(str(path), reading_of(path, reading)), size) as rows:
+            yield rows
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Without a buffer.
+
+    Raises:
+        NotFoundError: no such file. InvalidInputError: it cannot be opened.
+    """
     try:
-        file = path.open("rb")
-        size = path.stat().st_size if path.is_file() else None
+        return path.open("rb", buffering=0)
     except FileNotFoundError:
         raise NotFoundError(f"no such file: {path}") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{path} is a directory: give one of the files in it") from None
     except OSError as error:
         raise InvalidInputError(f"{path}: {error.strerror}") from None
-    with file, read_apart(file, Asked(str(path), schema, kind, ignore_extra), size) as rows:
-        yield rows
+
+
+def reading_of(path: Path, reading: Reading) -> Reading:
+    """With the format that the file's name says, unless another was asked for."""
+    return reading if reading.kind else replace(reading, kind=format_of(path))
 
 
 @contextmanager
@@ -124,7 +159,13 @@ def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Itera
     command = [sys.executable, "-P", "-m", "tools.row_process", question]
     with (
         tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=said) as process,
+        subprocess.Popen(
+            command,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            pass_fds=() if asked.until is None else (asked.until,),
+        ) as process,
     ):
         try:
             yield Rows(asked, total, file, process, said)
@@ -139,15 +180,9 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         # Not closed: a thread of Arrow's may be reading ahead in it, from a pipe that is silent.
-        file = open(0, "rb", buffering=BUFFER_BYTES)  # noqa: SIM115
-        rows = read_rows(
-            file, asked.name, asked.schema, asked.kind, ignore_extra=asked.ignore_extra
-        )
-        with pa.ipc.new_stream(sys.stdout.buffer, asked.schema.payload) as sink:
-            for table in rows.batches():
-                sink.write_table(table)
-                sys.stdout.flush()
-        sys.stdout.flush()  # the end of the stream
+        file = open(0, "rb", buffering=0)  # noqa: SIM115
+        rows = read_rows(RowInput(file, asked.until), asked.name, asked.reading)
+        _write(rows, asked.reading.schema.payload)
     except MedusaError as error:
         sys.stderr.buffer.write(str(error).encode(errors="replace")[:_MAX_LINE])
         sys.stderr.flush()
@@ -155,6 +190,21 @@ def main() -> int:
     except (BrokenPipeError, KeyboardInterrupt):
         return 0  # nobody reads on
     return 0
+
+
+def _write(rows: RowFile, payload: pa.Schema) -> None:
+    """To standard output, with what the other side wants to know of the file."""
+    schema = payload if rows.rows is None else payload.with_metadata({_ROWS: str(rows.rows)})
+    told = 0
+    with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
+        for table in rows.batches():
+            for batch in table.to_batches():
+                dropped = list(rows.columns.dropped)[told:]
+                told += len(dropped)
+                more = {_DROPPED: msgspec.json.encode(dropped)} if dropped else None
+                sink.write_batch(batch, custom_metadata=more)
+            sys.stdout.flush()
+    sys.stdout.flush()  # the end of the stream
 
 
 if __name__ == "__main__":

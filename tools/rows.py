@@ -1,26 +1,28 @@
-"""Rows of a schema in files: CSV, JSON lines, Parquet and Arrow, read in batches.
+"""Rows of a schema in files and pipes: CSV, JSON, Zeek's logs, Parquet and Arrow, read in batches.
 
 What a file may make this take is bounded by `tools.row_process`, which runs it.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from engine.schema import Schema
 from overlay.errors import InvalidInputError, MedusaError
-from tools.columns import check_names, to_payload
+from tools.columns import Columns, to_payload
+from tools.csv_rows import check_columns, csv_tables
 from tools.json_rows import JsonRows
+from tools.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
+from tools.zeek_rows import zeek_tables
 
 BATCH_ROWS: Final = 65_536
 """Rows of a batch: large enough for vectors, small enough for one message."""
@@ -31,21 +33,13 @@ BATCH_BYTES: Final = 32 * 2**20
 PARQUET_ROWS: Final = 8192
 """Read at once from Parquet, which does not tell before how long its rows are."""
 
-CSV_BLOCK_BYTES: Final = 8 * 2**20
-"""Read at once; the longest line it can hold."""
-
-MAX_COLUMNS: Final = 4096
-"""Of a file: well above any schema's fields. Each costs memory before its name is known."""
-
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""What such a text begins with."""
-
 ARROW_FILE_MAGIC: Final = b"ARROW1"
 
 
 class Format(StrEnum):
     CSV = "csv"
     JSON = "json"
+    ZEEK = "zeek"
     PARQUET = "parquet"
     ARROW = "arrow"
 
@@ -55,6 +49,7 @@ _BY_SUFFIX: Final = {
     ".json": Format.JSON,
     ".jsonl": Format.JSON,
     ".ndjson": Format.JSON,
+    ".log": Format.ZEEK,
     ".parquet": Format.PARQUET,
     ".arrow": Format.ARROW,
     ".arrows": Format.ARROW,
@@ -62,33 +57,58 @@ _BY_SUFFIX: Final = {
     ".feather": Format.ARROW,
 }
 
+_PACKED_SUFFIXES: Final = {".gz", ".zst", ".zstd"}
 
-def format_of(path: Path) -> Format:
-    """The format that a file's name says.
+_BEGINNINGS: Final = {
+    b"#separator": Format.ZEEK,
+    b"#fields": Format.ZEEK,
+    b"{": Format.JSON,
+    b"[": Format.JSON,
+    b"PAR1": Format.PARQUET,
+    ARROW_FILE_MAGIC: Format.ARROW,
+    b"\xff\xff\xff\xff": Format.ARROW,
+}
 
-    Raises:
-        InvalidInputError: it says none.
+
+class Reading(Struct, frozen=True):
+    """How rows are to be read.
+
+    Attributes:
+        schema: whose they are.
+        kind: None: what they begin with tells it; else they are CSV.
+        ignore_extra: drop columns that the schema does not have, instead of refusing them. Zeek's
+            logs have dozens, and it is always done for them.
+        names: fields by the names of columns that are called otherwise.
     """
-    try:
-        return _BY_SUFFIX[path.suffix.lower()]
-    except KeyError:
-        raise InvalidInputError(
-            f"{path}: cannot tell its format from its name; say --format csv|json|parquet|arrow"
-        ) from None
+
+    schema: Schema
+    kind: Format | None = None
+    ignore_extra: bool = False
+    names: Mapping[str, str] = {}
 
 
-@dataclass
+def format_of(path: Path) -> Format | None:
+    """The format that a file's name says, whether it is compressed or not."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes and suffixes[-1] in _PACKED_SUFFIXES:
+        suffixes.pop()
+    return _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+
+
 class RowFile:
     """Rows being read.
 
     Attributes:
         name: for messages.
+        columns: of the file; what was dropped of them so far.
+        rows: how many there are, where the format says so.
     """
 
-    name: str
-    _tables: Iterator[pa.Table]
-    _schema: Schema
-    _ignore_extra: bool
+    def __init__(self, name: str, columns: Columns) -> None:
+        self.name = name
+        self.columns = columns
+        self.rows: int | None = None
+        self.tables: Iterator[pa.Table] = iter(())
 
     def batches(self) -> Iterator[pa.Table]:
         """The rows as payload tables of at most BATCH_ROWS, and BATCH_BYTES unless it is one row.
@@ -99,9 +119,10 @@ class RowFile:
         """
         row = 1
         try:
-            for table in self._tables:
-                for part in _parts(table):
-                    yield to_payload(part, self._schema, row, ignore_extra=self._ignore_extra)
+            for table in self.tables:
+                named = table.rename_columns(self.columns.take(table.column_names))
+                for part in _parts(named):
+                    yield to_payload(part, self.columns.schema, row, ignore_extra=True)
                     row += len(part)
         except MemoryError:
             raise InvalidInputError(
@@ -114,29 +135,69 @@ class RowFile:
             raise InvalidInputError(f"{self.name}: {error}") from None
 
 
-def read_rows(
-    file: IO[bytes], name: str, schema: Schema, kind: Format, *, ignore_extra: bool = False
-) -> RowFile:
-    """Rows from an open file; Parquet and Arrow's file form need one that can seek.
+def read_rows(source: RowInput, name: str, reading: Reading) -> RowFile:
+    """Rows of an open file or pipe.
 
     Raises:
         InvalidInputError: it is not of that format, or its columns are not the schema's.
     """
     try:
-        match kind:
-            case Format.CSV:
-                tables = _csv(file, schema, ignore_extra=ignore_extra)
-            case Format.JSON:
-                tables = JsonRows(schema, ignore_extra=ignore_extra).tables(file, BATCH_ROWS)
-            case Format.PARQUET:
-                tables = _parquet(file, schema, ignore_extra=ignore_extra)
-            case Format.ARROW:
-                tables = _arrow(file)
+        return _open(source, name, reading)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise InvalidInputError(f"{name}: {_one_line(error)}") from None
     except MedusaError as error:
         raise InvalidInputError(f"{name}: {error}") from None
-    return RowFile(name, tables, schema, ignore_extra)
+
+
+def _open(source: RowInput, name: str, reading: Reading) -> RowFile:
+    kind = reading.kind or _looks_like(source.look())
+    if kind in {Format.PARQUET, Format.ARROW}:
+        return _open_columnar(source, name, reading, kind)
+    packed = source.packed is not None
+    if source.growing and packed:
+        raise InvalidInputError("a compressed file does not grow by lines: it cannot be followed")
+    read = source.unpacked()
+    first = read()
+    if reading.kind is None and packed:
+        kind = _looks_like(first)
+    ignore_extra = reading.ignore_extra or kind is Format.ZEEK
+    columns = Columns(reading.schema, reading.names, ignore_extra=ignore_extra)
+    file, beginning = RowFile(name, columns), first.lstrip()[:1]
+    pieces = chain([first], iter(read, b""))
+    if kind is Format.ZEEK and beginning != b"{":
+        file.tables = zeek_tables(whole_lines(pieces, end_of_lines, source), columns.wanted)
+    elif kind in {Format.ZEEK, Format.JSON}:
+        rows = JsonRows(columns)
+        lines = whole_lines(pieces, end_of_lines, source)
+        file.tables = rows.array(pieces) if beginning == b"[" else rows.tables(lines)
+    else:
+        file.tables = csv_tables(whole_lines(pieces, end_of_quoted_lines, source))
+    return file
+
+
+def _open_columnar(source: RowInput, name: str, reading: Reading, kind: Format) -> RowFile:
+    if source.growing:
+        raise InvalidInputError(f"{kind} does not grow by lines: it cannot be followed")
+    if source.live and kind is Format.PARQUET:
+        raise InvalidInputError("Parquet has its index at the end: post it from a file")
+    if source.packed:
+        raise InvalidInputError(f"it is compressed, and {kind} is read in an order of its own")
+    columns = Columns(reading.schema, reading.names, ignore_extra=reading.ignore_extra)
+    file, whole = RowFile(name, columns), source.whole()
+    if kind is Format.PARQUET:
+        reader = pq.ParquetFile(whole, pre_buffer=False, page_checksum_verification=True)
+        check_columns(reader.metadata.num_columns)
+        columns.take(reader.schema_arrow.names)
+        file.rows = reader.metadata.num_rows
+        file.tables = _parquet(reader, columns.wanted(reader.schema_arrow.names))
+    else:
+        file.tables = _arrow(whole)
+    return file
+
+
+def _looks_like(beginning: bytes) -> Format | None:
+    text = beginning.lstrip()
+    return next((kind for magic, kind in _BEGINNINGS.items() if text.startswith(magic)), None)
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:
@@ -161,39 +222,7 @@ def _bytes(table: pa.Table) -> int:
     return total
 
 
-def _csv(file: IO[bytes], schema: Schema, *, ignore_extra: bool) -> Iterator[pa.Table]:
-    """Every column as text: the conversion to the schema's types names row and field."""
-    header = _peek(file)
-    if header.startswith(_UTF_16):
-        raise InvalidInputError("it is UTF-16: write it as UTF-8")
-    if header.partition(b"\n")[0].count(b",") >= MAX_COLUMNS:
-        raise InvalidInputError(f"its first line names more than {MAX_COLUMNS} columns")
-    reader = pv.open_csv(
-        file,
-        read_options=pv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
-        parse_options=pv.ParseOptions(newlines_in_values=True),
-        convert_options=pv.ConvertOptions(
-            column_types={field.name: pa.string() for field in schema.fields},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    check_names(reader.schema.names, schema, ignore_extra=ignore_extra)
-    return (pa.Table.from_batches([batch]) for batch in reader)
-
-
-def _peek(file: IO[bytes]) -> bytes:
-    """What it begins with, of which nothing is taken."""
-    return file.peek(1) if isinstance(file, io.BufferedReader) else b""
-
-
-def _parquet(file: IO[bytes], schema: Schema, *, ignore_extra: bool) -> Iterator[pa.Table]:
-    reader = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
-    if reader.metadata.num_columns > MAX_COLUMNS:
-        raise InvalidInputError(f"it has more than {MAX_COLUMNS} columns")
-    check_names(reader.schema_arrow.names, schema, ignore_extra=ignore_extra)
-    wanted = [f.name for f in schema.fields if f.name in reader.schema_arrow.names]
+def _parquet(reader: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Table]:
     batches = reader.iter_batches(batch_size=PARQUET_ROWS, columns=wanted, use_threads=False)
     return (pa.Table.from_batches([batch]) for batch in batches)
 
@@ -210,7 +239,4 @@ def _arrow(file: IO[bytes]) -> Iterator[pa.Table]:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if "straddling object" in text:
-        return f"a line of more than {CSV_BLOCK_BYTES} bytes: is a quotation never closed?"
-    return text
+    return " ".join(str(error).split())

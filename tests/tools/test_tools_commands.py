@@ -161,6 +161,7 @@ def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
             "late": 0,
             "before": 0,
             "boundary": BEGINNING,
+            "dropped": [],
         }
         assert peer.stored["me"] == [(1, 2)]
         again = run("post", STREAM, str(csv), "--producer", "me")
@@ -341,7 +342,8 @@ def test_a_terminal_shows_progress(
         posted = run("post", STREAM, str(csv))
     assert posted.out.startswith(b"posted 100,000 rows")
     assert "rows.csv" in posted.err
-    assert "100%" in posted.err
+    assert "100,000 rows" in posted.err
+    assert "0.6 of 0.6 MB" in posted.err
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from engine.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
+from tools.row_input import BLOCK_BYTES, RowInput
 from tools.row_process import Asked, open_rows, read_apart
-from tools.rows import BATCH_BYTES, CSV_BLOCK_BYTES, Format, read_rows
+from tools.rows import BATCH_BYTES, Format, Reading, read_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",
@@ -37,7 +38,7 @@ def told(folder: Path, data: bytes, kind: Format, *, extra: bool = False) -> tup
     path = folder / "f"
     path.write_bytes(data)
     rows = 0
-    asked = Asked(str(path), SCHEMA, kind, extra, MEMORY)
+    asked = Asked(str(path), Reading(SCHEMA, kind, extra), MEMORY)
     with path.open("rb") as file, read_apart(file, asked) as reading:
         try:
             for table in reading.batches():
@@ -108,9 +109,14 @@ FILES: list[tuple[str, Format, Callable[[], bytes], str]] = [
     ("quote", Format.CSV, lambda: b'n,text\n1,"' + b"\n" * 20_000_000, "a quotation never closed"),
     ("nul", Format.CSV, lambda: b"n,text\n\0,a\n", "row 1, field 'n': '\\x00' is no long"),
     ("utf-16", Format.CSV, lambda: "n,text\n1,a\n".encode("utf-16"), "UTF-16: write it as UTF-8"),
-    ("latin", Format.CSV, lambda: "n,text\n1,é\n".encode("latin-1"), "Row #2"),
+    ("latin", Format.CSV, lambda: "n,text\n1,é\n".encode("latin-1"), "row 1, field 'text'"),
     ("number", Format.CSV, lambda: b"n\n" + b"9" * 2**20, "row 1, field 'n': '9999"),
-    ("line", Format.JSON, lambda: GOOD + b'{"n": 1, "text": "' + b"x" * 9 * 2**20, "row 2: longer"),
+    (
+        "line",
+        Format.JSON,
+        lambda: GOOD + b'{"n": 1, "text": "' + b"x" * 9 * 2**20,
+        "a line of more than 8388608",
+    ),
     ("number", Format.JSON, lambda: GOOD + b'{"n": ' + b"9" * 2**20 + b"}", "row 2: "),
     ("float", Format.JSON, lambda: GOOD + b'{"n": 1e999999999}', "row 2: "),
     ("surrogate", Format.JSON, lambda: GOOD + b'{"n": 1, "text": "\\ud800"}', "row 2: "),
@@ -135,13 +141,14 @@ def test_hostile_files_are_refused_in_a_line(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    ("row", "wanted"), [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "Row #2")]
+    ("row", "wanted"),
+    [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "row 1, field 'text': it is not UTF-8")],
 )
 def test_a_fault_is_told_while_more_is_being_read(row: bytes, wanted: str) -> None:
     """The next block is being read ahead, and never comes: the writer of the pipe is silent."""
-    data = b"n,text\n" + row + b"1,a\n" * (2 * CSV_BLOCK_BYTES // 4 + 1)
+    data = b"n,text\n" + row + b"1,a\n" * (2 * BLOCK_BYTES // 4 + 1)
     source, sink = os.pipe()
-    asked = Asked("rows", SCHEMA, Format.CSV, memory=MEMORY)
+    asked = Asked("rows", Reading(SCHEMA, Format.CSV), MEMORY)
     with (
         open(source, "rb") as file,
         open(sink, "wb", buffering=0) as pipe,
@@ -164,7 +171,7 @@ def test_long_rows_come_few_at_a_time(tmp_path: Path) -> None:
     path.write_bytes(line * 300)
     rows = 0
     with path.open("rb") as file:
-        asked = Asked("long", SCHEMA, Format.JSON, memory=MEMORY)
+        asked = Asked("long", Reading(SCHEMA, Format.JSON), MEMORY)
         with read_apart(file, asked, path.stat().st_size) as reading:
             for table in reading.batches():
                 assert table.nbytes <= BATCH_BYTES
@@ -180,7 +187,10 @@ def test_words_of_a_dictionary_count_as_often_as_they_occur() -> None:
     with pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     file.seek(0)
-    sizes = [part.nbytes for part in read_rows(file, "f", SCHEMA, Format.ARROW).batches()]
+    sizes = [
+        part.nbytes
+        for part in read_rows(RowInput(file), "f", Reading(SCHEMA, Format.ARROW)).batches()
+    ]
     assert max(sizes) <= 1.01 * BATCH_BYTES
     assert sum(sizes) >= 500 * 2**20
 
@@ -188,7 +198,7 @@ def test_words_of_a_dictionary_count_as_often_as_they_occur() -> None:
 def test_what_ends_the_reader_ends_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     path.write_bytes(GOOD * 200_000)
-    with open_rows(path, SCHEMA) as reading:
+    with open_rows(path, Reading(SCHEMA)) as reading:
         batches = reading.batches()
         assert next(batches).num_rows == 65_536
         reading._process.kill()
@@ -199,7 +209,7 @@ def test_what_ends_the_reader_ends_nothing_else(tmp_path: Path) -> None:
 def test_a_reader_that_is_left_ends(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.write(write, b"n,text\n1,a\n")
-    asked = Asked("pipe", SCHEMA, Format.CSV)
+    asked = Asked("pipe", Reading(SCHEMA, Format.CSV))
     with os.fdopen(read, "rb") as file, read_apart(file, asked) as reading:
         assert reading.position == 0
     assert reading._process.returncode is not None

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from engine.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
+from tools.row_input import RowInput
 from tools.row_output import open_writer
 from tools.row_process import open_rows
-from tools.rows import Format, format_of, read_rows
+from tools.rows import Format, Reading, format_of, read_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",
@@ -48,7 +49,7 @@ ROWS = st.lists(
 
 
 def _read(data: bytes, kind: Format, *, ignore_extra: bool = False) -> pa.Table:
-    rows = read_rows(io.BytesIO(data), "f", SCHEMA, kind, ignore_extra=ignore_extra)
+    rows = read_rows(RowInput(io.BytesIO(data)), "f", Reading(SCHEMA, kind, ignore_extra))
     return pa.concat_tables([SCHEMA.payload.empty_table(), *rows.batches()])
 
 
@@ -64,7 +65,7 @@ def _written(table: pa.Table, kind: Format) -> bytes:
 
 
 @settings(max_examples=50, deadline=None)
-@given(ROWS, st.sampled_from(Format))
+@given(ROWS, st.sampled_from([kind for kind in Format if kind is not Format.ZEEK]))
 def test_what_is_written_is_read_back(rows: list[dict[str, object]], kind: Format) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA.payload)
     if kind is Format.CSV and any("\r" in str(row["name"]) + str(row["note"]) for row in rows):
@@ -112,8 +113,8 @@ def test_times_in_csv(text: str, at: int) -> None:
         (b"soon,a,1,,,\n", "row 3, field 'at': 'soon' is no timestamp"),
         (b"2020-01-01T00:00:00Z,123456789,1,,,\n", "row 3, field 'name': longer than the 8 bytes"),
         (b"2020-01-01T00:00:00Z,a,1,,maybe,\n", "row 3, field 'b': 'maybe' is no bool"),
-        (b"2020-01-01T00:00:00Z,a,1\n", "Expected 6 columns, got 3"),
-        (b"2020-01-01T00:00:00Z,\xff,1,,,\n", "invalid UTF8"),
+        (b"2020-01-01T00:00:00Z,a,1\n", "row 3: 3 values, and the first line names 6"),
+        (b"2020-01-01T00:00:00Z,\xff,1,,,\n", "row 3, field 'name': it is not UTF-8"),
     ],
 )
 def test_faults_in_csv_are_named(row: bytes, told: str) -> None:
@@ -131,7 +132,7 @@ def test_faults_in_csv_are_named(row: bytes, told: str) -> None:
         ({"n": 10**30}, "row 2: "),
         ({"at": 1e300}, "row 2: "),
         ({"at": "soon"}, "row 2: Invalid RFC3339 encoded datetime - at `$.at`"),
-        ({"more": 1}, "row 2: Object contains unknown field `more`"),
+        ({"more": 1}, "row 2: column 'more': no field of the schema; --ignore-extra posts"),
         ({"name": "123456789"}, "row 2, field 'name': longer"),
     ],
 )
@@ -155,7 +156,7 @@ def test_other_numeric_types_are_widened_or_refused_by_row(kind: Format) -> None
 
 def test_columns_that_do_not_belong() -> None:
     extra = b"at,name,n,d,b,note,more\n2020-01-01T00:00:00Z,a,1,,,,z\n"
-    with pytest.raises(InvalidInputError, match=r"column 'more' is no field.*--ignore-extra"):
+    with pytest.raises(InvalidInputError, match=r"'more': no field .*--ignore-extra"):
         _read(extra, Format.CSV)
     assert _read(extra, Format.CSV, ignore_extra=True).num_rows == 1
     with pytest.raises(InvalidInputError, match="no column for field 'n'"):
@@ -167,7 +168,7 @@ def test_columns_that_do_not_belong() -> None:
 def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
     path = tmp_path / "many.csv"
     path.write_bytes(HEADER + GOOD * 70_000 + b"2020-01-01T00:00:00Z,a,x,,,\n")
-    with open_rows(path, SCHEMA) as rows:
+    with open_rows(path, Reading(SCHEMA)) as rows:
         batches = rows.batches()
         assert next(batches).num_rows <= 65_536
         with pytest.raises(InvalidInputError, match="row 70001, field 'n'"):
@@ -177,12 +178,11 @@ def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError), open_rows(tmp_path / "none.csv", SCHEMA):
+    with pytest.raises(NotFoundError), open_rows(tmp_path / "none.csv", Reading(SCHEMA)):
         pass
-    with pytest.raises(InvalidInputError), open_rows(tmp_path, SCHEMA, Format.CSV):
+    with pytest.raises(InvalidInputError), open_rows(tmp_path, Reading(SCHEMA, Format.CSV)):
         pass
-    with pytest.raises(InvalidInputError, match="--format"):
-        format_of(Path("trace.xyz"))
+    assert format_of(Path("trace.xyz")) is None
 
 
 def test_a_flipped_bit_under_a_parquet_checksum_is_found() -> None:

@@ -95,6 +95,7 @@ class FakePeer:
     Attributes:
         stored: (sequence, rows) by producer, once each. offsets: where each producer is.
         tables: what was stored, of all producers.
+        silent: whether it stores posts and answers none.
         crash_at: sequences after whose storing the peer crashes before it answers.
         refuse: errors to raise at the next post_event calls.
         market: what market_status answers; None: there is no such call.
@@ -109,6 +110,7 @@ class FakePeer:
     stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     offsets: dict[str, bytes] = field(default_factory=dict)
     tables: list[pa.Table] = field(default_factory=list)
+    silent: bool = False
     crash_at: list[int] = field(default_factory=list)
     refuse: list[MedusaError] = field(default_factory=list)
     epochs: list[tuple[int, int, list[pa.Table]]] = field(default_factory=list)
@@ -235,6 +237,8 @@ class FakePeer:
                 self.crash_at.remove(post.sequence)
                 self.crash()
                 await trio.sleep_forever()
+            if self.silent:
+                continue
             boundary = END if post.end else (post.boundary or BEGINNING)
             accepted = 0 if duplicate else count
             await duplex.send(Posted(post.sequence, accepted, 0, boundary, duplicate))

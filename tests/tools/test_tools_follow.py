@@ -1,0 +1,163 @@
+"""Data that comes in live: lines of a pipe, and files that grow, are rotated and truncated."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
+
+DEADLINE_S = 120.0
+"""No test waits so long but for something that never comes."""
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[FakePeer]:
+    with fake_peer_in_thread(tmp_path / "home") as peer:
+        yield peer
+
+
+def names(peer: FakePeer) -> list[str]:
+    return [name for table in list(peer.tables) for name in table.column("name").to_pylist()]
+
+
+def wait_for(peer: FakePeer, *wanted: str) -> None:
+    """Until the stream has exactly these."""
+    until = time.monotonic() + DEADLINE_S
+    while names(peer) != list(wanted):
+        assert time.monotonic() < until, f"{names(peer)} instead of {wanted}"
+        assert len(names(peer)) <= len(wanted), f"{names(peer)} instead of {wanted}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def posting(peer: FakePeer, file: Path | str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    home = ("--home", str(peer.home.folder))
+    command = [sys.executable, "-m", "tools.medusa_command", "post", STREAM, str(file), *home]
+    process = subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def append(file: Path, *lines: str) -> None:
+    with file.open("a") as end:
+        end.write("".join(lines))
+
+
+def test_lines_of_a_pipe_are_posted_as_they_come(peer: FakePeer) -> None:
+    with posting(peer, "-") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"ts,name\n1,a\n2,b\n3,")
+        process.stdin.flush()
+        wait_for(peer, "a", "b")
+        process.stdin.write(b'c\n4,"two\nlines"\n5,"half\n')
+        process.stdin.flush()
+        wait_for(peer, "a", "b", "c", "two\nlines")
+        process.stdin.write(b'"\n6,last')
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(DEADLINE_S) == 0
+        wait_for(peer, "a", "b", "c", "two\nlines", "half\n", "last")
+
+
+def test_json_of_a_pipe_needs_no_word_for_it(peer: FakePeer) -> None:
+    with posting(peer, "-") as process:
+        assert process.stdin is not None
+        for number in range(3):
+            process.stdin.write(b'{"ts": %d, "name": "n%d"}\n' % (number, number))
+            process.stdin.flush()
+            wait_for(peer, *(f"n{n}" for n in range(number + 1)))
+
+
+def test_a_file_is_followed_over_rotations_and_kills(peer: FakePeer, tmp_path: Path) -> None:
+    log = tmp_path / "conn.csv"
+    append(log, "ts,name\n", "1,a\n", "2,b\n", "3,")
+    with posting(peer, log, "--follow"):
+        wait_for(peer, "a", "b")
+        append(log, "c\n")
+        wait_for(peer, "a", "b", "c")
+        # renamed; the writer goes on in the old file until it has the new one
+        log.rename(tmp_path / "conn.csv.1")
+        log.touch()
+        append(tmp_path / "conn.csv.1", "4,d\n")
+        wait_for(peer, "a", "b", "c", "d")
+        append(tmp_path / "conn.csv.1", "5,e")
+        append(log, "ts,name\n", "6,f\n")
+        wait_for(peer, *"abcdef")
+    # killed; meanwhile it grew, was rotated twice, and the oldest compressed
+    append(log, "7,g\n")
+    log.rename(tmp_path / "conn.csv.2")
+    append(tmp_path / "conn.csv.2", "8,h\n")
+    with gzip.open(tmp_path / "conn.csv.2.gz", "wb") as packed:
+        packed.write((tmp_path / "conn.csv.2").read_bytes())
+    (tmp_path / "conn.csv.2").unlink()
+    os.utime(tmp_path / "conn.csv.1", (1, 1))
+    os.utime(tmp_path / "conn.csv.2.gz", (2, 2))
+    append(tmp_path / "conn.csv.3", "ts,name\n", "9,i\n")
+    append(log, "ts,name\n", "10,j\n")
+    with posting(peer, log, "--follow"):
+        wait_for(peer, *"abcdefghij")
+        append(log, "11,k\n")
+        wait_for(peer, *"abcdefghijk")
+    with posting(peer, log, "--follow"):
+        append(log, "12,l\n")
+        wait_for(peer, *"abcdefghijkl")
+
+
+def test_a_file_is_followed_over_truncation(peer: FakePeer, tmp_path: Path) -> None:
+    log = tmp_path / "conn.csv"
+    append(log, "ts,name\n", "1,a\n")
+    with posting(peer, log, "--follow") as process:
+        wait_for(peer, "a")
+        # copied and truncated, with a line that may not have been read yet
+        append(log, "2,b\n")
+        shutil.copy(log, tmp_path / "conn.csv.1")
+        os.truncate(log, 0)
+        append(log, "ts,name\n", "3,c\n")
+        wait_for(peer, *"abc")
+        os.truncate(log, 0)
+        append(log, "ts,name\n")
+        process.kill()
+    append(log, "4,d\n")
+    with posting(peer, log, "--follow") as process:
+        assert process.stderr is not None
+        told = process.stderr.read().decode()
+        assert process.wait(DEADLINE_S) == 1
+        assert "neither it nor a file rotated from it begins with the 1 rows" in told
+        assert "--again posts this one from its beginning" in told
+    with posting(peer, log, "--follow", "--again"):
+        wait_for(peer, *"abcd")
+
+
+def test_killed_between_a_post_and_its_answer(peer: FakePeer, tmp_path: Path) -> None:
+    log = tmp_path / "conn.csv"
+    append(log, "ts,name\n", "1,a\n")
+    for number, name in enumerate("bcdef", 2):
+        peer.silent = True  # it stores, and does not answer
+        with posting(peer, log, "--follow"):
+            append(log, f"{number},{name}\n")
+            wait_for(peer, *"abcdef"[:number])
+        peer.silent = False
+    with posting(peer, log, "--follow"):
+        append(log, "7,g\n")
+        wait_for(peer, *"abcdefg")
+
+
+def test_what_grows_by_no_lines_is_refused(peer: FakePeer, tmp_path: Path) -> None:
+    packed = tmp_path / "conn.csv.gz"
+    packed.write_bytes(gzip.compress(b"ts,name\n1,a\n"))
+    with posting(peer, packed, "--follow") as process:
+        assert process.stderr is not None
+        assert b"a compressed file does not grow" in process.stderr.read()
+        assert process.wait(DEADLINE_S) == 1

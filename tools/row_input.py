@@ -1,0 +1,197 @@
+"""The bytes of a file or pipe that is posted: looked at, unpacked, in blocks of whole lines.
+
+A file gives blocks that are full. What comes in live, from a pipe or a terminal, gives what there
+is after a moment; a line that is not whole waits for its end.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import IO, Final
+
+import pyarrow as pa
+
+from overlay.errors import InvalidInputError
+
+BLOCK_BYTES: Final = 8 * 2**20
+"""Read at once; the longest line there can be: one tuple is no longer than a message."""
+
+LIVE_S: Final = 0.5
+"""Seconds that a line which came in live waits for others to be posted with it."""
+
+GROWN_S: Final = 0.2
+"""How often it is looked whether a file that is followed has grown, seconds."""
+
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""What files begin with that are compressed, and how."""
+
+_LOOKED_AT: Final = 16
+"""Bytes from the beginning, that tell a format."""
+
+
+class RowInput(io.RawIOBase):
+    """A file or pipe, opened without a buffer, whose first bytes can be looked at.
+
+    Args:
+        until: of a file that grows: a pipe. Once that is closed, or has a byte, the file does not
+            grow any more.
+
+    Attributes:
+        live: whether it gives what there is, by and by.
+        growing: whether it is a file that is followed.
+        torn: whether its last line is not to be taken for a whole one: the pipe had a byte.
+    """
+
+    def __init__(self, file: IO[bytes], until: int | None = None) -> None:
+        self._file = file
+        self._head = b""
+        self._looked = False
+        self._until = until
+        self._ended = False
+        self.growing = until is not None
+        self.live = self.growing or not file.seekable()
+        self.torn = False
+
+    @cached_property
+    def packed(self) -> str | None:
+        """How it is compressed; asked for before anything is taken."""
+        head = self.look()
+        return next((codec for magic, codec in _PACKED.items() if head.startswith(magic)), None)
+
+    def look(self) -> bytes:
+        """The first bytes, of which nothing is taken; from a pipe, once they are there."""
+        while not self._looked and (data := self._read(_LOOKED_AT)):
+            self._head += data
+            line = self.live and b"\n" in self._head
+            self._looked = line or len(self._head) >= _LOOKED_AT
+        self._looked = True
+        return self._head
+
+    def whole(self) -> IO[bytes]:
+        """All of it, from the beginning, for who reads it in an order of his own."""
+        if self.live:
+            return io.BufferedReader(self)
+        self._file.seek(0)
+        return self._file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self.take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def take(self, size: int) -> bytes:
+        """What there is, at most so many bytes; waits while there is nothing; b"": it has ended."""
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        return self._read(size)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether something is there, or the end, within so long."""
+        if self._head or not self.growing:
+            return bool(self._head) or bool(select.select([self._file], [], [], seconds)[0])
+        self._head = self._read_within(_LOOKED_AT, seconds)
+        return bool(self._head) or self._ended
+
+    def _read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        while not data and self.growing and not self._ended:
+            data = self._read_within(size, GROWN_S)
+        return data
+
+    def _read_within(self, size: int, seconds: float) -> bytes:
+        """What a file has grown by, soon or within so long."""
+        until = time.monotonic() + seconds
+        while not (data := self._file.read(size)) and not self._ended:
+            left = until - time.monotonic()
+            assert self._until is not None
+            if select.select([self._until], [], [], max(0.0, min(left, GROWN_S)))[0]:
+                self.torn, self._ended = bool(os.read(self._until, 1)), True
+                return self._file.read(size)  # what came just before
+            if left <= 0:
+                break
+        return data
+
+    def unpacked(self) -> Callable[[], bytes]:
+        """Reads the next block, decompressed where it is compressed."""
+        if self.packed:
+            file = pa.PythonFile(io.BufferedReader(self), "r")
+            stream = pa.CompressedInputStream(file, self.packed)
+            return lambda: stream.read(BLOCK_BYTES)
+        if self.live:
+            return self._gather
+        buffered = io.BufferedReader(self)
+        return lambda: buffered.read(BLOCK_BYTES)
+
+    def _gather(self) -> bytes:
+        """What comes within a moment of the first of it."""
+        gathered = [data := self.take(BLOCK_BYTES)]
+        until, size = time.monotonic() + LIVE_S, len(data)
+        while data and size < BLOCK_BYTES and self.wait(max(0.0, until - time.monotonic())):
+            gathered.append(data := self.take(BLOCK_BYTES - size))
+            size += len(data)
+        return b"".join(gathered)
+
+
+def whole_lines(
+    pieces: Iterator[bytes], end: Callable[[bytes], int], source: RowInput
+) -> Iterator[bytes]:
+    """Blocks of whole lines; the last line may lack its end, unless the source is torn.
+
+    Args:
+        pieces: the bytes of the source, cut anywhere.
+        end: how many bytes of some are whole lines; see `end_of_lines`.
+
+    Raises:
+        InvalidInputError: a line is too long.
+    """
+    rest = b""
+    for piece in pieces:
+        rest += piece
+        whole = end(rest)
+        if whole:
+            yield rest[:whole]
+            rest = rest[whole:]
+        if len(rest) > BLOCK_BYTES:
+            raise InvalidInputError(
+                f"a line of more than {BLOCK_BYTES} bytes: is a quotation never closed?"
+            )
+    if rest and not source.torn:
+        yield rest
+
+
+def end_of_lines(data: bytes) -> int:
+    """The end of the last whole line."""
+    return data.rfind(b"\n") + 1
+
+
+def end_of_quoted_lines(data: bytes) -> int:
+    """As `end_of_lines`, of CSV: line ends within quotation marks do not count (RFC 4180)."""
+    end, marks = len(data), data.count(b'"')
+    while True:
+        before = data.rfind(b"\n", 0, end) + 1
+        marks -= data.count(b'"', before, end)
+        end = before
+        if not end or marks % 2 == 0:
+            return end
+        end = data.rfind(b'"', 0, end)
+        marks -= 1
+
+
+def end_of_first_line(data: bytes) -> int:
+    """Of CSV; 0: it is not whole."""
+    start = marks = 0
+    while end := data.find(b"\n", start) + 1:
+        marks += data.count(b'"', start, end)
+        if marks % 2 == 0:
+            return end
+        start = end
+    return 0
