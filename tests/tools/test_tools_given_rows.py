@@ -100,7 +100,7 @@ def test_a_field_that_only_a_later_dictionary_has_is_there() -> None:
         ({**COLUMNS, "port": [80]}, "argument rows: .*expected length 3 but got length 1"),
         ({**COLUMNS, 5: [1, 2, 3]}, "argument rows: 5 is no name of a field"),
         (pl.Series([1.0, 2.0]), "argument rows: "),
-        ({**COLUMNS, "extra": [1, 2, 3]}, "column 'extra' is no field of the schema"),
+        ({**COLUMNS, "extra": [1, 2, 3]}, "column 'extra': no field of the schema"),
         ({"at": AT}, "no column for field 'name'"),
         ({**COLUMNS, "name": ["a", "b" * 21, "c"]}, "row 2, field 'name': longer than the 20"),
     ],

@@ -98,7 +98,7 @@ def test_zeek_json() -> None:
         (TSV + "-\tC3\t10.0.0.1\t80\tT\t-\n", "row 3, field 'ts': null"),
         (TSV.replace("\\x09\n#set", "\\x00\n#set"), "is not one ASCII character"),
         ("#fields\t" + "x\t" * 5000 + "\n", "more than 4096 columns"),
-        (TSV.replace("id.orig_h", "host"), "no column for field 'src_ip': --map COLUMN=src_ip"),
+        (TSV.replace("id.orig_h", "host"), "--map COLUMN=src_ip says which it is"),
     ],
 )
 def test_faults_in_zeek_are_named(text: str, told: str) -> None:
