@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
-import trio
 
 from engine.availability_request import AvailabilityRequest
 from engine.classes import class_of, weakest_box
@@ -21,6 +20,7 @@ from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words
 from tools.entries import entry_of, hidden
+from tools.interrupt import run_interruptible
 from tools.travel_words import past_in_words, view_in_words
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]])
         async with open_medusa(home, patience_s=PATIENCE_S) as client:
             return await question(client)
 
-    return trio.run(main)
+    return run_interruptible(main)
 
 
 def create(

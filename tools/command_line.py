@@ -118,8 +118,6 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return _reader_left()
     except _FAILURES as error:
-        if _after_interrupt(error):
-            return EXIT_INTERRUPTED
         warn(_reason(error))
         return EXIT_FAILED
     except BaseExceptionGroup as group:
@@ -138,13 +136,6 @@ def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
         return _reader_left()
     warn(_reason(leaves[0]))
     return EXIT_FAILED
-
-
-def _after_interrupt(error: BaseException | None) -> bool:
-    """Whether it failed while it tidied up behind Ctrl-C: that is no failure of the command."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
 
 
 def _reason(error: BaseException) -> str:

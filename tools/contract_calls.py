@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-import trio
 from msgspec import Struct
 
 from contracts.balances import BalanceQuery, Balances
@@ -32,6 +31,7 @@ from overlay.membership_file import load_membership
 from tools.async_client import dial_to
 from tools.contract_papers import read_papers, write_papers
 from tools.home import Home
+from tools.interrupt import run_interruptible
 from tools.messages import BALANCE
 
 HAND_OVER_S: Final = 15.0
@@ -250,4 +250,4 @@ def _call(home: Home, method: str, request: Struct, response: type[Answer]) -> A
         async with dial_to(home.folder, None)() as connection:
             return await connection.call(method, request, response, timeout_s=HAND_OVER_S)
 
-    return trio.run(main)
+    return run_interruptible(main)

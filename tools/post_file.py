@@ -20,6 +20,7 @@ from tools.columns import few
 from tools.command_line import warn
 from tools.file_position import Position, Trail, decode_position, producer_of
 from tools.follow import follow
+from tools.interrupt import run_interruptible
 from tools.post_progress import PostProgress, open_progress
 from tools.post_speed import Piece, cut
 from tools.posting import Poster
@@ -81,7 +82,7 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
         ) as client:
             return await post_rows(client, stream, file, options)
 
-    return trio.run(main)
+    return run_interruptible(main)
 
 
 async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:

@@ -17,6 +17,7 @@ from engine.streams.corrections import Change, Corrections, Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa
 from tools.corrected_subscription import CorrectedSubscription
+from tools.interrupt import run_interruptible
 from tools.row_output import RowWriter, open_writer
 from tools.rows import Format
 from tools.subscription import Subscription
@@ -62,7 +63,7 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
             async with client.follow(stream, how, options.after, options.subscriber) as corrected:
                 await copy_changes(corrected, sys.stdout.buffer, options)
 
-    trio.run(main)
+    run_interruptible(main)
 
 
 async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:

@@ -33,7 +33,7 @@ from tools_fake_peer import (
 from engine.availability import Mode, Recovery
 from engine.availability_request import AvailabilityRequest
 from engine.schema import BEGINNING, END
-from overlay.errors import ClosedError, ConflictError, InvalidInputError, UnavailableError
+from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from testnet import command as testnet_command
 from tools import command_line, peer_command
 from tools.medusa_command import medusa
@@ -252,21 +252,6 @@ def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
             assert process.stderr.read() == b""
-
-
-def test_what_fails_while_ctrl_c_is_tidied_up_behind_is_no_failure(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    @click.command()
-    def command() -> None:
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise ClosedError("the connection is closed")
-
-    with pytest.raises(SystemExit, match="130"):
-        command_line.run(command, [])
-    assert capsys.readouterr().err == ""
 
 
 def test_help_is_quick_and_clients_never_import_spark() -> None:
