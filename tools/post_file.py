@@ -26,6 +26,7 @@ from tools.post_speed import Piece, cut
 from tools.posting import Poster
 from tools.row_process import Asked, Rows, open_rows, read_apart
 from tools.rows import Format, Reading
+from tools.times import show_time
 
 STANDARD_INPUT = "-"
 
@@ -111,7 +112,25 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
             with suppress(MedusaError):  # the home may be who refuses a row
                 await poster.flush()
             raise type(error)(f"{error}; {_stored(poster, posting.since, file, options)}") from None
-    return posting.done
+    done = posting.done
+    if done.late and done.late == done.rows:
+        raise InvalidInputError(_all_late(stream, done, ended_before=poster.was_ended))
+    return done
+
+
+def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
+    """What to do where not one row of a file has come into the stream."""
+    told = f"{stream}: all {done.rows:,} rows came late, and are in {stream}/late"
+    if ended_before:
+        return (
+            f"{told}: the stream has ended; `medusa stream reopen {stream}` lets it go on, and "
+            "--again posts them once more"
+        )
+    return (
+        f"{told}: the stream's time has come to {show_time(done.boundary)}, and takes no earlier "
+        "row. Rows that are as old as these go to a stream of their own; if a wrong time took it "
+        f"there, `medusa stream delete {stream}`, define it again, and post everything to it"
+    )
 
 
 @dataclass

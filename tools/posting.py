@@ -12,7 +12,7 @@ import pyarrow as pa
 import trio
 
 from engine.messages import Post, Posted, PostEvent
-from engine.schema import BEGINNING, FieldType, Schema
+from engine.schema import BEGINNING, END, FieldType, Schema
 from engine.streams.acceptance import Offsets
 from engine.streams.ipc import encode_parts
 from engine.streams.revisions.columns import request_schema
@@ -125,6 +125,7 @@ class Poster:
         failure_told: posting has failed for good, and who posts knows.
         offset: where in its source the producer is with what was put; see `resume`.
         stored: where the last post that was answered since then left it; None: none was.
+        was_ended: the stream had ended before the first rows came.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class Poster:
         self._missed: dict[int, tuple[int, ...]] = {}
         self.offset = b""
         self.stored: bytes | None = None
+        self.was_ended = False
         self._resumed = False
 
     @property
@@ -349,6 +351,8 @@ class Poster:
                 self.offset = posted.offset
             elif envelope.post.offsets is not None:
                 self.stored = envelope.post.offsets[1]
+            if not self.rows + self.late and posted.late:
+                self.was_ended = posted.boundary == END and not envelope.post.end
             self.rows += posted.rows
             self.late += posted.late
             self.duplicates += posted.duplicate

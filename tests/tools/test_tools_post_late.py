@@ -1,0 +1,53 @@
+"""A file of which not one row comes into its stream: an error, that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_peers import make_stream, open_town, rows
+
+from overlay.errors import InvalidInputError
+from tools.post_file import Options, post_rows
+
+
+def csv(path: Path, stimes: range) -> str:
+    path.write_text("t,name,value\n" + "".join(f"{at},x,{at}\n" for at in stimes))
+    return str(path)
+
+
+async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "town"
+    folder.mkdir()
+    old, new = csv(tmp_path / "old.csv", range(3)), csv(tmp_path / "new.csv", range(8, 12))
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(9, 9)]), boundary=9)
+            await client.flush()
+        said = r"s: all 3 rows came late, and are in .*/s/late: the stream's time has come to 1970-"
+        async with mit.client(producer="a") as client:
+            with pytest.raises(InvalidInputError, match=said):
+                await post_rows(client, stream, old, Options())
+        async with mit.client(producer="b") as client:
+            done = await post_rows(client, stream, new, Options(end=True))
+            assert (done.rows, done.late) == (4, 2), "its own end makes no row late"
+
+
+async def test_a_stream_that_has_ended_is_named_as_such(tmp_path: Path) -> None:
+    folder = tmp_path / "town"
+    folder.mkdir()
+    file = csv(tmp_path / "f.csv", range(3))
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, None, end=True)
+            await client.flush()
+        for again in (False, True):
+            async with mit.client(producer="a") as client:
+                with pytest.raises(
+                    InvalidInputError, match=r"has ended; `medusa stream reopen med"
+                ):
+                    await post_rows(client, stream, file, Options(again=again))
