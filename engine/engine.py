@@ -13,6 +13,7 @@ from dht.catalog import Catalog
 from engine.altering import Altering
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry
+from engine.deleting import Deleting
 from engine.delivery import Delivery
 from engine.digests import Digests
 from engine.execution import Executor, OpenExecutor
@@ -58,6 +59,7 @@ class Engine:
         queries: every query whose primary it is. primaries: finds them secondaries.
         standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
         modifier: gives running queries other parameters. altering: streams other definitions.
+        deleting: deletes streams and schemas, and reopens streams.
         assignments: the tasks that it runs for other peers.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
@@ -187,6 +189,16 @@ class Engine:
             primaries=self.primaries,
             events=overlay.events,
         )
+        self.deleting = Deleting(
+            overlay=overlay,
+            catalog=catalog,
+            store=self.store,
+            homes=self.homes,
+            mirrors=self.mirrors,
+            producers=self.producers,
+            subscriptions=self.subscriptions,
+            schemas=self.schemas,
+        )
         catalog.on_yielded(self._give_way)
         guard(catalog, self.readers)
         self.relabelling = Relabelling(
@@ -227,6 +239,7 @@ class Engine:
         await self.store.load()
         self._declare_own()
         await self.homes.resume()
+        await self.deleting.tidy()
         await self.views.resume()  # before queries read them
         await self.queries.resume()
         await self.standbys.resume()

@@ -39,6 +39,24 @@ class AlterStream(Struct, frozen=True):
     alteration: Alteration
 
 
+class DeleteStream(Struct, frozen=True):
+    """Leave nothing of a source stream, its late tuples and its revisions; refused while read."""
+
+    stream: str
+
+
+class ReopenStream(Struct, frozen=True):
+    """Let a source stream that has ended go on; refused where an answer depends on its end."""
+
+    stream: str
+
+
+class DeleteSchema(Struct, frozen=True):
+    """Leave nothing of a schema; refused while a stream has it."""
+
+    schema: str
+
+
 class CreateQuery(Struct, frozen=True):
     query: Query
 

@@ -151,6 +151,12 @@ class Mirrors:
         keys = self._keys_read(stream, user)
         return self._store.get(keys[0]) if keys else None
 
+    def readers(self, stream: str) -> set[str]:
+        """What reads a stream here: queries, views and tasks that we run for others."""
+        logs = (kept.key for kept in self._store.all() if kept.name == stream)
+        users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
+        return set().union(*users)
+
     async def part_with(self, kept: KeptStream) -> None:
         """This peer produces the stream no more. Where it is read here, its log goes on as a mirror
         of who does; else it is dropped."""

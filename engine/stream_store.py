@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.config import EngineConfig
-from engine.definitions import StreamEntry
+from engine.definitions import StreamEntry, base_of
 from engine.foreign import Held, to_let_go
 from engine.intake import Intake
 from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_of
@@ -70,11 +71,23 @@ MAX_FILE_NAME: Final = 255
 
 _FILE: Final = "stream.json"
 """Says what stream the folder is of."""
+_ENDED: Final = "ended.json"
+"""Says who was given the end of the stream."""
+
+MAX_END_READERS: Final = 64
+"""Named there: one is enough for a refusal, and people want to know which."""
+
 _SET_ASIDE: Final = "stream.aside.json"
 
 _MEND: Final = (
     "restore it from a copy, or move its folder away: what this peer keeps of that stream is in it"
 )
+
+
+class EndReaders(Struct, frozen=True):
+    """Who was given the end of a source stream or of its revisions."""
+
+    readers: tuple[str, ...]
 
 
 class StreamStore:
@@ -173,6 +186,26 @@ class StreamStore:
             await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
         except StorageError as error:
             self._events.note("warning", f"{kept.name}: its definition is not on disk: {error}")
+
+    async def note_end_read(self, kept: KeptStream, reader: str) -> None:
+        """Remember, for good, who is given the end of a source stream or of its revisions."""
+        source = self._streams.get(key_of(base_of(kept.name), kept.variant))
+        if source is None or source.home is None:
+            return
+        path = self.folder_of(source.key) / _ENDED
+        known = load_end_readers(path)
+        if reader not in known and len(known) < MAX_END_READERS:
+            await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
+
+    def end_readers(self, kept: KeptStream) -> tuple[str, ...]:
+        """Who was given the end of a source stream or of its revisions, for people."""
+        return load_end_readers(self.folder_of(kept.key) / _ENDED)
+
+    def forget_end(self, kept: KeptStream) -> None:
+        """It has not ended after all. Blocking."""
+        path = self.folder_of(kept.key) / _ENDED
+        with storing(path):
+            path.unlink(missing_ok=True)
 
     def all(self) -> tuple[KeptStream, ...]:
         return tuple(self._streams.values())
@@ -476,6 +509,13 @@ class StreamStore:
             for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
             if kept.log.rows or not kept.is_beside_a_source
         )
+
+
+def load_end_readers(path: Path) -> tuple[str, ...]:
+    try:
+        return load_json(path, EndReaders, mend="remove it if nobody has read the end").readers
+    except NotFoundError:
+        return ()
 
 
 async def _nobody_has_it(_kept: KeptStream, _lost: EpochFile) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,6 +14,9 @@ from engine.leases import MAX_LEASES, Lease, Leases
 from engine.schema import END
 from overlay.errors import MedusaError
 from overlay.events import Events
+
+_PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
+"""As what peers subscribe: see `engine.mirrors`."""
 
 GRACE_S: Final = 10.0
 """How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
@@ -29,15 +33,26 @@ def consumer_of(subscriber: str) -> str:
     return f"subscriber {subscriber}"
 
 
+def reader_in_words(subscriber: str, holder: str) -> str:
+    """A subscriber, for people. subscriber: its name, "" for none; a peer's begins with its id."""
+    if not subscriber:
+        return f"a subscriber of {holder}"
+    if _PEER.match(subscriber):
+        return f"peer {subscriber[:8]} of {holder}"
+    return f"subscriber {subscriber} of {holder}"
+
+
 class Reader:
     """One subscription's hold on a stream: retention keeps what it has not acknowledged.
 
     Attributes:
+        who: for people.
         let_go: set once it is waited for no longer; `why` says why.
     """
 
-    def __init__(self, take: Callable[[int], None], boundary: int) -> None:
+    def __init__(self, take: Callable[[int], None], boundary: int, who: str) -> None:
         self._take = take
+        self.who = who
         self.boundary = boundary
         self.let_go = trio.Event()
         self.why = ""
@@ -105,7 +120,7 @@ class Subscriptions:
             kept.log.hold(consumer, boundary, expires, foreign)
 
         take(after)
-        reader = Reader(take, after)
+        reader = Reader(take, after, reader_in_words(subscriber, holder))
         self._let_go.pop((kept.name, consumer), None)
         readers = self._readers.setdefault((kept.key, consumer), [])
         readers.append(reader)
@@ -142,6 +157,19 @@ class Subscriptions:
 
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
+
+    def readers(self, kept: KeptStream) -> set[str]:
+        """Who reads a stream here now, or was promised that it waits, for people."""
+        found = {
+            reader.who
+            for (key, _), readers in self._readers.items()
+            if key == kept.key
+            for reader in readers
+        }
+        for lease in self._leases.of(kept.name):
+            subscriber = lease.subscriber.removeprefix(f"{lease.holder} ")
+            found.add(reader_in_words(subscriber, lease.holder))
+        return found
 
     def of(self, stream: str) -> list[Lease]:
         """What named subscribers of a stream were promised."""

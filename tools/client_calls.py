@@ -18,6 +18,8 @@ from engine.messages import (
     CreateSchema,
     CreateStream,
     CreateXml,
+    DeleteSchema,
+    DeleteStream,
     Done,
     ListObjects,
     LookupObject,
@@ -25,6 +27,7 @@ from engine.messages import (
     Objects,
     QueryStatusSet,
     ReceiveEvents,
+    ReopenStream,
     SetQueryStatus,
     Snapshot,
     Status,
@@ -128,6 +131,59 @@ class ClientCalls:
             >>> await medusa.alter_stream("medusa://mit.edu/alerts", shared)
         """
         await self._define("alter_stream", AlterStream(stream, alteration), Done)
+
+    @in_trio
+    async def delete_stream(self, stream: str) -> None:
+        """Leave nothing of a source stream of ours, its late tuples and its revisions included.
+
+        Args:
+            stream: its name.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            ConflictError: it is read; the message says by whom.
+
+        Example:
+            >>> await medusa.create_stream(
+            ...     StreamDefinition("medusa://mit.edu/slip", "medusa://mit.edu/alert")
+            ... )
+            >>> await medusa.delete_stream("medusa://mit.edu/slip")
+        """
+        await self._define("delete_stream", DeleteStream(stream), Done)
+
+    @in_trio
+    async def reopen_stream(self, stream: str) -> None:
+        """Let a source stream of ours that has ended go on, behind all that it has.
+
+        Args:
+            stream: its name. One that has not ended is left as it is.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            ConflictError: its end was told to somebody; the message says to whom.
+
+        Example:
+            >>> await medusa.reopen_stream("medusa://mit.edu/alerts")
+        """
+        await self._define("reopen_stream", ReopenStream(stream), Done)
+
+    @in_trio
+    async def delete_schema(self, schema: str) -> None:
+        """Leave nothing of a schema of ours.
+
+        Args:
+            schema: its name.
+
+        Raises:
+            NotFoundError: there is none.
+            ConflictError: a stream has it; the message says which.
+
+        Example:
+            >>> slip = Schema("medusa://mit.edu/slip", (Field("id", FieldType.LONG),))
+            >>> await medusa.create_schema(slip)
+            >>> await medusa.delete_schema("medusa://mit.edu/slip")
+        """
+        await self._define("delete_schema", DeleteSchema(schema), Done)
 
     @in_trio
     async def create_query(self, query: Query) -> tuple[str, ...]:

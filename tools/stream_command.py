@@ -10,7 +10,7 @@ from tools.create_command import create_command
 
 @click.group()
 def stream() -> None:
-    """Define streams, define them otherwise, and list them."""
+    """Define, alter, delete, reopen and list streams."""
 
 
 stream.add_command(create_command("streams"))
@@ -103,3 +103,33 @@ def show_stream(name: str, home: str | None, as_json: bool) -> None:
         say_json(found)
     else:
         show(stream_details(found))
+
+
+@stream.command("delete")
+@click.argument("name", metavar="STREAM")
+@home_option
+@json_option
+def delete(name: str, home: str | None, as_json: bool) -> None:
+    """Delete STREAM, its late tuples and its revisions.
+
+    Refused while anybody reads it.
+    """
+    from tools import calls
+
+    calls.ask(home, lambda client: client.delete_stream(name))
+    say(as_json, {"deleted": name}, f"{name}: deleted")
+
+
+@stream.command("reopen")
+@click.argument("name", metavar="STREAM")
+@home_option
+@json_option
+def reopen(name: str, home: str | None, as_json: bool) -> None:
+    """Let STREAM go on, which has ended.
+
+    Refused where somebody was told of its end.
+    """
+    from tools import calls
+
+    calls.ask(home, lambda client: client.reopen_stream(name))
+    say(as_json, {"reopened": name}, f"{name}: goes on")

@@ -33,8 +33,11 @@ from engine.messages import (
     CreateSchema,
     CreateStream,
     CreateXml,
+    DeleteSchema,
+    DeleteStream,
     Done,
     QueryStatusSet,
+    ReopenStream,
     SetQueryStatus,
 )
 from engine.modifying.messages import Modified, ModifyQuery
@@ -77,6 +80,9 @@ class DefinitionCalls:
         ours("create_schema", CreateSchema, self.create_schema)
         ours("create_stream", CreateStream, self.create_stream)
         ours("alter_stream", AlterStream, self.alter_stream)
+        ours("delete_stream", DeleteStream, self.delete_stream)
+        ours("reopen_stream", ReopenStream, self.reopen_stream)
+        ours("delete_schema", DeleteSchema, self.delete_schema)
         ours("set_query_status", SetQueryStatus, self.set_query_status)
         long = partial(ours, limit=MAX_STRUCT_BYTES)
         long("create_query", CreateQuery, self.create_query)
@@ -154,12 +160,58 @@ class DefinitionCalls:
         if entry.stream.query:
             query = self._own_name(entry.stream.query)
             return await self._at_its_peer(query, "alter_stream", request, Done, alter_output)
-        return await self._at_its_home(caller, name, request, alter)
+        return await self._at_its_home(caller, name, "alter_stream", request, alter)
+
+    async def delete_stream(self, caller: Caller, request: DeleteStream, _: bytes) -> Done:
+        name = await self._own_source(request.stream, "deleted")
+
+        async def delete() -> Done:
+            await self._engine.deleting.delete_stream(request.stream)
+            return Done()
+
+        return await self._at_its_home(caller, name, "delete_stream", request, delete)
+
+    async def reopen_stream(self, caller: Caller, request: ReopenStream, _: bytes) -> Done:
+        name = await self._own_source(request.stream, "reopened")
+
+        async def reopen() -> Done:
+            await self._engine.deleting.reopen_stream(request.stream)
+            return Done()
+
+        return await self._at_its_home(caller, name, "reopen_stream", request, reopen)
+
+    async def delete_schema(self, caller: Caller, request: DeleteSchema, _: bytes) -> Done:
+        name, overlay = self._own_name(request.schema), self._engine.overlay
+        publisher = (await lookup(self._engine.catalog, SCHEMA, name)).publisher
+        if caller.peer_id is None and publisher != overlay.identity.peer_id:
+            return await self._route(publisher, "delete_schema", request, Done)
+        async with self._defining.of(f"schema {name}"):
+            await self._engine.deleting.delete_schema(str(name))
+        return Done()
+
+    async def _own_source(self, stream: str, what: str) -> ObjectName:
+        """
+        Raises:
+            InvalidInputError: it is no source stream; says what can be done instead.
+        """
+        name = self._own_name(stream)
+        check_not_late(stream)
+        kept = self._engine.store.serving(stream)
+        entry = kept.entry if kept else (await lookup(self._engine.catalog, STREAM, name)).value
+        if entry.stream.view is not None:
+            raise InvalidInputError(f"{stream} is a view: `medusa view delete {stream}`")
+        if entry.stream.query:
+            raise InvalidInputError(
+                f"{stream} is produced by {entry.stream.query}: it is not {what} by itself; "
+                f"`medusa query delete {entry.stream.query}` takes it along"
+            )
+        return name
 
     async def _at_its_home(
         self,
         caller: Caller,
         name: ObjectName,
+        method: str,
         request: msgspec.Struct,
         here: Callable[[], Awaitable[Done]],
     ) -> Done:
@@ -184,7 +236,7 @@ class DefinitionCalls:
                     f"{stream}: its home, peer {home.hex()[:8]}, cannot be reached, nothing "
                     f"has changed: {error}"
                 ) from None
-        return await connection.call("alter_stream", request, Done, timeout_s=ROUTED_CALL_S)
+        return await connection.call(method, request, Done, timeout_s=ROUTED_CALL_S)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
         name = self._own_name(request.query.name)

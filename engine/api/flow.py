@@ -25,7 +25,7 @@ from engine.stream_store import HOME
 from engine.streams.acceptance import Writer
 from engine.streams.feed import message_of
 from engine.streams.retention import too_old
-from engine.subscriptions import Reader
+from engine.subscriptions import Reader, reader_in_words
 from engine.tentative.serving import cursor_for
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
@@ -131,11 +131,15 @@ class FlowCalls:
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
 
+        async def released(boundary: int) -> None:
+            await kept.released(boundary)
+            await self._note_end(caller, kept, boundary, request.subscriber)
+
         async def send() -> None:
             whole = caller.peer_id is not None
             cursor = cursor_for(kept, after, request.tentative, whole=whole)
             await _until_acknowledged(
-                partial(engine.delivery.send, cursor, duplex, caller, released=kept.released),
+                partial(engine.delivery.send, cursor, duplex, caller, released=released),
                 duplex,
                 reader,
             )
@@ -186,8 +190,16 @@ class FlowCalls:
                     )
                 with trio.move_on_after(timeout_s):
                     await kept.released(part.upto)
+                    await self._note_end(caller, kept, part.upto)
                     return message_of(part), part.body()
         return Tuples(after, None, 0), b""
+
+    async def _note_end(
+        self, caller: Caller, kept: KeptStream, boundary: int, subscriber: str = ""
+    ) -> None:
+        if boundary == END:
+            who = reader_in_words(subscriber, caller.participant)
+            await self._engine.store.note_end_read(kept, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""

@@ -157,6 +157,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
         doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
         offsets: by participant, of its producers in the order of `producers_of`.
         definition: the latest that the journal has told of; None: it was never altered.
+        ended_at: where the boundary was when the stream ended; None: it has not, or that is not
+            known.
     """
 
     producers: dict[str, int]
@@ -172,6 +174,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     doubted: tuple[Writer, ...] = ()
     offsets: dict[str, tuple[bytes, ...]] = {}
     definition: StreamDefinition | None = None
+    ended_at: int | None = None
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
@@ -200,7 +203,7 @@ class Acceptance:
         late_posts: posts that had late rows.
         revisions: rows of revisions so far; the next one's number.
         revised_at: the place of the last of them; only grows.
-        definition: see `Snapshot`.
+        definition, ended_at: see `Snapshot`.
     """
 
     def __init__(self, *, slack_us: int, arrival: bool) -> None:
@@ -209,6 +212,7 @@ class Acceptance:
         self._doubted: set[Writer] = set()
         self._forget_posts()
         self.definition: StreamDefinition | None = None
+        self.ended_at: int | None = None
         self.boundary = BEGINNING
         self.greatest = BEGINNING
         self.rows = 0
@@ -239,6 +243,7 @@ class Acceptance:
             tuple(sorted(self._doubted)),
             {who: tuple(at.offset for at in of.values()) for who, of in known.items()},
             self.definition,
+            self.ended_at,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -247,6 +252,7 @@ class Acceptance:
         for writer, progress in snapshot.progress:
             self._producers.note(writer.participant, writer.producer, progress)
         self.define(snapshot.definition)
+        self.ended_at = snapshot.ended_at
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -367,7 +373,9 @@ class Acceptance:
         return min(boundary, END)
 
     def apply(self, entry: Entry) -> None:
-        self.boundary = self.boundary_after(entry)
+        before, self.boundary = self.boundary, self.boundary_after(entry)
+        if before < self.boundary == END:
+            self.ended_at = max(before, entry.boundary)
         self.define(entry.definition)
         if entry.count and (self._arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
@@ -388,7 +396,14 @@ class Acceptance:
 
     def advance(self, boundary: int) -> None:
         """Moves the boundary forward; never back."""
+        if boundary == END > self.boundary:
+            self.ended_at = self.boundary
         self.boundary = max(self.boundary, boundary)
+
+    def reopen(self, boundary: int) -> None:
+        """The stream has not ended after all; nobody has seen that it had."""
+        self.boundary = boundary
+        self.ended_at = None
 
     def tick(self, now_us: int) -> None:
         """The clock of an idle stream whose stime is the present."""

@@ -80,6 +80,14 @@ class EpochFolder:
         )
         _replace(last)
 
+    def shorten(self, upto: int) -> None:
+        """The newest file covers an empty epoch less: the opposite of `extend`, and as safe.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was changed.
+        """
+        self.extend(upto)
+
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
         """These files become the one that was written; how many, 0 where some are gone already.
 

@@ -15,7 +15,7 @@ import trio
 
 from engine.definitions import StreamDefinition
 from engine.messages import Posted
-from engine.schema import BEGINNING, Schema
+from engine.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import Offsets, Writer
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
@@ -63,6 +63,7 @@ class Home:
         self.late_log = late_log
         self._ready = trio.Event()
         self._grown = trio.Event()
+        self._retired = False
 
     @property
     def boundary(self) -> int:
@@ -157,6 +158,7 @@ class Home:
             return post(writer, sequence, body, now=now)
 
         async with self._order, self._lock:
+            self._check_open()
             if len(body) < _INLINE_BYTES:
                 posted = accept()
             else:
@@ -188,6 +190,7 @@ class Home:
         async with self._order:
             with ExitStack() as pinned:
                 async with self._lock:
+                    self._check_open()
                     source = self._revising
                     if (posted := source.known(writer, sequence, offsets)) is not None:
                         return posted
@@ -220,6 +223,30 @@ class Home:
         """See `Source.alter`."""
         async with self.exclusive():
             await trio.to_thread.run_sync(self._source.alter, definition)
+
+    async def reopen(self) -> None:
+        """Let the stream go on although it has ended; nobody has seen its end.
+
+        Raises:
+            UnavailableError: its end is not in the log yet.
+            StorageError: the disk does not take it; it has ended still.
+        """
+        async with self.at_rest():
+            logs = [log for log in (self.log, self.revisions_log) if log is not None]
+            if any(log.boundary < END for log in logs):
+                raise UnavailableError("its end is not in its log yet: try again")
+            boundary = await trio.to_thread.run_sync(self._source.reopen, self.log.before_end)
+            for log in logs:  # a crash before: what the logs say counts, and it has ended still
+                log.reopen(boundary)
+
+    async def retire(self) -> None:
+        """Take no posts any more: the stream is about to go. Returns once none is under way."""
+        async with self._order, self._lock:
+            self._retired = True
+
+    def _check_open(self) -> None:
+        if self._retired:
+            raise UnavailableError("the stream is not here any more: send it again")
 
     async def settle(self, upto: Position, now: float) -> None:
         """All replicas have everything before `upto`; see `Source.settle`."""

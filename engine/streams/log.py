@@ -26,7 +26,7 @@ import trio
 
 from engine.definitions import DEFAULT_HISTORY_US
 from engine.load import metered
-from engine.schema import BEGINNING
+from engine.schema import BEGINNING, END
 from engine.streams import compaction
 from engine.streams.epochs import (
     JOB_BYTES,
@@ -232,6 +232,24 @@ class StreamLog:
         self._folder.commit(writer, boundary, boundary, None)
         self._recent.start = self.boundary = boundary
         self._notify()
+
+    def reopen(self, boundary: int) -> None:
+        """The stream has not ended after all, and goes on from that boundary, which is behind its
+        last tuple. Blocking.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was changed.
+        """
+        assert self.boundary == END, "it has not ended"
+        self._folder.shorten(boundary)
+        self._recent.begin(boundary)
+        self.boundary = boundary
+        self._notify()
+
+    @property
+    def before_end(self) -> int:
+        """The boundary before the last epoch, as far as the files tell."""
+        return self._files[-1].after if self._files else BEGINNING
 
     def append(self, upto: int, table: pa.Table | None) -> None:
         """Commits the epoch (boundary, upto] with these rows. Blocking.

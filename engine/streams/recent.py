@@ -139,6 +139,12 @@ class Recent:
         tables = [between(epoch.table, after, epoch.upto) for epoch in found]
         return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
 
+    def begin(self, boundary: int) -> None:
+        """Forget all; what follows goes on from there."""
+        self._epochs.clear()
+        self.bytes = 0
+        self.start = boundary
+
     def holds(self, epoch: Epoch) -> bool:
         """Whether the epoch is one that others read as well."""
         return epoch in self._epochs

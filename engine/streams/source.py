@@ -264,6 +264,28 @@ class Source:
         )
         self._append(altered, b"", None)
 
+    def reopen(self, logged: int) -> int:
+        """Goes on although it has ended; nobody has seen its end. Its logs must go on from the same
+        boundary, which is given: none that was ever promised is beyond it.
+
+        Args:
+            logged: the boundary that the log had before its end, as far as the log knows.
+
+        Raises:
+            StorageFullError: the disk is full; nothing has changed.
+        """
+        now = self._acceptance
+        assert now.boundary == END, "it has not ended"
+        ended_at = now.ended_at
+        now.reopen(max(logged if ended_at is None else ended_at, now.greatest))
+        try:
+            self._begin_segment()
+        except StorageError:
+            now.boundary, now.ended_at = END, ended_at
+            raise
+        self._committed = now.boundary
+        return now.boundary
+
     def tick(self, now: float, *, may_leap: bool = True) -> None:
         """Lets the clock move the boundary, where the stream says so.
 

@@ -127,6 +127,11 @@ class RevisingSource(Source):
         accepted = looked_up.search.request.num_rows - len(entry.missed)
         return Posted(sequence, accepted, 0, self.boundary, missed=entry.missed)
 
+    def reopen(self, logged: int) -> int:
+        """See `Source.reopen`."""
+        self._revised = super().reopen(logged)
+        return self._revised
+
     def cut(self) -> tuple[int, pa.Table] | None:
         """As `Source.cut`, as far as the revisions are in their log."""
         reached = min(self.ready, self._revised)

@@ -1,0 +1,276 @@
+"""Streams and schemas that are deleted, and ended streams that go on: never under a reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    make_stream,
+    open_town,
+    received,
+    rows,
+    schema_of,
+    to_the_end,
+    until,
+)
+from test_engine_api_definitions import passing
+
+from engine.definitions import StreamDefinition
+from engine.schema import END
+from engine.view import Last, View
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from tools.async_client import AsyncMedusaClient
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+
+
+def folders(place: Place) -> list[str]:
+    store = place.up.engine.store
+    return sorted(path.name for path in store.folder_of("x").parent.iterdir())
+
+
+async def gone(client: AsyncMedusaClient, stream: str) -> None:
+    for name in (stream, f"{stream}/late"):
+        with pytest.raises(NotFoundError):
+            await client.stream_entry(name)
+
+
+async def test_at_any_peer_all_of_a_stream_goes_for_good(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        home = await town.settle("mit.edu")
+        other = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(home, other)
+        async with home.client() as near, other.client() as far:
+            stream = await make_stream(near, home, "s")
+            kept = await make_stream(near, home, "kept")
+            await near.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
+            await near.post_event(stream, rows([(1, 3)]))
+            await near.flush()
+            await far.delete_stream(stream)
+            await gone(far, stream)
+            assert folders(home) == ["mit.edu,kept"]
+        await town.restart(home)
+        async with home.client() as near:
+            await gone(near, stream)
+            assert (await near.stream_entry(kept)).stream.name == kept
+            assert await make_stream(near, home, "s", slack_us=3) == stream
+            await near.post_event(stream, rows([(1, 7)]), boundary=9)
+            await near.flush()
+            assert await received(near.subscribe(stream), 1) == [(1, 7)]
+
+
+async def test_who_reads_a_stream_is_named_and_keeps_it(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as owner, utah.client() as guest:
+            stream = await make_stream(owner, mit, "s")
+
+            async def refused(by: str, readers: str) -> None:
+                what = getattr(owner, by)
+                with trio.fail_after(DEADLINE_S):
+                    while True:
+                        with pytest.raises(ConflictError) as error:
+                            await what(stream)
+                        if readers in str(error.value):
+                            return
+                        await trio.sleep(0.02)
+
+            await owner.create_query(passing(mit, "q", stream, mit.name("out")))
+            await refused("delete_stream", f"{stream} is read by {mit.name('q')}: end that first")
+            await owner.delete_query(mit.name("q"))
+            await owner.create_view(View(mit.name("v"), stream, Last(5)))
+            await refused("delete_stream", mit.name("v"))
+            await owner.delete_view(mit.name("v"))
+            subscription = guest.subscribe(stream, subscriber="watch")
+            await owner.post_event(stream, rows([(1, 1)]), boundary=1)
+            await received(subscription, 1)
+            await refused("delete_stream", "subscriber watch of utah.edu")
+            subscription.close()
+            mine = owner.subscribe(stream, subscriber="mine")
+            await received(mine, 1)
+            await refused("delete_stream", "subscriber mine of mit.edu")
+            mine.close()
+            assert mit.kept("s").log.rows == 1, "it is all there"
+            stream = await make_stream(owner, mit, "t")
+            late = owner.subscribe(f"{stream}/late", subscriber="late")
+            with trio.move_on_after(0.2):
+                await anext(late)
+            await refused("delete_stream", f"{stream}/late is read by subscriber late of mit.edu")
+
+
+async def test_what_is_not_a_source_of_ours(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as owner, utah.client() as guest:
+            stream = await make_stream(owner, mit, "s")
+            await owner.create_query(passing(mit, "q", stream, mit.name("out")))
+            await owner.create_view(View(mit.name("v"), stream, Last(5)))
+            for delete in (guest.delete_stream, guest.reopen_stream):
+                with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
+                    await delete(stream)
+            with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
+                await guest.delete_schema(schema_of("mit.edu").name)
+            with pytest.raises(InvalidInputError, match=r"`medusa query delete .*/q` takes it"):
+                await owner.delete_stream(mit.name("out"))
+            with pytest.raises(InvalidInputError, match="`medusa view delete"):
+                await owner.delete_stream(mit.name("v"))
+            with pytest.raises(InvalidInputError, match="kept for tuples that come late"):
+                await owner.delete_stream(f"{stream}/late")
+            with pytest.raises(NotFoundError):
+                await owner.delete_stream(mit.name("none"))
+
+
+async def test_posts_under_way_are_told(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as owner:
+            stream = await make_stream(owner, mit, "s")
+        async with mit.client(patience_s=1.0) as poster, mit.client() as owner:
+            await poster.post_event(stream, rows([(1, 1)]), boundary=1)
+            await poster.flush()
+            await owner.delete_stream(stream)
+            await poster.post_event(stream, rows([(2, 2)]), boundary=2)
+            with pytest.raises(MedusaError):
+                await poster.flush()
+        assert mit.errors() == []
+
+
+async def test_a_schema_goes_once_no_stream_has_it(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        first = await town.settle("mit.edu")
+        second = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(first, second)
+        schema = schema_of("mit.edu")
+        async with first.client() as near, second.client() as far:
+            await near.create_schema(schema)
+            stream = first.name("s")
+            await far.create_stream(StreamDefinition(stream, schema.name))
+            for client in (near, far):
+                with pytest.raises(ConflictError, match=f"is the schema of {stream}: delete that"):
+                    await client.delete_schema(schema.name)
+            await near.delete_stream(stream)
+            await far.delete_schema(schema.name)
+            with pytest.raises(NotFoundError):
+                await near.lookup_object(schema.name)
+        await town.restart(first)
+        async with first.client() as near:
+            with pytest.raises(NotFoundError):
+                await near.lookup_object(schema.name)
+
+
+async def ended(client: AsyncMedusaClient, place: Place, path: str) -> str:
+    stream = await make_stream(client, place, path, slack_us=5)
+    await client.post_event(stream, rows([(10, 1), (30, 2)]), boundary=12)
+    await client.post_event(stream, rows([(28, 3)]), end=True)
+    await client.flush()
+    await until(lambda: place.kept(path).log.boundary == END)
+    return stream
+
+
+async def test_an_ended_stream_goes_on_behind_all_that_it_had(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        home = await town.settle("mit.edu")
+        other = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(home, other)
+        async with home.client() as near, other.client() as far:
+            stream = await ended(near, home, "s")
+            await ended(near, home, "restarted")
+            await far.reopen_stream(stream)
+            await far.reopen_stream(stream)
+            assert home.kept("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
+            await near.post_event(stream, rows([(29, 4), (31, 5)]), boundary=40)
+            await near.flush()
+        await town.restart(home)
+        async with home.client() as near:
+            await near.reopen_stream(home.name("restarted"))
+            for path, found in (("s", [(31, 5)]), ("restarted", [])):
+                stream = home.name(path)
+                await near.post_event(stream, rows([(41, 6)]), end=True)
+                await near.flush()
+                expected = [(10, 1), (28, 3), (30, 2), *found, (41, 6)]
+                assert await to_the_end(near.subscribe(stream)) == expected
+
+
+async def test_a_promise_that_was_given_is_kept(tmp_path: Path) -> None:
+    """The boundary before the end lay behind the last tuple; merging files does not forget it."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            for at in range(0, 60, 5):
+                await client.post_event(stream, rows([(at, at)]), boundary=at + 3)
+                await client.flush()
+                await until(lambda at=at: mit.kept("s").log.boundary == at + 3)
+            await client.post_event(stream, None, end=True)
+            await client.flush()
+            await until(lambda: mit.kept("s").log.boundary == END)
+            while mit.kept("s").log.compact_now():
+                pass
+        await town.restart(mit)
+        async with mit.client() as client:
+            await client.reopen_stream(stream)
+            assert mit.kept("s").log.boundary == 58
+
+
+async def test_who_was_told_of_the_end_is_named_for_good(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as owner, utah.client() as guest:
+            read = await ended(owner, mit, "read")
+            assert len(await to_the_end(guest.subscribe(read))) == 3
+            pulled = await ended(owner, mit, "pulled")
+            epoch = await owner.receive_events(pulled, timeout_s=1.0)
+            assert epoch is not None
+            assert epoch.upto == END
+            queried = await make_stream(owner, mit, "queried")
+            await owner.create_query(passing(mit, "q", queried, mit.name("out")))
+            await owner.post_event(queried, rows([(1, 5)]), end=True)
+            await owner.flush()
+            await until(lambda: mit.kept("queried").log.boundary == END)
+        await town.restart(mit)
+        async with mit.client() as owner:
+            for stream, who in (
+                (read, "a subscriber of utah.edu"),
+                (pulled, "a subscriber of mit.edu"),
+                (queried, mit.name("q")),
+            ):
+                with pytest.raises(ConflictError, match=f"that was told {who}, whose answers"):
+                    await owner.reopen_stream(stream)
+                assert mit.kept(stream).log.boundary == END
+
+
+async def test_a_reader_that_was_away_at_the_end_goes_on(tmp_path: Path) -> None:
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(1, 1)]), boundary=1)
+            subscription = client.subscribe(stream, subscriber="me")
+            assert await received(subscription, 1) == [(1, 1)]
+            subscription.close()
+            await until(lambda: mit.kept("s").subscribers == 0)
+            await client.post_event(stream, rows([(2, 2)]), end=True)
+            await client.flush()
+            await until(lambda: mit.kept("s").log.boundary == END)
+            await client.reopen_stream(stream)
+            await client.post_event(stream, rows([(3, 3)]), boundary=3)
+            await client.flush()
+            again = client.subscribe(stream, after=1, subscriber="me")
+            assert await received(again, 2) == [(2, 2), (3, 3)]
