@@ -39,6 +39,16 @@ class Room:
         self._made = trio.Event()
         self._told = False
 
+    @property
+    def limit_bytes(self) -> int:
+        """That may be taken."""
+        return self._limit_bytes
+
+    def allow(self, limit_bytes: int) -> None:
+        """Another limit from now on; who waits for room goes on if there is some."""
+        self._limit_bytes = limit_bytes
+        self.look()
+
     def check(self, stream: str) -> None:
         """
         Raises:

@@ -124,6 +124,7 @@ class StreamStore:
         self._streams: dict[str, KeptStream] = {}
         self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
+        self._foreign_hold_s = config.foreign_hold_s
         self._room = Room(config.disk_bytes, lambda: self.total_bytes, events, self._make_room)
         self._tidied_at = -math.inf
         self.intake = Intake(config, self._room, clock, events, nursery)
@@ -450,6 +451,19 @@ class StreamStore:
                 compacted_at = trio.current_time()
 
     @property
+    def disk_bytes(self) -> int:
+        """That all streams may take."""
+        return self._room.limit_bytes
+
+    def allow(self, *, disk_bytes: int | None = None, foreign_hold_s: float | None = None) -> None:
+        """Other limits from now on, of the disk or of how long other participants are waited for;
+        None: as it was."""
+        if disk_bytes is not None:
+            self._room.allow(disk_bytes)
+        if foreign_hold_s is not None:
+            self._foreign_hold_s = foreign_hold_s
+
+    @property
     def short_bytes(self) -> int:
         """See `Room.short_bytes`."""
         return self._room.short_bytes
@@ -478,9 +492,9 @@ class StreamStore:
             return
         gone = to_let_go(
             held,
-            disk_bytes=self._config.disk_bytes,
+            disk_bytes=self._room.limit_bytes,
             short_bytes=self._room.short_bytes,
-            hold_s=self._config.foreign_hold_s,
+            hold_s=self._foreign_hold_s,
             now=now,
         )
         for each, why in gone.items():

@@ -77,9 +77,12 @@ class LogConfig:
 
 
 @contextmanager
-def open_log(file: Path, config: LogConfig) -> Iterator[None]:
+def open_log(file: Path, config: LogConfig) -> Iterator[Callable[[LogConfig], None]]:
     """Write what this process notes to `file`, until the block ends; at warning, also what the
     libraries under it say.
+
+    Yields:
+        what has it written otherwise from then on.
 
     Raises:
         StorageError: the file cannot be written.
@@ -87,19 +90,28 @@ def open_log(file: Path, config: LogConfig) -> Iterator[None]:
     with storing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.parent.chmod(FOLDER_MODE)
-        handler = _LogFile(file, JsonLines() if config.format == "json" else ConsoleLines())
+        handler = _LogFile(file, _lines(config))
     root = logging.getLogger()
     before = LOGGER.level
-    LOGGER.setLevel(LEVELS[config.level])
+
+    def write_as(config: LogConfig) -> None:
+        LOGGER.setLevel(LEVELS[config.level])
+        handler.setFormatter(_lines(config))
+
+    write_as(config)
     LOGGER.addHandler(handler)
     root.addHandler(handler)
     try:
-        yield
+        yield write_as
     finally:
         root.removeHandler(handler)
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
         handler.close()
+
+
+def _lines(config: LogConfig) -> logging.Formatter:
+    return JsonLines() if config.format == "json" else ConsoleLines()
 
 
 class ConsoleLines(logging.Formatter):

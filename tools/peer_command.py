@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import NoReturn
 
 import click
@@ -101,7 +102,10 @@ def run_daemon(
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Run the peer until SIGTERM or Ctrl-C. What it does is in logs/medusa.log of its home."""
+    """Run the peer until SIGTERM or Ctrl-C. What it does is in logs/medusa.log of its home.
+
+    On SIGHUP it reads medusa.toml again, and notes what counts at once and what after a restart.
+    """
     import trio
 
     from tools.addresses import format_address, parse_address
@@ -135,8 +139,8 @@ def run_daemon(
     from tools.config import load_config
     from tools.daemon import run_peer
 
-    config = load_config(place, listen=address, log_level=log_level, log_format=log_format)
-    trio.run(run_peer, place, config, ready)
+    load = partial(load_config, place, listen=address, log_level=log_level, log_format=log_format)
+    trio.run(run_peer, place, load, ready)
 
 
 if __name__ == "__main__":

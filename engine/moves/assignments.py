@@ -422,7 +422,7 @@ class Assignments:
         found = crowding(
             self.all(),
             self._participant,
-            disk_bytes=self._config.disk_bytes,
+            disk_bytes=self._store.disk_bytes,
             short_bytes=self._store.short_bytes,
         )
         for task, why in found.items():

@@ -105,7 +105,7 @@ class Mover:
         self._queries = queries
         self._overlay = overlay
         self._producers = producers
-        self._config = config
+        self._patience_s = config.patience_s
         self._nursery = nursery
         self._here = overlay.identity.peer_id.hex()
         self._preparing: dict[tuple[str, str], int] = {}
@@ -114,6 +114,10 @@ class Mover:
         self.may_pass_on: Callable[[Placement], None] = _only_siblings
         self.missed: Callable[[str, str], None] = lambda _worker, _task: None
         self.agree: Callable[[str, Placement], None] = lambda _task, _placement: None
+
+    def be_patient(self, patience_s: float) -> None:
+        """How long a task that runs elsewhere may stand still from now on, seconds."""
+        self._patience_s = patience_s
 
     async def move(self, task: str, to: str, deal: Deal) -> MoveRecord:
         """Let another peer work on a task, or ourselves again.
@@ -368,7 +372,7 @@ class Mover:
                     self._nursery.start_soon(self.teller.tell, placed)
                 if placed.boundary == END and placed.current.worker:
                     self._nursery.start_soon(self._dismiss, placed)
-                patience_s = placed.current.owed.availability_s or self._config.patience_s
+                patience_s = placed.current.owed.availability_s or self._patience_s
                 if placed.watch(trio.current_time()) > patience_s:
                     self._nursery.start_soon(self._miss, placed)
 

@@ -5,6 +5,7 @@ python -m testnet.cutting.peer --switchboard SOCKET run --home DIR --listen 127.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,9 +48,8 @@ async def _run(switchboard: Path, home: Home, listen: Address) -> None:
     from tools.config import load_config
     from tools.daemon import run_peer
 
-    config = load_config(home, listen=listen)
     async with obeying(switchboard, listen[0]):
-        await run_peer(home, config, lambda running: None)
+        await run_peer(home, partial(load_config, home, listen=listen), lambda running: None)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,137 @@
+"""A running peer reads its settings again on SIGHUP."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from engine_interpreted import interpret
+from engine_peers import make_stream, open_town, rows
+from tools_fake_peer import make_home
+
+from overlay.errors import StorageFullError
+from overlay.events import Events
+from tools.async_client import AsyncMedusaClient
+from tools.config import TEMPLATE, Config, load_config
+from tools.home import Home
+from tools.reloading import Reloading, Take, live_settings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return make_home(tmp_path)
+
+
+def texts(events: Events) -> list[tuple[str, str]]:
+    return [(event.level, event.text) for event in events.recent()]
+
+
+async def test_live_settings_are_taken_and_others_wait_for_a_restart(home: Home) -> None:
+    home.config.write_text("[engine]\ndisk_bytes = 1000\nepoch_s = 1.0\n")
+    took: list[int] = []
+    live: dict[str, Take] = {"engine.disk_bytes": lambda new: took.append(new.engine.disk_bytes)}
+    events = Events()
+    reloading = Reloading(load_config(home), lambda: load_config(home), live, events)
+    await reloading.reload()
+    assert texts(events) == [("info", "medusa.toml was read again: no setting has changed")]
+    home.config.write_text('[engine]\ndisk_bytes = 2000\nepoch_s = 2.0\n[log]\nlevel = "debug"\n')
+    await reloading.reload()
+    assert took == [2000]
+    assert texts(events)[1:] == [
+        ("info", "set engine.disk_bytes to 2000, from 1000"),
+        ("warning", "engine.epoch_s, log.level: changed in medusa.toml, counts after a restart"),
+    ]
+    home.config.write_text("[engine]\ndisk_bytes = 1000\n")  # and back
+    await reloading.reload()
+    assert took == [2000, 1000]
+    assert texts(events)[-1] == ("info", "set engine.disk_bytes to 1000, from 2000")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[engine]\ndisk_byte = 7\n", "unknown key"),
+        ("[engine]\ndisk_bytes = -1\n", "disk_bytes must be positive"),
+        ("[engine\n", "line 1"),
+    ],
+)
+async def test_a_bad_file_changes_nothing(home: Home, text: str, said: str) -> None:
+    events = Events()
+
+    def never(_: Config) -> None:
+        raise AssertionError
+
+    reloading = Reloading(
+        load_config(home), lambda: load_config(home), {"engine.disk_bytes": never}, events
+    )
+    home.config.write_text(text)
+    await reloading.reload()
+    ((level, told),) = texts(events)
+    assert level == "error"
+    assert told.startswith(f"the settings stay as they are: {home.config}: ")
+    assert said in told
+
+
+async def fill(client: AsyncMedusaClient, stream: str) -> None:
+    for number in range(50):
+        await client.post_event(stream, rows([(number, 1)]))
+        await client.flush()
+
+
+async def test_more_room_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    async with open_town(tmp_path, disk_bytes=1) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client(patience_s=0.2) as client:
+            stream = await make_stream(client, mit, "conns")
+            with pytest.raises(StorageFullError):
+                await fill(client, stream)
+        live = live_settings(mit.up.engine)
+        config = mit.config
+        more = dataclasses.replace(config.engine, disk_bytes=2**30)
+        live["engine.disk_bytes"](dataclasses.replace(config, engine=more))
+        async with mit.client() as client:
+            await client.post_event(stream, rows([(60, 1)]))
+            await client.flush()
+
+
+def test_the_template_marks_what_is_live() -> None:
+    marked = set(re.findall(r"^# (\w+) = .*\(live\)", TEMPLATE.read_text(), re.MULTILINE))
+    assert marked == {"disk_bytes", "foreign_hold_s", "patience_s", "level", "format"}
+
+
+@pytest.mark.process
+def test_a_peer_heeds_the_signal(home: Home) -> None:
+    """What is live is otherwise at once, a bad file is said, and the peer goes on."""
+    listen = '[overlay]\nlisten = "127.0.0.1:0"\n'
+    home.config.write_text(listen)
+    command = [sys.executable, "-m", "tools.peer_command", "run", "--home", str(home.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+
+        def logged(words: str) -> str:
+            """The line of the log with these words, once it is there."""
+            while True:
+                assert process.poll() is None
+                for line in home.log_file.read_text().splitlines():
+                    if words in line:
+                        return line
+                time.sleep(0.02)
+
+        assert process.stdout is not None
+        assert "is up" in process.stdout.readline()
+        home.config.write_text(f'{listen}[log]\nformat = "json"\n[engine]\nepoch_s = 2.0\n')
+        process.send_signal(signal.SIGHUP)
+        waits = logged("engine.epoch_s: changed in medusa.toml, counts after a restart")
+        assert json.loads(waits)["level"] == "warning"  # by now it is JSON
+        home.config.write_text("[nonsense]\n")
+        process.send_signal(signal.SIGHUP)
+        logged("the settings stay as they are: ")
+        process.terminate()
+        assert process.wait() == 0
