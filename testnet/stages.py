@@ -145,6 +145,14 @@ class Stages:
         )
 
 
+def about(seconds: float) -> str:
+    """A time that nobody knows exactly: half a minute, minutes."""
+    if seconds < 45:
+        return "half a minute"
+    minutes = round(seconds / 60)
+    return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+
+
 def _icon(stage: Stage) -> RenderableType:
     if stage.state is State.RUNNING:
         return Spinner("dots", style="cyan")

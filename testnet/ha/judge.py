@@ -91,14 +91,14 @@ CLAIMS: Final = (
     Claim(
         "passive standby adds most to the delay",
         Mode.PASSIVE_STANDBY,
-        lambda run: run.added_delay_ms,
+        lambda run: run.added_delay_ms or 0.0,
         True,
         "{:+.0f} ms",
     ),
     Claim(
         "active standby costs most CPU",
         Mode.ACTIVE_STANDBY,
-        lambda run: run.cpu_overhead,
+        lambda run: run.cpu_overhead or 0.0,
         True,
         "{:+.0%}",
     ),
@@ -112,14 +112,14 @@ CLAIMS: Final = (
     Claim(
         "upstream backup costs least CPU",
         Mode.UPSTREAM_BACKUP,
-        lambda run: run.cpu_overhead,
+        lambda run: run.cpu_overhead or 0.0,
         False,
         "{:+.0%}",
     ),
     Claim(
         "upstream backup costs the network least",
         Mode.UPSTREAM_BACKUP,
-        lambda run: run.network_overhead,
+        lambda run: run.network_overhead or 0.0,
         False,
         "{:+.0%}",
     ),

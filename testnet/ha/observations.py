@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from testnet.ha.chain import Answer, Reading
 from testnet.ha.result import ModeResult
-from testnet.ha.variants import Variant
+from testnet.ha.variants import NONE, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
     """
     Args:
         right: the answers that there should be.
-        none: the run without secondaries, or None if this is it.
+        none: the run without secondaries; None if this is it, or there is none.
     """
     errors = compare(run.answers, right) if run.killed_at else None
     delay = delay_ms(run.steady)
@@ -147,11 +147,11 @@ def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> M
         first_new_ms=new_ms,
         stall_ms=round(stall, 1),
         delay_ms=round(delay, 1),
-        added_delay_ms=0.0 if none is None or not delay else round(delay - none.delay_ms, 1),
+        added_delay_ms=_added(delay, run, none),
         cpu_s=round(cpu_s, 3),
         bytes_s=round(bytes_s),
-        cpu_overhead=0.0 if none is None else _more(cpu_s, none.cpu_s),
-        network_overhead=0.0 if none is None else _more(bytes_s, none.bytes_s),
+        cpu_overhead=_more(cpu_s, run, None if none is None else none.cpu_s),
+        network_overhead=_more(bytes_s, run, None if none is None else none.bytes_s),
         returned=run.returned,
         secured=run.secured,
         seconds=round(run.ended - run.began, 1),
@@ -167,5 +167,14 @@ def _rates(run: Observations) -> tuple[float, float]:
     return cpu / seconds, sent / seconds
 
 
-def _more(value: float, than: float) -> float:
+def _added(delay: float, run: Observations, none: ModeResult | None) -> float | None:
+    if none is None:
+        return 0.0 if run.variant == NONE else None
+    return round(delay - none.delay_ms, 1) if delay else 0.0
+
+
+def _more(value: float, run: Observations, than: float | None) -> float | None:
+    """As a share; None where there is nothing to compare with."""
+    if than is None:
+        return 0.0 if run.variant == NONE else None
     return round(value / than - 1, 3) if value > 0 and than > 0 else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -21,25 +22,40 @@ from testnet.ha.traffic import Sensor
 from testnet.patience import while_moving
 from tools.async_client import AsyncMedusaClient, open_medusa
 
-WARM_S: Final = 10.0
-"""A JVM that has just started is slower than it will be, seconds."""
-STEADY_S: Final = 12.0
-"""How long delay and costs are measured, seconds."""
 OUTAGE_S: Final = 5.0
 """Without secondaries: after so long the killed peers are started again, seconds."""
-WATCH_S: Final = 6.0
-"""How long the chain is watched after that, seconds."""
-RETURN_S: Final = 8.0
-"""How long the killed peers are watched becoming standbys, seconds."""
 LOOK_S: Final = 0.1
 ASK_S: Final = 2.0
 """Between two questions to the servers how far they are, seconds: they need the cores."""
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """How long a run watches, seconds.
+
+    Attributes:
+        warm_s: after the first answer: a JVM that has just started is slower than it will be.
+        steady_s: delay and costs are measured.
+        watch_s: the chain goes on after the kill.
+        return_s: the killed become standbys.
+    """
+
+    warm_s: float = 10.0
+    steady_s: float = 12.0
+    watch_s: float = 6.0
+    return_s: float = 8.0
+
+
+SHORT: Final = Lengths(5.0, 6.0, 4.0, 4.0)
+
+
 class Play:
     """Fills `run`, and tells the board."""
 
-    def __init__(self, cast: Cast, run: Observations, board: HaBoard) -> None:
+    def __init__(
+        self, cast: Cast, run: Observations, board: HaBoard, lengths: Lengths | None = None
+    ) -> None:
+        self._lengths = lengths or Lengths()
         self._cast = cast
         self._run = run
         self._board = board
@@ -87,10 +103,10 @@ class Play:
             stage.detail = f"first answer after {self._board.now - stage.began:.0f} s"
             if run.variant.mode is not Mode.NONE:
                 await self._until_secured(client)
-            await trio.sleep(WARM_S)
+            await trio.sleep(self._lengths.warm_s)
         with self._board.stage("steady"):
             run.before = await measure(self._cast.all, client)
-            await trio.sleep(STEADY_S)
+            await trio.sleep(self._lengths.steady_s)
             run.after = await measure(self._cast.all, client)
 
     async def _after(self, client: AsyncMedusaClient) -> None:
@@ -110,12 +126,12 @@ class Play:
                 stage.detail = f"no answer: {await _said(client)}"
             else:
                 stage.detail = f"answers after {first_new - run.killed_at:.2f} s"
-                await trio.sleep(WATCH_S)
+                await trio.sleep(self._lengths.watch_s)
             run.watched_at = wall_clock()
         with self._board.stage("return") as stage:
             if run.variant.mode is not Mode.NONE:
                 await self._cast.restart()
-                await trio.sleep(RETURN_S)
+                await trio.sleep(self._lengths.return_s)
             await self._until_returned(client)
             stage.detail = f"{run.returned} of {len(SERVERS)}; {run.secured} queries have a standby"
 

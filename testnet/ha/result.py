@@ -22,6 +22,7 @@ class ModeResult(Struct, frozen=True):
         cpu_s: CPU seconds per second of all peers and their JVMs before the kill; bytes_s: bytes
             per second that they sent to each other.
         cpu_overhead, network_overhead: how much more that is than without secondaries, as a share.
+            These three are null where there was no run without.
         returned: how many of the killed peers came back, and claim nothing that another has taken
             over. secured: how many queries had a secondary that was caught up, in the end.
         seconds: how long the run took.
@@ -32,9 +33,9 @@ class ModeResult(Struct, frozen=True):
     lost: int | None
     duplicated: int | None
     recovery_ms: float | None
-    added_delay_ms: float
-    cpu_overhead: float
-    network_overhead: float
+    added_delay_ms: float | None
+    cpu_overhead: float | None
+    network_overhead: float | None
     wrong: int | None = 0
     expected: int = 0
     first_new_ms: float | None = None

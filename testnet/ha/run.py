@@ -8,7 +8,6 @@ from pathlib import Path
 
 import trio
 
-from engine.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from overlay.events import wall_clock
@@ -17,7 +16,7 @@ from testnet.ha.cast import Cast
 from testnet.ha.chain import expected
 from testnet.ha.judge import judge
 from testnet.ha.observations import Observations, figures
-from testnet.ha.play import Play
+from testnet.ha.play import SHORT, Lengths, Play
 from testnet.ha.plot import write_plot
 from testnet.ha.result import HaResult, ModeResult
 from testnet.ha.traffic import RATE
@@ -29,13 +28,15 @@ from testnet.peers import open_federation
 class Options:
     """
     Attributes:
-        variants: what to run, that without secondaries first.
+        variants: what to run; where there are several, that without secondaries first.
         keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
+        short: watch for shorter.
     """
 
     variants: Sequence[Variant] = VARIANTS
     keep: bool = False
     plot: Path | None = None
+    short: bool = False
 
 
 async def run_ha(options: Options, board: HaBoard) -> HaResult:
@@ -43,10 +44,11 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
 
     Raises:
         InvalidInputError: the picture cannot be written.
-        MedusaError: the run without secondaries failed; a note has the ends of the peers' logs.
-            Where another one fails, the result says so.
+        MedusaError: the first run failed; a note has the ends of the peers' logs. Where another one
+            fails, the result says so.
     """
-    assert options.variants[0] == NONE, "what it costs is more than without secondaries"
+    alone = len(options.variants) == 1
+    assert alone or options.variants[0] == NONE, "what it costs is more than without secondaries"
     board.planned = options.variants
     folders: list[str] = []
     for variant in options.variants:
@@ -72,10 +74,11 @@ async def _run(variant: Variant, options: Options, board: HaBoard) -> str:
     async with open_federation(keep=options.keep) as federation:
         try:
             with one_error():
-                await Play(Cast(federation), run, board).run()
+                lengths = SHORT if options.short else Lengths()
+                await Play(Cast(federation), run, board, lengths).run()
         except MedusaError as error:
             error.add_note(federation.failures())
-            if variant.mode is Mode.NONE:
+            if variant == options.variants[0]:
                 raise
             run.failure = str(error)
         folder = str(federation.folder)

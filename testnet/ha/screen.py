@@ -15,6 +15,7 @@ from testnet.ha.board import HaBoard
 from testnet.ha.observations import Observations
 from testnet.ha.result import Check, HaResult, ModeResult
 from testnet.live import open_live
+from testnet.stages import about
 
 FRAME_S: Final = 0.5
 """Between two frames, seconds: the peers need the cores."""
@@ -27,7 +28,7 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 async def open_screen(board: HaBoard, console: Console) -> AsyncIterator[None]:
     """Show the board while the body runs; the table of what was measured stays."""
     if not console.is_terminal:
-        board.print_each(console, before=lambda: f"{_label(board)}: ")
+        board.print_each(console, before=lambda: _before(board))
         yield
         return
     async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
@@ -46,8 +47,15 @@ def render(board: HaBoard) -> RenderableType:
 
 def render_stages(board: HaBoard) -> RenderableType:
     label = _label(board)
-    run = f"run {len(board.runs)} of {len(board.planned)}"
+    run = f"run {len(board.runs)} of {len(board.planned)}, {about(board.left_s)} left"
     return board.render(f"ha{f': {label}' if label else ''}", run)
+
+
+def _before(board: HaBoard) -> str:
+    if len(board.planned) < 2:
+        return f"{_label(board)}: "
+    run = f"run {len(board.runs)} of {len(board.planned)}, {about(board.left_s)} left"
+    return f"{_label(board)} ({run}): "
 
 
 def _label(board: HaBoard) -> str:
@@ -94,11 +102,15 @@ def render_modes(modes: Sequence[ModeResult]) -> RenderableType:
             *(_count(count) for count in (mode.lost, mode.duplicated, mode.wrong)),
             Text(recovery, "red" if mode.recovery_ms is None else ""),
             f"{mode.delay_ms:.0f} ms",
-            f"{round(mode.added_delay_ms):+d} ms",
-            f"{round(100 * mode.cpu_overhead):+d} %",
-            f"{round(100 * mode.network_overhead):+d} %",
+            _more(mode.added_delay_ms, "ms"),
+            _more(mode.cpu_overhead and 100 * mode.cpu_overhead, "%"),
+            _more(mode.network_overhead and 100 * mode.network_overhead, "%"),
         )
     return table
+
+
+def _more(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{round(value):+d} {unit}"
 
 
 def _count(count: int | None) -> Text:

@@ -46,11 +46,12 @@ VARIANTS: Final = (
 ALL: Final = "all"
 
 
-def chosen(mode: str, recovery: str | None) -> tuple[Variant, ...]:
+def chosen(mode: str, recovery: str | None, *, short: bool = False) -> tuple[Variant, ...]:
     """Those to run: `NONE` first, for the costs of the others are measured against it.
 
     Args:
         mode: one of `Mode`, or "all". recovery: one of `Recovery`; None: all of the table.
+        short: one alone, the last of them.
 
     Raises:
         InvalidInputError: there is no such variant.
@@ -64,4 +65,4 @@ def chosen(mode: str, recovery: str | None) -> tuple[Variant, ...]:
         if mode in {Mode.NONE, Mode.AMNESIA}:
             raise InvalidInputError(f"--recovery {recovery}: {mode} promises no more than gap")
         found = [Variant(Mode(mode), Recovery(recovery))]
-    return tuple(dict.fromkeys((NONE, *found)))
+    return tuple(found[-1:] if short else dict.fromkeys((NONE, *found)))

@@ -237,6 +237,20 @@ def test_an_answer_of_before_the_kill_is_no_recovery() -> None:
     assert found.stall_ms == pytest.approx(1e3 * (145.0 - 131.0 - 1.0))
 
 
+def test_alone_it_is_compared_with_nothing() -> None:
+    found = figures(steady_run(ACTIVE), rights(), None)
+    assert found.lost == 0
+    assert (found.added_delay_ms, found.cpu_overhead, found.network_overhead) == (None,) * 3
+    assert not [check for check in judge((found,)) if not check.certain]
+
+
+def test_short_is_one_mode_alone() -> None:
+    assert chosen("all", None, short=True) == (ACTIVE,)
+    assert [each.mode for each in chosen("passive_standby", None, short=True)] == [
+        Mode.PASSIVE_STANDBY
+    ]
+
+
 def test_a_run_that_never_came_to_the_kill_has_lost_nothing() -> None:
     run = Observations(ACTIVE, failure="until the chain's first answer: nothing moved for 120 s")
     found = figures(run, rights(), None)

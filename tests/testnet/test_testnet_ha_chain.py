@@ -1,4 +1,4 @@
-"""The whole high-availability demonstration: real peers, real Spark; some ten minutes."""
+"""The high-availability demonstration: real peers, real Spark; short, and with all its modes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,30 @@ from pathlib import Path
 
 import pytest
 
+from engine.availability import Mode
 from testnet.ha.board import HaBoard
 from testnet.ha.run import Options, run_ha
-from testnet.ha.variants import VARIANTS
+from testnet.ha.variants import VARIANTS, chosen
 
-pytestmark = [pytest.mark.soak, pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 
+async def test_all_primaries_killed_at_once() -> None:
+    """The short form: what `medusa-testnet ha --short` runs."""
+    result = await run_ha(Options(chosen("all", None, short=True), short=True), HaBoard())
+    (mode,) = result.modes
+    assert mode.mode == Mode.ACTIVE_STANDBY
+    assert (mode.lost, mode.duplicated, mode.wrong, mode.failure) == (0, 0, 0, "")
+    assert mode.expected > 400
+    assert mode.recovery_ms is not None
+    assert (mode.returned, mode.secured) == (4, 4)
+    assert mode.added_delay_ms is None, "there is nothing to compare with"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
 async def test_all_primaries_killed_at_once_mode_by_mode(tmp_path: Path) -> None:
+    """Some ten minutes."""
     picture = tmp_path / "ha.png"
     result = await run_ha(Options(plot=picture), HaBoard())
     assert [check for check in result.checks if check.certain and not check.good] == []

@@ -15,7 +15,7 @@ import testnet.ha.run
 from engine.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import ConflictError, UnavailableError
-from testnet.ha.board import HaBoard
+from testnet.ha.board import RUN_S, HaBoard
 from testnet.ha.chain import SERVERS, Reading, expected
 from testnet.ha.command import ha as ha_command
 from testnet.ha.judge import judge
@@ -26,7 +26,7 @@ from testnet.ha.result import HaResult, ModeResult
 from testnet.ha.run import Options, run_ha
 from testnet.ha.screen import open_screen, per_second, render, render_result
 from testnet.ha.variants import NONE, VARIANTS, Variant
-from testnet.stages import State
+from testnet.stages import State, about
 
 OUTAGES_S = {
     Mode.NONE: 14.0,
@@ -146,6 +146,18 @@ async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
     assert board.stages["kill"].state is State.FAILED
 
 
+async def test_each_line_says_which_run_and_how_long_it_goes_on() -> None:
+    console = Console(width=300, file=io.StringIO())
+    board = HaBoard(seconds=lambda: 0.0, planned=VARIANTS)
+    async with open_screen(board, console):
+        board.begin(Observations(NONE))
+        with board.stage("start"):
+            await trio.lowlevel.checkpoint()
+    assert isinstance(console.file, io.StringIO)
+    first = console.file.getvalue().splitlines()[0]
+    assert first == "none (run 1 of 7, about 13 minutes left): start the peers ..."
+
+
 def test_the_picture(board: HaBoard, tmp_path: Path) -> None:
     write_plot(tmp_path / "ha.png", board.runs, board.results)
     assert (tmp_path / "ha.png").read_bytes().startswith(b"\x89PNG")
@@ -159,6 +171,43 @@ def test_the_picture(board: HaBoard, tmp_path: Path) -> None:
 
 
 # -- the command -----------------------------------------------------------------------------------
+
+
+def test_how_long_it_goes_on_is_said_from_the_runs_so_far() -> None:
+    clock = 0.0
+    board = HaBoard(seconds=lambda: clock, planned=VARIANTS)
+    assert board.left_s == len(VARIANTS) * RUN_S
+    for seconds in (200.0, 100.0):
+        board.results.append(ModeResult("none", "gap", 0, 0, None, 0.0, 0.0, 0.0, seconds=seconds))
+    clock = 330.0  # 30 s into the third
+    assert board.left_s == pytest.approx(150.0 * (len(VARIANTS) - 2) - 30.0)
+    clock = 1e6
+    assert board.left_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "half a minute"), (50.0, "about 1 minute"), (770.0, "about 13 minutes")],
+)
+def test_times_that_nobody_knows_exactly(seconds: float, words: str) -> None:
+    assert about(seconds) == words
+
+
+def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Options] = []
+
+    async def run_ha(options: Options, board: HaBoard) -> HaResult:
+        await trio.lowlevel.checkpoint()
+        asked.append(options)
+        return HaResult((), ())
+
+    monkeypatch.setattr(testnet.ha.run, "run_ha", run_ha)
+    ended = CliRunner().invoke(ha_command, [])
+    assert ended.output.startswith("7 runs of the chain: about 13 minutes")
+    ended = CliRunner().invoke(ha_command, ["--short"])
+    assert ended.output.startswith("one run of the chain: about 2 minutes")
+    assert asked[1].short
+    assert [each.mode for each in asked[1].variants] == [Mode.ACTIVE_STANDBY]
 
 
 @pytest.mark.parametrize(("lost", "code"), [(0, 0), (1, 1)])
