@@ -2,8 +2,7 @@
 
 A member is in one of these standings, which follow from the set of statements alone:
 
-* good: the words that count admit it (`overlay.tally`), under the policy in force or one that kept
-  it; invited, until a member has met it;
+* good: the words that count admit it (`overlay.tally`); invited, until a member has met it;
 * revoked: it left, or those above it ended its membership; it keeps its name, so that nobody else
   can take that;
 * void: its sponsors are too few, or their words no longer count, or its invitation was withdrawn;
@@ -191,7 +190,7 @@ class Membership(StatementSet):
         if not who.may_sign(member.participant):
             raise NotAuthorisedError(
                 f"the admission policy of federation {self.name} is {current.policy}: "
-                f"{who.who} changes it"
+                f"{who.who} may change it"
             )
         if policy == current.policy:
             raise ConflictError(f"the admission policy is {policy} already")
@@ -239,9 +238,10 @@ class Membership(StatementSet):
         return member.certificate if member is not None and not self.is_revoked(member) else None
 
     def roots(self) -> tuple[x509.Certificate, ...]:
-        """The roots to shake hands with: of revoked members too, so that they are told why they
-        are refused."""
-        return tuple(m.certificate for m in self._holders.values())
+        """The roots to shake hands with: those, too, that are not let in any more, so that they are
+        told why."""
+        former = (self.words.members[digest] for digest in self.tally.withdrawn)
+        return tuple(m.certificate for m in (*self._holders.values(), *former))
 
     def participants(self) -> tuple[str, ...]:
         """The members in good standing, sorted."""
@@ -259,9 +259,7 @@ class Membership(StatementSet):
         except MedusaError as error:
             raise UntrustedError(str(error)) from None
         participant = claimed_participant(certificate)
-        member = self._holders.get(participant)
-        if member is None:
-            raise UntrustedError(f"{participant} is not admitted to federation {self.name}")
+        member = self._known(participant)
         name = check_certificate(certificate, member.certificate, now)
         self.check(name)
         if self._has_ended(member, now):
@@ -276,9 +274,7 @@ class Membership(StatementSet):
         Raises:
             UntrustedError: this peer, whose certificate was good, has been revoked since.
         """
-        member = self._holders.get(name.participant)
-        if member is None:
-            raise UntrustedError(f"{name.participant} is not admitted to federation {self.name}")
+        member = self._known(name.participant)
         if self.is_revoked(member):
             raise UntrustedError(f"{name.participant} {self.how_it_ended(member)}")
         if (member.digest, name.peer_id) in self.words.revoked_peers:
@@ -341,6 +337,14 @@ class Membership(StatementSet):
             )
         return member
 
+    def _known(self, participant: str) -> Member:
+        member = self._holders.get(participant)
+        if member is not None:
+            return member
+        if participant in self.words.names(self.tally.withdrawn):
+            raise UntrustedError(f"the invitation of {participant} was withdrawn")
+        raise UntrustedError(f"{participant} is not admitted to federation {self.name}")
+
     def _holder(self, participant: str) -> Member:
         holder = self._holders.get(participant)
         if holder is None:
@@ -351,7 +355,8 @@ class Membership(StatementSet):
         policy = self.tally.policy.policy
         if not policy.may_sign(sponsor.participant, participant):
             raise NotAuthorisedError(
-                f"the admission policy of federation {self.name} is {policy}: {policy.who} admits"
+                f"the admission policy of federation {self.name} is {policy}: {policy.who} "
+                "may admit"
             )
 
     def _check_is_free(self, holder: Member, certificate: x509.Certificate) -> None:

@@ -232,8 +232,7 @@ class Words:
         policy = self.policy(body.policy)
         if not policy.policy.may_sign(sponsor.participant, body.participant):
             raise UntrustedError(
-                f"{sponsor.participant} may not admit {body.participant}: "
-                f"{policy.policy.who} admits"
+                f"{sponsor.participant} may not admit {body.participant}: {policy.policy.who} may"
             )
         return Member(
             digest,

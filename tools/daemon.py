@@ -34,6 +34,7 @@ from overlay.log import LOGGER
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
 from tools.admission import enter, load_federation
+from tools.command_line import warn
 from tools.config import Config
 from tools.home import Home, Running
 from tools.log_file import open_log
@@ -42,6 +43,7 @@ from tools.messages import ADMIT, LEAVE, Admit, Admitted, Leave, Left
 from tools.reloading import Reloading, live_settings
 from tools.renewal import renew_at_start, renewing
 from tools.scopes import SCOPES
+from tools.to_mend import telling
 from tools.token_file import LiveTokens
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -72,7 +74,10 @@ async def run_peer(
     with open_log(home.log_file, config.log) as set_log, _end_noted():
         renew_at_start(home, wall_clock())
         await enter(home, load_federation(home), config.overlay.bootstrap)
-        async with open_peer(home, config) as peer:
+        async with (
+            open_peer(home, config) as peer,
+            telling(peer.engine.overlay.warnings, warn),
+        ):
             # A signal that comes as soon as anybody is told that it runs is heard.
             with trio.open_signal_receiver(*SIGNALS) as signals:
                 on_ready(peer.running)

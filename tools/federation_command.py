@@ -143,12 +143,12 @@ def policy(text: str, yes: bool, home: str | None, as_json: bool) -> None:
     place = Home.locate(home)
     now = admission.members(place)
     confirm(
-        f"this changes who admits participants to {now.name}: from {now.policy!r} to {text!r}. ; "
-        "all members stay",
+        f"this changes who admits participants to {now.name} from {now.policy!r} to {text!r}; all "
+        "members stay",
         yes=yes,
     )
     roll = admission.change_policy(place, text)
-    said = f"the admission policy is {roll.policy}: {roll.admits} admits"
+    said = f"the admission policy is {roll.policy}: {roll.admits} may admit"
     waiting = ", ".join(
         f"{each.policy} (signed by {', '.join(each.signed_by)})" for each in roll.changes
     )
@@ -204,7 +204,7 @@ def leave(whole: bool, root: str | None, yes: bool, home: str | None, as_json: b
         policy = office.membership.tally.policy.policy
         if whole and office.participant in policy.sponsors:
             ends.append(
-                f"{policy.who} admits others: without {office.participant} it may be that nobody "
+                f"{policy.who} may admit others, and without {office.participant} perhaps nobody "
                 "can; `medusa-peer policy` changes that before"
             )
         who = f"{office.participant} with all its peers" if whole else "this peer"

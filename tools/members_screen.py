@@ -48,7 +48,7 @@ def show(roll: Roll) -> None:
     with console.capture() as captured:
         console.print(table)
     lines = [line.rstrip() for line in captured.get().splitlines()]
-    lines.append(f"federation {roll.name}: {roll.admits} admits (policy {roll.policy})")
+    lines.append(f"federation {roll.name}: {roll.admits} may admit (policy {roll.policy})")
     lines += [
         f"signed by {', '.join(each.signed_by)}, and waiting for others: policy {each.policy}"
         for each in roll.changes
@@ -59,7 +59,7 @@ def show(roll: Roll) -> None:
 def _more(row: MemberRow) -> str:
     said = []
     if row.until:
-        said.append(f"until {shown(row.until)[:16]}")
+        said.append(f"until {shown(row.until)[:10]}")
     if row.ended:
         said.append(row.ended)
     if row.revoked_peers:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import trio
 
+from overlay.entering import Meeting
+from overlay.errors import RefusedError
 from overlay.membership_file import load_membership
-from tools import command_line
+from tools import admission, command_line
 from tools.home import Home
 from tools.peer_command import peer
 
@@ -73,10 +77,10 @@ def test_the_founder_alone_admits_unless_the_charter_says_otherwise(cast: Cast) 
     assert json.loads(cast.done("mit.edu", "members", "--json"))["policy"] == "founder"
     cast.enter("mit.edu", "utah.edu")
     told = cast.refused("utah.edu", "invite", "brown.edu", *cast.root("brown.edu"), *ADDRESS)
-    assert "has not entered yet" in told or "founder mit.edu alone admits" in told
+    assert "has not entered yet" in told or "founder mit.edu alone may admit" in told
     assert cast.members("mit.edu") == {"mit.edu": "founder", "utah.edu": "invited"}
     shown = cast.done("mit.edu", "members")
-    assert "federation lab: its founder mit.edu alone admits (policy founder)" in shown
+    assert "federation lab: its founder mit.edu alone may admit (policy founder)" in shown
     assert "invited" in shown
 
 
@@ -85,7 +89,7 @@ def test_the_policy_is_chosen_when_a_federation_is_founded(cast: Cast) -> None:
     assert "names 1 sponsors, so 1 to 1 of them can be needed" in cast.refused("mit.edu", *wrong)
     assert not (cast.folder / "mit.edu").exists()
     cast.make(policy="any")
-    assert "any member admits" in cast.done("mit.edu", "members")
+    assert "any member may admit" in cast.done("mit.edu", "members")
     code, _, err = cast("other", "init", "--participant", "x.edu", "--admission", "any")
     assert code == 2
     assert "--found" in err
@@ -173,14 +177,18 @@ def test_the_policy_is_changed_by_those_who_may(cast: Cast) -> None:
     cast.make("utah.edu", policy="any")
     cast.enter("mit.edu", "utah.edu")
     _meet(cast, "mit.edu", "utah.edu")
-    assert "founder mit.edu alone changes it" in cast.refused("utah.edu", "policy", "any", "--yes")
+    assert "founder mit.edu alone may change it" in cast.refused(
+        "utah.edu", "policy", "any", "--yes"
+    )
     assert "say --yes" in cast.refused("mit.edu", "policy", "founder")
     cast.done("mit.edu", "policy", "2 of mit.edu,utah.edu", "--yes")
     waiting = cast.done("mit.edu", "policy", "founder", "--yes")
     assert "waiting for others: founder (signed by mit.edu)" in waiting
     assert "waiting for others: policy founder" in cast.done("mit.edu", "members")
     _meet(cast, "mit.edu", "utah.edu")
-    assert "its founder mit.edu alone admits" in cast.done("utah.edu", "policy", "founder", "--yes")
+    assert "its founder mit.edu alone may admit" in cast.done(
+        "utah.edu", "policy", "founder", "--yes"
+    )
     assert cast.members("utah.edu")["utah.edu"] == "member"
 
 
@@ -201,3 +209,25 @@ def test_revoking_says_who_is_meant_and_what_ends_and_asks(
         assert cast("mit.edu", "revoke", "utah.edu")[0] == code
     assert cast.members("mit.edu")["utah.edu"] == "revoked"
     assert "no member" in cast.refused("mit.edu", "revoke", "nobody.org", "--yes")
+
+
+def test_a_newcomer_that_all_refuse_does_not_run_alone(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast.make("utah.edu")
+    cast.enter("mit.edu", "utah.edu")
+    home = Home(cast.folder / "utah.edu")
+    outcomes = [
+        (Meeting(refused=["mit.edu refuses this peer: why"]), True),
+        (Meeting(met={"brown.edu"}, refused=["mit.edu refuses this peer: why"]), False),
+        (Meeting(silent={("127.0.0.1", 1): "nobody"}), False),
+    ]
+    for meeting, is_refused in outcomes:
+
+        async def found(*_: object, meeting: Meeting = meeting) -> Meeting:
+            return meeting
+
+        monkeypatch.setattr("tools.admission.meet", found)
+        refused = pytest.raises(RefusedError, match="why; ask the participant that invited you")
+        with refused if is_refused else nullcontext():
+            trio.run(admission.enter, home, admission.load_federation(home), ())
