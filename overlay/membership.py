@@ -95,7 +95,7 @@ class Membership(StatementSet):
             if not self._has_ended(holder, now):
                 return self._statements.get(holder.digest, self.charter)
             self.withdraw(sponsor, participant, now)
-        pending = self._pending(participant, certificate, now)
+        pending = self._pending(member, certificate, now)
         if pending is not None and member.digest in self.words.signers[pending.digest]:
             return self._statements[pending.digest]
         if len(self.words.signed_by(member.digest)) >= MAX_KEPT:
@@ -153,8 +153,7 @@ class Membership(StatementSet):
     def revoke(self, signer: Root, participant: str, peer_id: bytes = b"", *, now: float) -> bytes:
         """Revoke a participant, or one peer of it; the revocation, already merged.
 
-        The participants it has admitted, as far as known here, stay. A participant revokes itself
-        to leave.
+        The participants it has admitted stay. A participant revokes itself to leave.
 
         Raises:
             NotFoundError: no such participant.
@@ -382,19 +381,21 @@ class Membership(StatementSet):
         """Whether it is an invitation that was not taken up in time."""
         return member.digest not in self.tally.entered and 0 < member.expires_at < now
 
-    def _pending(
-        self, participant: str, certificate: x509.Certificate, now: float
-    ) -> Member | None:
-        """The admission of that root for which more sponsors are waited for."""
+    def _pending(self, sponsor: Member, certificate: x509.Certificate, now: float) -> Member | None:
+        """The admission of that root that waits for more sponsors; another's before the sponsor's
+        own: or each would wait for the others to sign its own."""
         if self.tally.policy.policy.needed == 1:
             return None
         settled = self.tally.counted | self.tally.withdrawn
-        for member in self.words.members.values():
-            if (
-                (member.participant, member.certificate) == (participant, certificate)
-                and member.policy == self.tally.policy.digest
-                and member.digest not in settled
-                and not self._has_ended(member, now)
-            ):
-                return member
-        return None
+        pending = [
+            member
+            for member in self.words.members.values()
+            if member.certificate == certificate
+            and member.policy == self.tally.policy.digest
+            and member.digest not in settled
+            and not self._has_ended(member, now)
+        ]
+        signed = self.words.signers
+        return min(
+            pending, key=lambda m: (sponsor.digest in signed[m.digest], m.digest), default=None
+        )

@@ -22,7 +22,13 @@ from testnet import examples
 
 REPOSITORY: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
-PAGES: Final = ("README.md", "docs/posting.md", "docs/queries.md", "docs/contracts.md")
+PAGES: Final = (
+    "README.md",
+    "docs/posting.md",
+    "docs/queries.md",
+    "docs/contracts.md",
+    "docs/federation.md",
+)
 """In the order in which a reader takes them: each goes on where the one before ended."""
 
 BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -164,6 +164,22 @@ def test_two_sponsors_sign() -> None:
         membership.admit(OREGON, EVIL.certificate, NOW)
 
 
+def test_sponsors_that_begin_at_the_same_time_agree_in_the_end() -> None:
+    one, two = sponsored(), None
+    two = copy(one)
+    one.admit(MIT, OREGON.certificate, NOW)
+    two.admit(BROWN, OREGON.certificate, NOW)
+    one.merge(two.statements(), NOW)
+    two.merge(one.statements(), NOW)
+    assert one.root_of("oregon.edu") is None
+    two.admit(BROWN, OREGON.certificate, NOW)
+    one.admit(MIT, OREGON.certificate, NOW)
+    one.merge(two.statements(), NOW)
+    two.merge(one.statements(), NOW)
+    for view in (one, two):
+        assert view.root_of("oregon.edu") == OREGON.certificate
+
+
 def test_a_newcomers_token_holds_all_that_it_hangs_on() -> None:
     membership = sponsored()
     membership.admit(MIT, OREGON.certificate, NOW)
