@@ -73,9 +73,8 @@ class Membership(StatementSet):
     ) -> bytes:
         """Admit the participant of that root certificate; the statement, already merged.
 
-        Where the policy asks for several sponsors, the first one's word is the admission and those
-        of the others approve it. Admitting the same root again gives the admission that exists; an
-        invitation that has ended is made anew.
+        Where several sponsors must sign, the first one's word is the admission and the others'
+        approve it. The same root again gives the same admission; one that has ended is made anew.
 
         Args:
             expires_at: until when it must have entered, seconds since the epoch; 0: it need not.
