@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
@@ -163,3 +164,7 @@ def _first_line(error: BaseException) -> str:
 for _name in ("py4j", "pyspark"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
+
+# It looks for pandas as it starts, and says on the terminal where that is a new one; its results
+# come to us as Arrow.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
