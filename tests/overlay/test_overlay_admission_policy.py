@@ -493,7 +493,7 @@ def standing(membership: Membership) -> object:
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(st.permutations(ALL.statements()), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_the_members_and_the_policy_do_not_depend_on_the_order(
     order: list[bytes], size: int, rng: random.Random
@@ -507,7 +507,7 @@ def test_the_members_and_the_policy_do_not_depend_on_the_order(
     assert set(membership.statements()) == set(ALL.statements())
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_statements_of_others_admit_anybody_or_change_the_policy(data: st.DataObject) -> None:
     """Two members of three that are no sponsors, one sponsor of two that are needed, a stranger
