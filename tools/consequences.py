@@ -13,7 +13,7 @@ from contracts.contract import SHORT_ID, Contract
 from engine.kept import Role
 from engine.messages import Snapshot
 from overlay.errors import MedusaError
-from overlay.names import ObjectName
+from overlay.names import SCHEME
 from tools.admission import HAND_OVER_S
 from tools.contract_terms import in_short
 from tools.home import Home
@@ -70,8 +70,7 @@ def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -
         stream.name
         for peer in ours
         for stream in peer.streams
-        if stream.producer in ids
-        or (not peer_id and ObjectName.parse(stream.name).participant == name)
+        if stream.producer in ids or (not peer_id and stream.name.startswith(f"{SCHEME}{name}/"))
     }
     waiting = {t.query for peer in ours for t in peer.tasks if not read.isdisjoint(t.inputs)}
     said += _line("streams that are read from it no more", read)

@@ -107,7 +107,11 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path:
     assert "delivered" not in out
     for home in homes:
         assert [each["state"] for each in ask(run, home, "list")] == ["in force"]
-    # revoked, by a beginning of its id
+    # revoked, by a beginning of its id, and not without being asked
+    code, out, err = run("contract", "revoke", id_[:7], home=mit)
+    assert (code, out) == (1, "")
+    assert f"this revokes contract {id_[:8]} with utah.edu (in force: load at 0.8 to 1)" in err
+    assert "nobody can be asked here: say --yes" in err
     assert ask(run, mit, "revoke", id_[:7], "--yes", "--out", end)["state"] == "revoked"
     assert ask(run, utah, "accept", end)["state"] == "revoked"
     for home in homes:

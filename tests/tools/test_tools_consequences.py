@@ -1,0 +1,118 @@
+"""What ends with a membership, a contract or a departure, as a person is told beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contracts.book import Book
+from contracts.contract import Contract
+from engine.kept import Role
+from engine.messages import PeerStatus, Snapshot, StreamStatus, TaskStatus
+from overlay.events import wall_clock
+from overlay.identity import Root
+from overlay.membership import Membership
+from tools import consequences
+from tools.consequences import NAMED, Running, of_contract, of_leaving, of_membership
+from tools.home import Home
+from tools.messages import MarketStatus, TradedTask
+
+NOW = wall_clock()
+MIT, UTAH = ("mit.edu", "a1" * 20), ("utah.edu", "b2" * 20)
+UTAH_TWO = ("utah.edu", "c3" * 20)
+
+
+def stream(name: str, role: str, producer: str = "") -> StreamStatus:
+    return StreamStatus(name, role, 0.0, 0, 0.0, 0, 0, 0, 0, producer=producer)
+
+
+def task(name: str, query: str, *inputs: str, owner: str = "") -> TaskStatus:
+    return TaskStatus(name, query, inputs, 0, 0, 0.0, 0.0, 0.0, "running", owner=owner)
+
+
+def peer(who: tuple[str, str], *parts: StreamStatus | TaskStatus) -> PeerStatus:
+    return PeerStatus(
+        *who,
+        "127.0.0.1:1",
+        "running",
+        streams=tuple(p for p in parts if isinstance(p, StreamStatus)),
+        tasks=tuple(p for p in parts if isinstance(p, TaskStatus)),
+    )
+
+
+CONNS, FLOWS = "medusa://utah.edu/conns", "medusa://mit.edu/flows"
+SNAPSHOT = Snapshot(
+    NOW,
+    MIT[1],
+    "f",
+    (
+        peer(
+            MIT,
+            stream(FLOWS, Role.SOURCE),
+            stream(CONNS, Role.MIRROR, producer=UTAH[1]),
+            task("medusa://mit.edu/busy", "medusa://mit.edu/q", CONNS),
+            task("medusa://mit.edu/own", "medusa://mit.edu/r", FLOWS),
+            task("medusa://utah.edu/theirs", "medusa://utah.edu/q", owner=UTAH[1]),
+        ),
+        peer(UTAH, stream(CONNS, Role.SOURCE)),
+        peer(UTAH_TWO),
+    ),
+)
+MARKET = MarketStatus(
+    taken=(TradedTask("medusa://utah.edu/theirs", UTAH[1], "77aa"),),
+    given=(TradedTask("medusa://mit.edu/far", UTAH_TWO[1], "88bb"),),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setattr(consequences, "ask", lambda _home: Running(SNAPSHOT, MARKET))
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    root = Root.create("mit.edu", NOW)
+    return Book(tmp_path, Membership.found(root, NOW), "mit.edu")
+
+
+def test_what_ends_with_a_participant(home: Home, book: Book) -> None:
+    assert of_membership(home, book, "utah.edu", "", NOW) == [
+        f"streams that are read from it no more: {CONNS}",
+        "our queries that wait for these from then on: medusa://mit.edu/q",
+        "tasks that go home: medusa://mit.edu/far, medusa://utah.edu/theirs",
+    ]
+    assert of_membership(home, book, "brown.edu", "", NOW) == [
+        "nothing that is known here depends on it"
+    ]
+
+
+def test_what_ends_with_one_peer(home: Home, book: Book) -> None:
+    assert of_membership(home, book, "utah.edu", UTAH_TWO[1], NOW) == [
+        "tasks that go home: medusa://mit.edu/far"
+    ]
+
+
+def test_what_ends_with_a_contract(home: Home) -> None:
+    contract = Contract("77aa" + "0" * 60, None, b"", True)  # type: ignore[arg-type]
+    assert of_contract(home, contract) == ["tasks that go home: medusa://utah.edu/theirs"]
+    contract = Contract("99" + "0" * 62, None, b"", True)  # type: ignore[arg-type]
+    assert of_contract(home, contract) == ["no task runs under it"]
+
+
+def test_what_ends_when_a_peer_leaves(home: Home, book: Book) -> None:
+    assert of_leaving(home, book, NOW, whole=False) == [
+        "peers that all others refuse from then on: a1a1a1a1",
+        f"source streams whose home leaves: {FLOWS}",
+        "queries that run no more, unless a standby goes on: medusa://mit.edu/q, medusa://mit.edu/r",
+        "tasks that go home: medusa://mit.edu/far, medusa://utah.edu/theirs",
+    ]
+
+
+def test_many_names_are_counted(home: Home, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"medusa://utah.edu/s{number:02}" for number in range(NAMED + 3)]
+    many = Snapshot(NOW, MIT[1], "f", (peer(MIT, *(stream(n, Role.MIRROR) for n in names)),))
+    monkeypatch.setattr(consequences, "ask", lambda _home: Running(many, None))
+    (line,) = of_membership(home, book, "utah.edu", "", NOW)
+    assert line.endswith(f"{names[NAMED - 1]} and 3 more")
