@@ -1,0 +1,150 @@
+"""A real peer, killed with -9 wherever a stream is altered, deleted or reopened: asked again after
+its restart it is done, once, and nothing is half done."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+from crashing_peer import STEPS
+from deadline import DEADLINE_S
+from engine_peers import Row, pairs_of, rows, schema_of
+from test_engine_views_kills import Victim, When
+
+from engine.alteration import Alteration
+from engine.definitions import StreamDefinition
+from engine.schema import END
+from overlay.errors import NotFoundError
+from testnet import peers
+from testnet.peers import CONFIG, open_federation
+from tools.async_client import AsyncMedusaClient, open_medusa
+
+PARTICIPANT = "mit.edu"
+
+Step = tuple[str, When, int]
+
+ALTERING: list[Step] = [
+    ("streams.source:Source.alter", "before", 1),
+    ("streams.source:Source.alter", "after", 1),
+    ("producers:Producers.announce_altered", "after", 1),
+    ("stream_store:StreamStore.define", "after", 1),
+]
+DELETING: list[Step] = [
+    ("streams.home:Home.retire", "after", 1),
+    ("stream_store:StreamStore.drop", "before", 1),
+    ("stream_store:_remove", "before", 1),
+    ("stream_store:StreamStore.drop", "after", 1),
+    ("producers:Producers.withdraw", "after", 1),
+]
+REOPENING: list[Step] = [
+    ("streams.source:Source.reopen", "before", 1),
+    ("streams.source:Source.reopen", "after", 1),
+    ("streams.log:StreamLog.reopen", "after", 1),
+    ("stream_store:StreamStore.forget_end", "after", 1),
+]
+
+
+@pytest.fixture(autouse=True)
+def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `medusa-peer` is one that may be armed."""
+    program = Path(__file__).with_name("crashing_peer.py")
+    script = tmp_path / "medusa-peer"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
+    steps = sorted({f"engine.{name}" for name, _, _ in (*ALTERING, *DELETING, *REOPENING)})
+    monkeypatch.setenv(STEPS, ",".join(steps))
+
+
+async def read(client: AsyncMedusaClient, stream: str) -> list[Row]:
+    found: list[Row] = []
+    with trio.fail_after(DEADLINE_S):
+        async for epoch in client.subscribe(stream):
+            found += pairs_of(epoch.table)
+    return found
+
+
+async def until_ended(client: AsyncMedusaClient, stream: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            (peer,) = (await client.status(federation=False)).peers
+            if any(each.name == stream and each.boundary == END for each in peer.streams):
+                return
+            await trio.sleep(0.02)
+
+
+async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[Step]) -> None:
+    async with open_federation() as federation:
+        federation.config = CONFIG + "[engine]\nepoch_s = 0.05\n"
+        peer = await federation.found(PARTICIPANT)
+        victim = Victim(peer)
+        schema = schema_of(PARTICIPANT)
+
+        async def make(path: str) -> str:
+            name = f"medusa://{PARTICIPANT}/{path}"
+            await client.create_stream(StreamDefinition(name, schema.name, slack_us=50))
+            return name
+
+        async with open_medusa(peer.home.folder) as client:
+            await client.create_schema(schema)
+            stream = await make("s")
+            for number, step in enumerate(altering, 1):
+                await client.post_event(stream, rows([(number * 100, number)]))
+                await client.flush()
+                victim.arm(step)
+                async with trio.open_nursery() as nursery:
+                    wish = Alteration(slack_us=50 - number, readers=(f"n{number}.edu",))
+                    nursery.start_soon(client.alter_stream, stream, wish)  # until it is
+                    await victim.revive()
+                now = (await client.stream_entry(stream)).stream
+                assert (now.edition, now.slack_us) == (number, 50 - number), step
+                assert now.readers == (f"n{number}.edu",), step
+            await client.post_event(stream, None, end=True)
+            await client.flush()
+            assert await read(client, stream) == [(n * 100, n) for n in range(1, len(altering) + 1)]
+            for number, step in enumerate(deleting):
+                name = await make(f"d{number}")
+                await client.post_event(name, rows([(5, 5)]), boundary=9)
+                await client.flush()
+                victim.arm(step)
+
+                async def delete(name: str = name) -> None:
+                    with suppress(NotFoundError):  # asked again, of who has none any more
+                        await client.delete_stream(name)
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(delete)
+                    await victim.revive()
+                listed = (await client.list_objects()).names["stream"]
+                assert not [each for each in listed if each.startswith(name)], step
+                async with open_medusa(peer.home.folder) as anew:
+                    assert await make(f"d{number}") == name
+                    await anew.post_event(name, rows([(1, 1)]), end=True)
+                    await anew.flush()
+                    assert await read(anew, name) == [(1, 1)], step
+            for number, step in enumerate(reopening):
+                name = await make(f"r{number}")
+                await client.post_event(name, rows([(5, 5)]), end=True)
+                await client.flush()
+                await until_ended(client, name)
+                victim.arm(step)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.reopen_stream, name)
+                    await victim.revive()
+                await client.post_event(name, rows([(5, 6), (6, 7)]), end=True)
+                await client.flush()
+                assert await read(client, name) == [(5, 5), (6, 7)], step
+
+
+@pytest.mark.process
+async def test_a_killed_peer_leaves_nothing_half_done() -> None:
+    await kill_at(ALTERING[1:2], DELETING[2:3], REOPENING[1:2])
+
+
+@pytest.mark.soak
+@pytest.mark.process
+async def test_a_killed_peer_leaves_nothing_half_done_anywhere() -> None:
+    await kill_at(ALTERING, DELETING, REOPENING)

@@ -1,0 +1,130 @@
+"""However alterations, posts, crashes and takeovers follow each other, the newest definition that
+was acknowledged counts, and both peers of a stream have the same one at the same place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from engine_streams_data import body
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+from test_engine_streams_replicated import CONFIG, NOW, Replica
+
+from engine.definitions import StreamDefinition
+from engine.streams.acceptance import Writer
+
+FIRST = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/x", k_safety=1, max_ahead_us=None)
+
+Step: TypeAlias = tuple[str, int]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("alter"), st.integers(0, 40)),
+        st.tuples(st.just("post"), st.integers(0, 200)),
+        st.tuples(st.just("acknowledge"), st.integers(1, 3000)),
+        st.tuples(st.just("crash"), st.integers(0, 1)),
+        st.tuples(st.just("take over"), st.integers(0, 1)),
+    ),
+    max_size=30,
+)
+
+
+@dataclass
+class Pair:
+    """The home of a stream and its replica.
+
+    Attributes:
+        acknowledged: the definition that both have. expected: the home's.
+    """
+
+    folder: Path
+    fence: int = 2
+    places: int = 0
+    sequence: int = 0
+    acknowledged: StreamDefinition = FIRST
+    expected: StreamDefinition = FIRST
+    home: Replica = field(init=False)
+    replica: Replica = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.home, self.replica = self.place(), self.place()
+        self.home.lead(self.fence)
+
+    def place(self) -> Replica:
+        self.places += 1
+        return Replica(self.folder / str(self.places), CONFIG.of(self.acknowledged))
+
+    def do(self, step: Step) -> None:
+        match step:
+            case "alter", slack_us:
+                before = self.home.source.definition
+                assert before is not None
+                now = structs.replace(before, slack_us=slack_us, edition=before.edition + 1)
+                self.home.source.alter(now)
+                self.expected = now
+            case "post", stime:
+                self.sequence += 1
+                data = body([(stime, stime), (stime + 7, stime)])
+                self.home.source.post(Writer("p"), self.sequence, data, now=NOW)
+            case "acknowledge", limit:
+                self.replica.take(self.home, limit)
+                for each in (self.home, self.replica):
+                    each.settle(self.replica.source.position)
+                self.acknowledged = self.expected
+            case "crash", 0:
+                self.home.config = CONFIG.of(self.acknowledged)
+                self.home.crash()
+                self.home.lead(self.fence)
+            case "crash", _:
+                self.replica.config = CONFIG.of(self.acknowledged)
+                self.replica.crash()
+            case "take over", old_config:
+                self.take_over(FIRST if old_config else self.acknowledged)
+
+    def take_over(self, known: StreamDefinition) -> None:
+        """The home is gone for good, with what it alone had; another peer becomes the replica."""
+        self.home.close()
+        self.replica.config = CONFIG.of(known)
+        self.fence += 1
+        self.home = self.replica
+        self.home.crash()
+        self.home.lead(self.fence)
+        self.replica = self.place()
+        self.sequence = self.home.source._acceptance.last_of(Writer("p"))
+        now = self.home.source.definition
+        assert now is not None
+        self.expected = now
+        self.do(("acknowledge", 500))  # it is the home once its replica is in step
+
+    def check(self) -> None:
+        now = self.home.source.definition
+        assert now == self.expected
+        assert now.edition >= self.acknowledged.edition
+        if now.edition == self.acknowledged.edition:
+            assert now == self.acknowledged
+
+    def close(self) -> None:
+        self.home.close()
+        self.replica.close()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+def test_the_newest_counts_whatever_happens(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
+) -> None:
+    pair = Pair(tmp_path_factory.mktemp("s"))
+    for step in steps:
+        pair.do(step)
+        pair.check()
+    pair.do(("acknowledge", 500))
+    home, replica = pair.home.source, pair.replica.source
+    assert replica.definition == home.definition == pair.expected
+    assert replica.boundary == home.boundary, "less slack counts at the same place"
+    for each in (pair.home, pair.replica):
+        each.cut()
+    assert pair.home.rows == pair.replica.rows
+    pair.close()
