@@ -279,7 +279,7 @@ class Engine:
     def may_come_to_produce(self, stream: str) -> bool:
         """Whether it is an output of a query whose secondary this peer is, or that it has kept and
         is about to take up; or a source stream that it is an elector of."""
-        if self.homes.get(stream) is not None:
+        if self.homes.get(stream) is not None or self.homes.abstains(stream):
             return True
         stored = [standby.stored for standby in self.standbys.all()]
         stored += self.queries.pending.values()

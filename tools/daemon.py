@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +26,8 @@ from engine.api.status import StatusCalls
 from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
+from engine.freezing import freeze
+from engine.restored import begin_again
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import InternalError, MedusaError, NotAuthorisedError
@@ -39,7 +42,17 @@ from tools.config import Config
 from tools.home import Home, Running
 from tools.log_file import open_log
 from tools.market.opening import open_market
-from tools.messages import ADMIT, LEAVE, Admit, Admitted, Leave, Left
+from tools.messages import (
+    ADMIT,
+    FREEZE,
+    LEAVE,
+    Admit,
+    Admitted,
+    Freeze,
+    Frozen,
+    Leave,
+    Left,
+)
 from tools.reloading import Reloading, live_settings
 from tools.renewal import renew_at_start, renewing
 from tools.scopes import SCOPES
@@ -147,6 +160,13 @@ async def open_peer(
 
 
 @asynccontextmanager
+async def _begun_again(home: Home, overlay: Overlay) -> AsyncIterator[None]:
+    """A restored home has done what it must before it says anything."""
+    await begin_again(home.data, overlay)
+    yield
+
+
+@asynccontextmanager
 async def _open(
     home: Home, config: Config, execution: OpenExecutor | None, wall: Callable[[], float]
 ) -> AsyncIterator[Peer]:
@@ -159,6 +179,7 @@ async def _open(
             identity, membership, home.folder, config.overlay, service, wall=wall
         ) as overlay,
         open_catalog(overlay, home.folder, config.dht) as catalog,
+        _begun_again(home, overlay),
         open_engine(
             overlay,
             catalog,
@@ -170,7 +191,7 @@ async def _open(
         ) as engine,
     ):
         clients = Clients(LiveTokens(home, overlay.events), overlay.clock)
-        register_calls(engine, clients)
+        register_calls(engine, clients, home)
         async with (
             open_market(engine, home.folder, config.contracts),
             open_client_listener(
@@ -198,7 +219,7 @@ async def _open(
             )
 
 
-def register_calls(engine: Engine, clients: Clients) -> None:
+def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
     """Put every call of this peer on its service. clients: who is told of in its status."""
     DefinitionCalls(engine).register()
     FlowCalls(engine).register()
@@ -218,8 +239,14 @@ def register_calls(engine: Engine, clients: Clients) -> None:
             raise NotAuthorisedError("only this peer's own clients have it leave")
         return Left(await overlay.learn_and_tell(request.statements))
 
+    async def freeze_data(_caller: Caller, _request: Freeze, _: bytes) -> Frozen:
+        folder = home.frozen(secrets.token_hex(4))
+        await freeze(engine.store, home.data, folder)
+        return Frozen(str(folder))
+
     overlay.service.unary(ADMIT, Admit, admit, clients=True, peers=False)
     overlay.service.unary(LEAVE, Leave, leave, clients=True, peers=False)
+    overlay.service.unary(FREEZE, Freeze, freeze_data, clients=True, peers=False)
 
 
 def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ HOME_VARIABLE: Final = "MEDUSA_HOME"
 DEFAULT_FOLDER: Final = "~/.medusa"
 MAX_RUN_BYTES: Final = 64 * 1024
 """A run.json is a few hundred bytes; anything longer is not ours."""
+
+FROZEN: Final = "frozen-"
+"""How the names of folders begin that a backup makes, and removes."""
 
 TOKEN_BYTES: Final = 32
 """Random bytes of a client token, written in hex: nobody guesses it."""
@@ -101,6 +105,10 @@ class Home:
     def data(self) -> Path:
         return self.folder / "data"
 
+    def frozen(self, name: str) -> Path:
+        """Where the data is as it was at one moment, while it is backed up."""
+        return self.folder / f"{FROZEN}{name}"
+
     @property
     def logs(self) -> Path:
         return self.folder / "logs"
@@ -145,6 +153,8 @@ class Home:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
+            for left in self.folder.glob(f"{FROZEN}*"):  # of a backup that was cut off
+                shutil.rmtree(left, ignore_errors=True)
             yield
 
     def is_locked(self) -> bool:

@@ -46,6 +46,20 @@ class Left(Struct, frozen=True):
     told: tuple[str, ...]
 
 
+FREEZE: Final = "freeze"
+
+
+class Freeze(Struct, frozen=True):
+    """Ask for the peer's data as it is at one moment, in a folder of its own; see
+    `engine.freezing`."""
+
+
+class Frozen(Struct, frozen=True):
+    """folder: who asked removes it."""
+
+    folder: str
+
+
 MARKET_STATUS: Final = "market_status"
 
 

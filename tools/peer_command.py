@@ -10,6 +10,7 @@ import click
 
 from overlay.log import LEVELS
 from tools import command_line
+from tools.backup_command import backup, restore
 from tools.certificate_command import renew, sign
 from tools.command_line import home_option, json_option, say
 from tools.contract_command import contract
@@ -143,11 +144,12 @@ def run_daemon(
     trio.run(run_peer, place, load, ready)
 
 
-if __name__ == "__main__":
-    main()
-
-
 peer.add_command(contract)
 for _command in (*COMMANDS, renew, sign):
     peer.add_command(_command)
 peer.add_command(token_group)
+peer.add_command(backup)
+peer.add_command(restore)
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.delivery import DELIVER
 from overlay.client_tokens import EVERY_SCOPE, Scope
-from tools.messages import ADMIT, BALANCE, LEAVE, MARKET_STATUS
+from tools.messages import ADMIT, BALANCE, FREEZE, LEAVE, MARKET_STATUS
 
 _READ: Final = frozenset({Scope.READ})
 _POST: Final = frozenset({Scope.POST})
@@ -43,5 +43,6 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     ADMIT: _OPERATE,
     LEAVE: _OPERATE,
     DELIVER: _OPERATE,
+    FREEZE: _OPERATE,
 }
 """By method, the scopes of which one is enough."""

@@ -70,6 +70,7 @@ class Homes:
             overlay, store, producers, self._files, overlay.events, nursery, quiet_s, ship
         )
         self._keepers: dict[str, Keeper] = {}
+        self._abstaining = self._files.abstaining()
 
     def register(self) -> None:
         service = self._overlay.service
@@ -126,6 +127,7 @@ class Homes:
             UnavailableError: they do not answer.
         """
         keeper = self._keepers.get(entry.stream.name)
+        self._check_votes(entry.stream.name)
         if keeper is None:
             electors = self._choose(entry)
             keeper = await self._start(started(entry, electors))
@@ -201,11 +203,28 @@ class Homes:
         if len(set(electors)) != 2 * request.entry.stream.k_safety + 1:
             raise InvalidInputError(f"{name}: {len(electors)} electors are not 2k + 1")
         keeper = self._keepers.get(name)
+        self._check_votes(name)
         if keeper is None:
             await self._start(started(request.entry, electors))
         elif (keeper.entry, keeper.tenure.ballot.electors) != (request.entry, electors):
             raise ConflictError(f"{name}: another stream of that name has electors here")
         return Done()
+
+    def abstains(self, stream: str) -> bool:
+        """Whether this peer has no vote any more on that stream, or on the one that it is beside;
+        it may be named as its home until others have taken over."""
+        return base_of(stream) in self._abstaining
+
+    def _check_votes(self, stream: str) -> None:
+        """
+        Raises:
+            ConflictError: this peer has no vote on that stream any more.
+        """
+        if self.abstains(stream):
+            raise ConflictError(
+                f"{stream}: this peer was restored from a backup, and what it had voted on the "
+                "stream's home is not known: ask another of its electors"
+            )
 
     def _of(self, caller: Caller, stream: str) -> Keeper:
         keeper = self._keepers.get(stream)

@@ -74,6 +74,11 @@ LEAP_US: Final = 86_400 * 1_000_000
 """A day: a stream that was idle, or a peer that was off, for less goes on at once."""
 
 
+UNKNOWN_ROWS: Final = 2**48
+"""More rows than a stream takes between a backup and the loss of its home, ten million a second for
+a year; and few enough for 30,000 such losses."""
+
+
 class Entry(Struct, frozen=True, array_like=True):
     """One accepted post.
 
@@ -330,6 +335,13 @@ class Acceptance:
         over some, which were acknowledged and will not be sent again."""
         known = self._producers.by_participant.items()
         self._doubted = {Writer(name, who) for who, names in known for name in names} | {UNKNOWN}
+
+    def begin_again(self, boundary: int) -> None:
+        """See `Source.begin_again`."""
+        self.doubt()
+        self.advance(boundary)
+        self.rows += UNKNOWN_ROWS
+        self.revisions += UNKNOWN_ROWS
 
     def leapt(self, writer: Writer, sequence: int) -> range:
         """The posts of a doubted producer that are missing before this one, or a part of them."""

@@ -13,6 +13,7 @@ methods do the same in the calling thread; use them where no task waits on this 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,7 @@ from overlay.errors import (
     NotRetainedError,
     StorageFullError,
 )
+from overlay.files import storing
 
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
@@ -368,6 +370,18 @@ class StreamLog:
         while self.boundary <= boundary:
             self._check_open()
             await self._moved.wait()
+
+    def link_into(self, folder: Path) -> None:
+        """Give its files second names in a new folder: the log as it is at this moment. Blocking.
+
+        Raises:
+            StorageError: the disk does not take them.
+        """
+        with storing(folder):
+            folder.mkdir(parents=True)
+            for file in self._files:
+                if file.path.exists():  # what is missing stays so
+                    os.link(file.path, folder / file.path.name)
 
     def hold(
         self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""

@@ -316,6 +316,20 @@ class Source:
         self._committed = upto
         self._let_go()
 
+    def begin_again(self, boundary: int) -> None:
+        """Go on after a part of the stream that was accepted by another copy of this journal, and
+        is not in it: numbers that it may have given are not given again, and producers may leap
+        over posts that it has answered.
+
+        Args:
+            boundary: rows up to it are late from now on.
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        self._acceptance.begin_again(boundary)
+        self._begin_segment()
+
     def close(self) -> None:
         self._journal.close()
 
@@ -459,7 +473,8 @@ class Source:
             of = f" of {writer.participant}" if writer.participant else ""
             self._lost.append(
                 f"posts {missing[0]} to {missing[-1]} of {writer.producer}{of} are missing from "
-                f"the damaged journal: their tuples after boundary {self._committed} are lost"
+                "the journal, which is damaged or of a backup: their tuples after boundary "
+                f"{self._committed} are lost"
             )
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:

@@ -329,6 +329,6 @@ async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> 
         await town.start(mit)
         assert any(text.startswith(f"{stream}: {journal}: ") for text in said(mit))
         await put(4, boundary=9)
-        text = f"{stream}: posts 3 to 3 of p are missing from the damaged journal"
+        text = f"{stream}: posts 3 to 3 of p are missing from the journal"
         await until(lambda: any(each.startswith(text) for each in said(mit)))
         assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]

@@ -612,7 +612,7 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(tmp_path: Path) -> None:
         s.open()
         damaged, post = s.source.lost
         assert f"{ends[20] - ends[19]} bytes from byte {ends[19]} on are damaged" in damaged
-        assert post.startswith("posts 11 to 11 of a are missing from the damaged journal")
+        assert post.startswith("posts 11 to 11 of a are missing from the journal")
         s.crash()
         assert s.source.lost == ()
         s.post([], Writer("a"), end=True)

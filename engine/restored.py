@@ -1,0 +1,258 @@
+"""The first start of a home that was restored from a backup: what others have beyond it, and how to
+go on without saying anything else than what they heard.
+
+What the lost peer has told after the backup is not in it, and others may have consumed that. So a
+source stream begins again behind all that anybody is known to have of it:
+
+    ... the backup's epochs ] lost: others have it ] empty: posted, and known to nobody ] goes on
+
+The lost part keeps its place in the log (ADR 16), and is fetched again from our own peers, where
+they have it. Producers' posts of that time are missing; their next ones may leap over them. The
+outputs of queries here go on behind the same place, windows that would reach back into it left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from engine.definitions import REVISIONS, Idle, StreamEntry
+from engine.kept import KeptEntry, Role
+from engine.messages import PeerStatus, Status
+from engine.plan import Task
+from engine.query_files import QueryFiles
+from engine.schema import BEGINNING, END
+from engine.streams.epochs import path_of
+from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import revisions_name, revisions_schema
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
+from engine.windows import whole_after
+from overlay.addresses import Address, shown
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+from overlay.files import load_json, storing
+from overlay.node import Overlay
+
+FILE: Final = "restored.json"
+"""In a peer's data, from the restore until the first start has done what follows from it."""
+
+ASK_S: Final = 30.0
+"""How long the peers that this one knew are asked what they have, seconds: they may be starting."""
+
+AGAIN_S: Final = 0.5
+"""Between two tries to ask one of them, seconds."""
+
+CALL_S: Final = 5.0
+
+
+class Restored(Struct, frozen=True):
+    """What the first start must know.
+
+    Attributes:
+        made_at: when the backup was made, seconds since the epoch.
+        address: where the peer answered then.
+        behind: source streams go on behind that boundary at least, microseconds.
+    """
+
+    made_at: float
+    address: Address | None = None
+    behind: int = BEGINNING
+
+
+async def begin_again(data: Path, overlay: Overlay) -> None:
+    """Do what a restored home must do before it says anything; others do nothing here.
+
+    Raises:
+        ConflictError: the peer that it is a copy of runs.
+        StorageError, DamagedError: its files cannot be read or written; the next start tries again.
+    """
+    try:
+        restored = load_json(data / FILE, Restored, mend="restore the backup again")
+    except NotFoundError:
+        return
+    await _check_alone(restored, overlay)
+    known, silent = await _ask(overlay)
+    for peer in silent:
+        text = f"peer {peer.hex()[:8]} did not say within {ASK_S:g} s what it has of our streams"
+        overlay.events.note("warning", f"restored: {text}: what it alone has is not known")
+    told = await trio.to_thread.run_sync(
+        partial(_go_on, data, known, restored.behind, overlay.clock())
+    )
+    for text in told:
+        overlay.events.note("warning", f"restored: {text}")
+    with storing(data / FILE):
+        (data / FILE).unlink()
+
+
+async def _check_alone(restored: Restored, overlay: Overlay) -> None:
+    """
+    Raises:
+        ConflictError: the peer that this is a copy of runs.
+    """
+    if restored.address is None or restored.address == overlay.address:
+        return
+    try:
+        await overlay.transport.dial(restored.address)
+    except InvalidInputError:  # it is we who answer there
+        raise ConflictError(
+            f"the peer that this home is a copy of runs at {shown(restored.address)}: stop it for "
+            "good first; two peers of one name would tell different things under it"
+        ) from None
+    except MedusaError:
+        return
+
+
+Known = Mapping[str, int]
+
+
+async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
+    """How far others have our streams, and who did not say."""
+    own = overlay.identity
+    known: dict[str, int] = {}
+    peers = {each.peer_id for each in overlay.peers.all()} - {own.peer_id}
+    silent = set(peers)
+
+    async def ask(peer: bytes) -> None:
+        while True:
+            try:
+                connection = await overlay.connect(peer)
+                said = await connection.call("peer_status", Status(), PeerStatus, timeout_s=CALL_S)
+            except MedusaError:
+                await trio.sleep(AGAIN_S)
+                continue
+            limit = END
+            if connection.remote.participant != own.participant:
+                # Of others' words no more is believed than can be true of a stream of today.
+                limit = int(overlay.clock() * 1e6)
+            for stream in said.streams:
+                known[stream.name] = max(
+                    known.get(stream.name, BEGINNING), min(stream.boundary, limit)
+                )
+            silent.discard(peer)
+            return
+
+    with trio.move_on_after(ASK_S):
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(ask, peer)
+    return known, sorted(silent)
+
+
+def _go_on(data: Path, known: Known, behind: int, now: float) -> list[str]:
+    """Make files of what is known; what is lost, for people. May be done again. Blocking."""
+    tasks = [
+        task
+        for stored in QueryFiles(data / "queries").load()
+        if not stored.variant
+        for task in stored.network.tasks()
+    ]
+    consumed = dict(known)
+    for task in reversed(tasks):  # who has an output has what it was made of
+        for name in task.inputs:
+            upto = consumed.get(task.output, BEGINNING)
+            if upto < END:
+                consumed[name] = max(consumed.get(name, BEGINNING), upto)
+    told: list[str] = []
+    lost: dict[str, int] = {}
+    for folder, stored in _kept(data):
+        if stored.role is Role.SOURCE and not stored.entry.stream.k_safety:
+            told += _renew(folder, stored.entry, consumed, lost, behind, now)
+    logs = {s.entry.stream.name: (f, s) for f, s in _kept(data) if s.role is Role.DERIVED}
+    for task in tasks:
+        told += _skip(task, logs, lost)
+    return told
+
+
+def _kept(data: Path) -> Iterator[tuple[Path, KeptEntry]]:
+    for path in sorted(data.glob("streams/*/stream.json")):
+        yield path.parent, load_json(path, KeptEntry, mend="restore the backup again")
+
+
+def _renew(  # noqa: PLR0917 - what is known, and where
+    folder: Path,
+    entry: StreamEntry,
+    known: Known,
+    lost: dict[str, int],
+    behind: int,
+    now: float,
+) -> Iterator[str]:
+    """Let a source stream begin again."""
+    name, schema = entry.stream.name, entry.schema
+    log = StreamLog.open(folder / "log", schema.source)
+    late = StreamLog.open(folder / "late", schema.source)
+    logs = [(name, log), (f"{name}/late", late)]
+    if schema.key:
+        shape = revisions_schema(schema, source=True).source
+        logs.append((revisions_name(name), StreamLog.open(folder / REVISIONS, shape)))
+    before = log.boundary
+    if before == END:
+        return
+    reached = {}
+    for each, kept in logs:
+        upto = max(known.get(each, BEGINNING), kept.boundary)
+        if kept.boundary < upto:
+            _lose(kept, upto)
+            lost[each] = upto
+            yield (
+                f"{each}: the backup has it up to {_at(kept.boundary)}, others up to {_at(upto)}: "
+                "what lies between is fetched again from our own peers, if they have it"
+            )
+        reached[each] = upto
+    revised = reached.get(revisions_name(name), BEGINNING)
+    goes_on = max(reached[name], revised if revised < END else BEGINNING, behind)
+    live = entry.stream.max_ahead_us is not None or entry.stream.idle is Idle.CLOCK
+    if live or schema.time is None:
+        # What nobody is known to have, somebody may have: its time was not beyond the present.
+        goes_on = max(goes_on, int(now * 1e6))
+    source, lates = open_sources(
+        folder,
+        name,
+        schema,
+        SourceConfig().of(entry.stream),
+        committed=(reached[name], reached[f"{name}/late"]),
+        revised=revised,
+        journal=0,
+        now=now,
+    )
+    lates.begin_again(max(reached[f"{name}/late"], int(now * 1e6)))
+    source.begin_again(goes_on)
+    source.close()
+    lates.close()
+    yield (
+        f"{name}: posts answered after the backup ({_at(before)}) are not in it; it goes on behind "
+        f"{_at(goes_on)}, and what comes with an earlier time is late"
+    )
+
+
+def _skip(
+    task: Task, logs: Mapping[str, tuple[Path, KeptEntry]], lost: dict[str, int]
+) -> Iterator[str]:
+    """Let an output go on behind what is lost of its inputs."""
+    ends = [lost[name] for name in task.inputs if name in lost]
+    if task.output not in logs or not ends:
+        return
+    folder, stored = logs[task.output]
+    log = StreamLog.open(folder / "log", stored.entry.schema.derived)
+    upto = max(ends) if task.of is not None else whole_after(task, max(ends))
+    if BEGINNING < log.boundary < upto:
+        _lose(log, upto)
+        lost[task.output] = upto
+        yield f"{task.output}: what the query made up to {_at(upto)} is fetched or computed again"
+
+
+def _lose(log: StreamLog, upto: int) -> None:
+    """Let a log end with an interval that is lost."""
+    path = path_of(log.folder, log.boundary, upto)
+    with storing(path):
+        path.touch()
+        os.utime(path, (0, 0))  # no loss of power has torn it: it stays
+
+
+def _at(boundary: int) -> str:
+    return "its beginning" if boundary == BEGINNING else str(boundary)

@@ -1,0 +1,410 @@
+"""Backups of homes, and what a restored peer says: never another tuple where one was before."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import trio
+from engine_interpreted import interpret
+from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, until
+
+from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.schema import BEGINNING, END
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    NotRetainedError,
+)
+from tools.archive import MANIFEST, Manifest, extract
+from tools.async_client import AsyncMedusaClient
+from tools.backup import backup, restore
+from tools.daemon import open_peer
+from tools.founding import make_peer
+from tools.home import Home
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.restored.ASK_S", 3.0)
+    monkeypatch.setattr("engine.mending.AGAIN_S", 0.2)
+
+
+def quiet(_: int) -> None:
+    """No progress is shown."""
+
+
+async def back_up(place: Place, folder: Path) -> tuple[Path, Path]:
+    file, keys = folder / "mit.backup", folder / "mit.keys"
+    await trio.to_thread.run_sync(backup, place.home, file, keys, quiet)
+    return file, keys
+
+
+async def lose_and_restore(town: Town, place: Place, file: Path, keys: Path) -> None:
+    await town.stop(place)
+    shutil.rmtree(place.home.folder)
+    await trio.to_thread.run_sync(restore, file, place.home, keys, quiet)
+    await town.start(place)
+
+
+async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: int) -> None:
+    """Values that tell which life of the peer posted them."""
+    table = rows([(at, (at + offset) % 10**6) for at in stimes])
+    await client.post_event(stream, table, boundary=stimes[-1])
+    await client.flush()
+
+
+def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
+    """(seq, value) by stime, of what a peer's log has."""
+    log = place.kept(path).log
+    found: dict[int, tuple[int, int]] = {}
+    after = log.whole_from
+    while (epoch := log.read(after)) is not None:
+        columns = (epoch.table.column(name).to_pylist() for name in ("stime", "seq", "value"))
+        found |= {at: (seq, value) for at, seq, value in zip(*columns, strict=True)}
+        assert epoch.upto is not None
+        after = epoch.upto
+    return found
+
+
+def watch(place: Place, source: str) -> Query:
+    """Its sums in windows of 10; who runs it has a mirror of the source."""
+    total = AggregateFunction(Function.SUM, "value", "total")
+    return Query(
+        place.name("q"),
+        (
+            Filter("all", source, (place.name("all"),), ("value >= 0",)),
+            Aggregate("sums", place.name("all"), place.name("sums"), 10, 10, (), (total,)),
+        ),
+        (place.name("all"),),
+    )
+
+
+@pytest.mark.parametrize("sibling", [True, False], ids=["sibling", "other participant"])
+async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling: bool) -> None:
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        other = await town.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
+        await town.acquainted(mit, other)
+        async with mit.client(producer="p") as client, other.client() as reader:
+            stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
+            await reader.create_query(watch(other, stream))
+            await reader.start_query(other.name("q"))
+            other.kept(stream).log.hold("this test", BEGINNING)
+            await post(client, stream, range(100), 0)
+            file, keys = await back_up(mit, tmp_path)
+            await post(client, stream, range(100, 150), 1000)  # the backup has none of these
+            await post(client, stream, range(150, 200), 1000)
+            await until(lambda: other.kept(stream).log.boundary == 199)
+            before = tuples(other, stream)
+            await lose_and_restore(town, mit, file, keys)
+            assert "others up to 199" in told(mit)
+            await post(client, stream, range(150, 300), 5000)  # half of it is late
+            await until(lambda: other.kept(stream).log.boundary == 299)
+            after = tuples(other, stream)
+            assert after.items() >= before.items(), "what was told stays"
+            assert {at for at in after if at > 199} == set(range(200, 300))
+            assert len({seq for seq, _ in after.values()}) == len(after), "no number twice"
+            assert "posts 2 to 3 of p" in told(mit), "what was answered and is lost is named"
+            late = await client.receive_events(f"{stream}/late", timeout_s=10)
+            assert late is not None
+            assert late.table.num_rows == 50
+            # Its own log has the same, or says what is missing.
+            if sibling:
+                await until(lambda: not mit.kept("s").log.lost_files)
+                assert tuples(mit, "s") == after
+            else:
+                found = []
+                with pytest.raises(
+                    NotRetainedError, match=r"after boundary 99 up to 199.*read from 199 on"
+                ):
+                    await gather(client, stream, found)
+                assert found == [(at, at) for at in range(100)]
+            sums = [epoch async for epoch in upto(reader, other.name("sums"), 289)]
+            assert sum(sums) == sum(v for at, (_, v) in after.items() if at < 290)
+
+
+def told(place: Place) -> str:
+    return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
+
+
+async def gather(client: AsyncMedusaClient, stream: str, found: list[tuple[int, int]]) -> None:
+    async for epoch in client.subscribe(stream):
+        found += pairs_of(epoch.table)
+
+
+async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
+    async with client.subscribe(stream) as subscription:
+        while subscription.boundary < boundary:
+            table = (await anext(subscription)).table
+            for row in table.to_pylist():
+                if row["stime"] <= boundary:
+                    yield row["total"]
+
+
+async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> None:
+    """What nobody says that he has, a client may have: its time was not beyond the clock."""
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await post(client, stream, range(100), 0)
+            file, keys = await back_up(mit, tmp_path)
+            began = int(mit.wall() * 1e6)
+        await lose_and_restore(town, mit, file, keys)
+        await until(lambda: mit.kept("s").log.boundary >= began)
+        async with mit.client() as client:
+            assert tuples(mit, "s") == {at: (at, at) for at in range(100)}
+            at = int(mit.wall() * 1e6)
+            await post(client, stream, range(at, at + 3), 0)
+            await until(lambda: mit.kept("s").log.boundary >= at + 2)
+            assert len(tuples(mit, "s")) == 103
+            assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
+
+
+async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> None:
+    """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        async with mit.client(producer="p") as client:
+            stream = await make_stream(client, mit, "s", max_ahead_us=None, slack_us=50)
+            sent = 0
+
+            async def keep_posting(task_status: trio.TaskStatus[None]) -> None:
+                nonlocal sent
+                task_status.started()
+                while True:
+                    await client.post_event(stream, rows([(sent, sent)]))
+                    await client.flush()
+                    sent += 1
+
+            async with trio.open_nursery() as nursery:
+                await nursery.start(keep_posting)
+                await until(lambda: sent > 100)
+                least = sent
+                file, keys = await back_up(mit, tmp_path)
+                most = sent
+                nursery.cancel_scope.cancel()
+        await lose_and_restore(town, mit, file, keys)
+        async with mit.client() as client:
+            await client.post_event(stream, None, end=True)
+            await client.flush()
+            await until(lambda: mit.kept("s").log.boundary == END)
+            found = tuples(mit, "s")
+            assert least <= len(found) <= most + 1
+            assert found == {at: (at, at) for at in range(len(found))}
+
+
+async def test_the_queries_of_a_restored_peer_go_on(tmp_path: Path) -> None:
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as client, utah.client() as reader:
+            stream = await make_stream(client, mit, "s", max_ahead_us=None)
+            await client.create_query(watch(mit, stream))
+            await client.start_query(mit.name("q"))
+            await reader.create_query(watch(utah, stream))
+            await reader.start_query(utah.name("q"))
+            await post(client, stream, range(105), 0)
+            await until(lambda: mit.kept("sums").log.boundary >= 99)
+            file, keys = await back_up(mit, tmp_path)
+            await post(client, stream, range(105, 200), 0)
+            await until(lambda: utah.kept(stream).log.boundary == 199)
+        await lose_and_restore(town, mit, file, keys)
+        async with mit.client() as client:
+            await post(client, stream, range(200, 400), 0)
+            await until(lambda: mit.kept("sums").log.boundary >= 389)
+            log = mit.kept("sums").log
+            epoch = log.read(log.whole_from)
+            assert epoch is not None
+            for row in epoch.table.to_pylist():
+                at = row["stime"]
+                assert row["total"] == sum(range(at - 9, at + 1)), "windows are whole, or not there"
+
+
+async def test_a_restored_elector_has_no_vote(tmp_path: Path) -> None:
+    """What it had voted after the backup nobody knows: the others go on without it."""
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
+        await town.acquainted(mit, *others)
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", max_ahead_us=None, k_safety=1)
+            await post(client, stream, range(100), 0)
+            file, keys = await back_up(mit, tmp_path)
+            await post(client, stream, range(100, 200), 0)
+        await lose_and_restore(town, mit, file, keys)
+        async with others[0].client() as client, mit.client() as restored:
+            await post(client, stream, range(200, 300), 0)
+            found: list[tuple[int, int]] = []
+            async for epoch in client.subscribe(stream):
+                found += pairs_of(epoch.table)
+                if len(found) == 300:
+                    break
+            assert found == [(at, at) for at in range(300)]
+            assert mit.up.engine.homes.get(stream) is None
+            entry = await restored.stream_entry(stream)
+            with pytest.raises(ConflictError, match="restored from a backup"):
+                await mit.up.engine.homes.found(entry)
+
+
+async def test_two_of_one_name_do_not_run(tmp_path: Path) -> None:
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        file, keys = await back_up(mit, tmp_path)
+        copy = Home(tmp_path / "copy")
+        with pytest.raises(ConflictError, match="stop it for good"):
+            await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
+        with pytest.raises(ConflictError, match="is not empty"):
+            await trio.to_thread.run_sync(restore, file, mit.home, keys, quiet)
+        assert not copy.folder.exists()
+        # As on another machine, where nobody sees the lock of the one that runs.
+        hidden = mit.home.folder.with_name("hidden")
+        mit.home.folder.rename(hidden)
+        await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
+        hidden.rename(mit.home.folder)
+        twin = Place(copy, "mit.edu", mit.engine_config)
+        with pytest.raises(ConflictError, match="a copy of runs at"), trio.fail_after(30):
+            await open_peer(twin.home, twin.config).__aenter__()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    place = Home(tmp_path / "home")
+    make_peer(place, "mit.edu", "town")
+    (place.data / "schemas").mkdir()
+    (place.data / "schemas" / "a.json").write_bytes(b"{}" * 5000)
+    return place
+
+
+def test_a_home_that_does_not_run(home: Home, tmp_path: Path) -> None:
+    file, keys = tmp_path / "b", tmp_path / "k"
+    done = backup(home, file, keys, quiet)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (file, keys)} == {0o600}
+    assert "data/schemas/a.json" in done.files
+    assert not any("key" in name or "token" in name for name in done.files)
+    secret = home.client_token()
+    assert secret not in file.read_bytes()
+    with pytest.raises(ConflictError, match="is there already"):
+        backup(home, file, None, quiet)
+    shutil.rmtree(home.folder)
+    with pytest.raises(NotFoundError, match="say --keys"):
+        restore(file, home, None, quiet)
+    restore(file, home, keys, quiet)
+    assert home.client_token() == secret
+    assert (home.data / "schemas" / "a.json").read_bytes() == b"{}" * 5000
+    assert (home.data / "restored.json").exists()
+
+
+def test_keys_of_another_peer(home: Home, tmp_path: Path) -> None:
+    backup(home, tmp_path / "b", None, quiet)
+    other = Home(tmp_path / "other")
+    make_peer(other, "utah.edu", "town")
+    backup(other, tmp_path / "b2", tmp_path / "k", quiet)
+    with pytest.raises(InvalidInputError, match="not the keys of this backup"):
+        restore(tmp_path / "b", Home(tmp_path / "new"), tmp_path / "k", quiet)
+    assert not (tmp_path / "new").exists()
+    assert not list(tmp_path.glob(".*restoring"))
+
+
+def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
+    """As nobody of ours writes it."""
+    with (
+        pa.CompressedOutputStream(str(path), "zstd") as stream,
+        tarfile.open(fileobj=stream, mode="w|") as tar,
+    ):
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def named(name: str, **more: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info, b"" if more else b"content"
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ([named("../outside")], "a home has no such file"),
+        ([named("/etc/passwd")], "a home has no such file"),
+        ([named("data/../../outside")], "a home has no such file"),
+        ([named("peer.key")], "a home has no such file"),
+        ([named(".bashrc")], "a home has no such file"),
+        ([named("data//x")], "a home has no such file"),
+        ([named("data/link", type=tarfile.SYMTYPE, linkname="/etc/passwd")], "no plain file"),
+        ([named("data/link", type=tarfile.LNKTYPE, linkname="../../x")], "no plain file"),
+        ([named("data/pipe", type=tarfile.FIFOTYPE)], "no plain file"),
+        ([named("data/device", type=tarfile.CHRTYPE)], "no plain file"),
+        ([named("data/" + "n" * 2000)], "name is too long"),
+        ([named("data/x"), named("data/x")], "twice"),
+        ([named("data/x")], "its end is missing"),
+        ([named(MANIFEST)], "manifest"),
+        ([], "its end is missing"),
+    ],
+)
+def test_archives_that_nobody_of_ours_wrote(
+    tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], reason: str
+) -> None:
+    path = tmp_path / "hostile"
+    archive(path, *members)
+    with pytest.raises(MedusaError, match=reason):
+        extract(path, tmp_path / "into", quiet)
+    inside = [p for p in tmp_path.rglob("*") if p.is_file() and p != path]
+    assert all(p.is_relative_to(tmp_path / "into") for p in inside)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data[: len(data) // 2] + b"\0" + data[len(data) // 2 + 1 :],
+        lambda _: b"no archive at all",
+        lambda _: b"",
+    ],
+)
+def test_damaged_archives(home: Home, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    file, keys, new = tmp_path / "b", tmp_path / "k", Home(tmp_path / "new")
+    backup(home, file, keys, quiet)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InvalidInputError, match=str(file)):
+        restore(file, new, keys, quiet)
+    assert not new.folder.exists()
+
+
+def test_a_file_that_is_not_as_the_manifest_has_it(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "b"
+    done = backup(home, file, None, quiet)
+    members = []
+    with (
+        pa.CompressedInputStream(str(file), "zstd") as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        for member in tar:
+            content = tar.extractfile(member).read()  # type: ignore[union-attr]
+            if member.name == "medusa.toml":
+                content = content.replace(b"#", b" ", 1)
+            members.append((tarfile.TarInfo(member.name), content))
+    archive(file, *members)
+    with pytest.raises(InvalidInputError, match=r"1 files are not as.*'medusa.toml'"):
+        extract(file, tmp_path / "into", quiet)
+    assert isinstance(done, Manifest)

@@ -1,0 +1,138 @@
+"""A peer of its own process is backed up while it is posted to, killed, and restored elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.definitions import StreamDefinition
+from engine.schema import BEGINNING, Field, FieldType, Schema
+from overlay.errors import MedusaError
+from tools.client import MedusaClient
+
+STREAM = "medusa://mit.edu/s"
+PEER = (sys.executable, "-m", "tools.peer_command")
+
+
+def command(home: Path, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [*PEER, *arguments, "--home", str(home), "--json"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def running(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Its peer, in a process; killed in the end."""
+    arguments = [*PEER, "run", "--listen", "127.0.0.1:0", "--home", str(home), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "it is up"
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+class Reader(threading.Thread):
+    """A subscriber. found: (stime, value), as it was given them."""
+
+    def __init__(self, home: Path, after: int = BEGINNING) -> None:
+        super().__init__(daemon=True)
+        self.found: list[tuple[int, int]] = []
+        self.boundary = after
+        self._client = MedusaClient(home, patience_s=0.0)
+
+    def run(self) -> None:
+        with suppress(MedusaError), self._client as client:  # until its peer is killed
+            for epoch in client.subscribe(STREAM, self.boundary):
+                columns = (epoch.table.column(name).to_pylist() for name in ("stime", "value"))
+                self.found += zip(*columns, strict=True)
+                self.boundary = epoch.upto
+
+    def wait_for(self, count: int) -> None:
+        while len(self.found) < count:
+            assert self.is_alive()
+            time.sleep(0.05)
+
+
+class Poster(threading.Thread):
+    """Posts rows of now, one after the other, until it is told to stop."""
+
+    def __init__(self, home: Path, first: int) -> None:
+        super().__init__(daemon=True)
+        self.value = first
+        self.stop = threading.Event()
+        self._client = MedusaClient(home, patience_s=0.0)
+
+    def run(self) -> None:
+        try:
+            with self._client as client:
+                while not self.stop.is_set():
+                    times = pa.array([int(time.time() * 1e6)], pa.int64())
+                    values = pa.array([self.value], pa.int64())
+                    client.post_event(STREAM, pa.table({"t": times, "value": values}))
+                    client.flush()
+                    self.value += 1
+                    time.sleep(0.002)
+        except MedusaError:
+            return  # its peer was killed
+
+
+def test_a_peer_is_killed_and_restored(tmp_path: Path) -> None:
+    home, file, keys = tmp_path / "home", tmp_path / "mit.backup", tmp_path / "mit.keys"
+    command(home, "init", "--participant", "mit.edu", "--found", "town")
+    fields = (Field("t", FieldType.LONG), Field("value", FieldType.LONG))
+    schema = Schema("medusa://mit.edu/row", fields, time="t")
+    with running(home) as process:
+        with MedusaClient(home) as client:
+            client.create_schema(schema)
+            client.create_stream(StreamDefinition(STREAM, schema.name))
+        first, reader = Poster(home, 0), Reader(home)
+        first.start()
+        reader.start()
+        reader.wait_for(100)
+        done = command(home, "backup", str(file), "--keys", str(keys))
+        assert done["files"] > 3
+        reader.wait_for(len(reader.found) + 300)  # it has what the backup has not
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    first.join()
+    reader.join()
+    before = dict(reader.found)
+    shutil.rmtree(home)
+    command(home, "restore", str(file), "--keys", str(keys))
+    with running(home):
+        second, later, same = Poster(home, 10**6), Reader(home), Reader(home, reader.boundary)
+        for thread in (second, later, same):
+            thread.start()
+        same.wait_for(100)  # the one who was there goes on
+        later.wait_for(len(same.found))
+        second.stop.set()
+        second.join()
+        with MedusaClient(home) as client:
+            (peer,) = client.status(federation=False).peers
+            told = [event.text for event in peer.events]
+        assert any("posts answered after the backup" in text for text in told)
+    known = before | dict(same.found)
+    assert len(known) == len(before) + len(same.found), "each position is given once"
+    for at, value in dict(later.found).items():
+        assert known.get(at, value) == value, "never another tuple at one position"
+    values = [value for _, value in later.found]
+    assert values == sorted(values)
+    assert len(set(values)) == len(values)
+    assert {value for value in values if value < 10**6} <= set(before.values())
+    assert os.stat(keys).st_mode & 0o777 == 0o600
