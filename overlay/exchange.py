@@ -16,9 +16,10 @@ import trio
 from msgspec import Struct
 
 from overlay.addresses import Address, shown
+from overlay.certificates import PeerName
 from overlay.concurrency import Locks
 from overlay.connection import Connection
-from overlay.errors import BrokenError, MedusaError
+from overlay.errors import MedusaError, RefusedError
 from overlay.events import Change, Events, wall_clock
 from overlay.membership import Membership
 from overlay.peers import PeerTable, Stamp
@@ -223,23 +224,29 @@ class Exchanger:
         if push is not None:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
 
-    async def tell_all(self, connections: Sequence[Connection]) -> tuple[str, ...]:
+    async def tell_all(
+        self, peers: Sequence[PeerName], connect: Callable[[bytes], Awaitable[Connection]]
+    ) -> tuple[str, ...]:
         """Exchange with all of them at once; the participants that have heard our news."""
         told: set[str] = set()
 
-        async def tell(connection: Connection) -> None:
-            try:
-                await self.exchange(connection)
-            except BrokenError:  # it has heard, and will have nothing to do with us any more
-                told.add(connection.remote.participant)
-            except MedusaError as error:
-                self._events.note("warning", f"{connection} was not told: {error}")
-            else:
-                told.add(connection.remote.participant)
+        async def tell(peer: PeerName) -> None:
+            reason = ""
+            for _ in range(2):  # one that has heard may hang up before it answers
+                try:
+                    await self.exchange(await connect(peer.peer_id))
+                except RefusedError:
+                    pass  # it has heard, and will have nothing to do with us any more
+                except MedusaError as error:
+                    reason = str(error)
+                    continue
+                told.add(peer.participant)
+                return
+            self._events.note("warning", f"{peer} was not told: {reason}")
 
         async with trio.open_nursery() as nursery:
-            for connection in connections:
-                nursery.start_soon(tell, connection)
+            for peer in peers:
+                nursery.start_soon(tell, peer)
         return tuple(sorted(told))
 
     async def run(

@@ -168,9 +168,9 @@ class Overlay:
     async def learn_and_tell(self, statements: Iterable[bytes]) -> tuple[str, ...]:
         """As `learn`, and wait until those whom we are connected to have heard it, as far as they
         answer in time; their participants."""
-        listeners = self.transport.connections()
+        listeners = [connection.remote for connection in self.transport.connections()]
         self.learn(statements)
-        return await self._exchanger.tell_all(listeners)
+        return await self._exchanger.tell_all(listeners, self.connect)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from contracts.contract import SHORT_ID, Contract
 from engine.kept import Role
 from engine.messages import Snapshot
 from overlay.errors import MedusaError
+from overlay.membership import Membership
 from overlay.names import SCHEME
 from tools.admission import HAND_OVER_S
 from tools.contract_terms import in_short
@@ -77,6 +78,18 @@ def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -
     said += _line("our queries that wait for these from then on", waiting)
     said += _line("tasks that go home", _traded(running.market, ids))
     return said or ["nothing that is known here depends on it"]
+
+
+def of_sponsor(membership: Membership, name: str) -> list[str]:
+    """What becomes of the admission policy when that participant is no member any more."""
+    policy = membership.tally.policy.policy
+    left = [each for each in policy.sponsors if each != name and membership.root_of(each)]
+    if name not in policy.sponsors or len(left) >= policy.needed:
+        return []
+    return [
+        f"nobody can admit others, nor change that, any more: {policy.who} may, and "
+        f"{len(left)} of these are left; `medusa-peer policy` changes it before"
+    ]
 
 
 def of_contract(home: Home, contract: Contract) -> list[str]:

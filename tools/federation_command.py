@@ -174,6 +174,8 @@ def revoke(name: str, peer_id: str | None, yes: bool, home: str | None, as_json:
     what = f"peer {peer_id} of {name}" if peer_id else name
     if not yes:
         ends = consequences.of_membership(office.home, office.book, name, peer_id or "", office.now)
+        if peer_id is None:
+            ends += consequences.of_sponsor(office.membership, name)
         confirm(f"this revokes {what} ({who}), for good:", ends, yes=yes)
     left = admission.revoke(office.home, name, peer_id)
     say(
@@ -201,12 +203,8 @@ def leave(whole: bool, root: str | None, yes: bool, home: str | None, as_json: b
     office = contract_calls.open_office(home)
     if not yes:
         ends = consequences.of_leaving(office.home, office.book, office.now, whole=whole)
-        policy = office.membership.tally.policy.policy
-        if whole and office.participant in policy.sponsors:
-            ends.append(
-                f"{policy.who} may admit others, and without {office.participant} perhaps nobody "
-                "can; `medusa-peer policy` changes that before"
-            )
+        if whole:
+            ends += consequences.of_sponsor(office.membership, office.participant)
         who = f"{office.participant} with all its peers" if whole else "this peer"
         confirm(f"{who} leaves federation {office.membership.name}, for good:", ends, yes=yes)
     left = leaving.leave(

@@ -110,6 +110,22 @@ def test_what_ends_when_a_peer_leaves(home: Home, book: Book) -> None:
     ]
 
 
+def test_a_policy_that_nobody_could_meet_any_more() -> None:
+    roots = [Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu")]
+    for policy, name, is_told in [
+        ("founder", "mit.edu", True),
+        ("founder", "utah.edu", False),
+        ("any", "mit.edu", False),
+        ("2 of mit.edu,utah.edu,brown.edu", "utah.edu", False),
+        ("3 of mit.edu,utah.edu,brown.edu", "utah.edu", True),
+    ]:
+        membership = Membership.found(roots[0], NOW, "f", policy)
+        for root in roots[1:]:
+            membership.admit(roots[0], root.certificate, NOW)
+        told = consequences.of_sponsor(membership, name)
+        assert [line.startswith("nobody can admit others") for line in told] == [True] * is_told
+
+
 def test_many_names_are_counted(home: Home, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"medusa://utah.edu/s{number:02}" for number in range(NAMED + 3)]
     many = Snapshot(NOW, MIT[1], "f", (peer(MIT, *(stream(n, Role.MIRROR) for n in names)),))
