@@ -217,6 +217,16 @@ def claimed_participant(certificate: x509.Certificate) -> str:
         return _common_name(certificate)
 
 
+def peer_of(certificate: x509.Certificate) -> str | None:
+    """The participant of whose peer it says to be the certificate; None: it is of something else.
+    For words to people, nothing more."""
+    try:
+        with _believing("certificate"):
+            return _check_subject(certificate, _PEER_UNIT)
+    except UntrustedError:
+        return None
+
+
 def check_dates(
     certificate: x509.Certificate, now: float, what: str, mend: str = "nothing renews a root"
 ) -> None:

@@ -30,6 +30,7 @@ from overlay.certificates import (
     make_peer_certificate,
     make_root_certificate,
     peer_id_of,
+    peer_of,
     public_key_of,
 )
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
@@ -175,6 +176,31 @@ def read_certificate(path: Path) -> x509.Certificate:
         return load_certificate_pem(read_public(path, MAX_PEM))
     except DecodeError as error:
         raise DecodeError(f"{path}: {error}") from None
+
+
+def read_root_certificate(path: Path) -> x509.Certificate:
+    """The root certificate of a participant, as another one gives it.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: what it has is something else: the message says what.
+    """
+    mend = "a root's certificate is root.crt of the home that `medusa-peer init` made"
+    try:
+        certificate = read_certificate(path)
+    except DecodeError:
+        if b"PRIVATE KEY-----" in read_public(path, MAX_PEM):
+            raise InvalidInputError(
+                f"{path}: a private key, which nobody else should have: {mend}"
+            ) from None
+        raise
+    try:
+        check_root(certificate)
+    except UntrustedError as error:
+        owner = peer_of(certificate)
+        what = f"the certificate of a peer of {owner}, not of its root" if owner else str(error)
+        raise InvalidInputError(f"{path}: {what}: {mend}") from None
+    return certificate
 
 
 def _key_pem(key: Ed25519PrivateKey) -> bytes:

@@ -24,7 +24,7 @@ from overlay.errors import (
     UnavailableError,
     UntrustedError,
 )
-from overlay.identity import Identity, Root, parse_peer_id, read_certificate
+from overlay.identity import Identity, Root, parse_peer_id, read_root_certificate
 from overlay.invite import Invite, decode_invite, encode_invite
 from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
@@ -92,7 +92,7 @@ def invite(
     home.require()
     root = load_root(home)
     membership = load_federation(home)
-    theirs = _begun(membership, name) if certificate is None else read_certificate(certificate)
+    theirs = _begun(membership, name) if certificate is None else read_root_certificate(certificate)
     if (certified := check_root(theirs)) != name:
         raise InvalidInputError(f"{certificate}: the root certificate of {certified}, not {name}")
     with _telling(home, membership, now):

@@ -133,6 +133,13 @@ def test_what_is_refused(tmp_path: Path, run) -> None:  # noqa: ANN001
 
     refused("root certificate of utah.edu, not brown.edu", "invite", "brown.edu", *root, *home)
     refused("no such file", "invite", "utah.edu", "--root", str(tmp_path / "none"), *home)
+    for file, told in (
+        (utah.peer_certificate, "the certificate of a peer of utah.edu, not of its root: "),
+        (utah.root_key, "a private key, which nobody else should have: "),
+        (utah.config, "certificate: not well formed: "),
+        (utah.folder, "cannot be read: Is a directory"),
+    ):
+        refused(f"{file}: {told}", "invite", "utah.edu", "--root", str(file), *home)
     refused("expected HOST:PORT", "invite", "utah.edu", *root, *home, "--address", "x")
     _, token, _ = run("invite", "utah.edu", *root, *home, *address)
     refused("admits another root", "join", token.strip(), "--home", str(other.folder))
