@@ -377,7 +377,10 @@ def test_parquet_is_whole_with_its_types_and_in_row_groups_of_some_size(
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
-def test_a_file_is_whole_after_ctrl_c(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_file_is_whole_after_ctrl_c(
+    tmp_path: Path, kind: str, number: signal.Signals, code: int
+) -> None:
     with fake_peer_in_thread(tmp_path / "home") as peer:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
         path = tmp_path / "out"
@@ -389,8 +392,8 @@ def test_a_file_is_whole_after_ctrl_c(tmp_path: Path, kind: str) -> None:
                 assert process.poll() is None
                 time.sleep(0.01)
             time.sleep(0.2)
-            process.send_signal(signal.SIGINT)
-            assert process.wait() == 130
+            process.send_signal(number)
+            assert process.wait() == code
         assert rows_of(kind, path.read_bytes())[:5] == [0, 1, 2, 3, 4]
 
 

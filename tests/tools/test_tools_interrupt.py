@@ -57,3 +57,30 @@ def test_an_error_before_ctrl_c_counts() -> None:
 
     with pytest.raises(ClosedError):
         run_interruptible(main)
+
+
+def test_sigterm_tidies_up_as_well() -> None:
+    tidied: list[str] = []
+
+    async def main() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await trio.sleep_forever()
+        finally:
+            tidied.append("main")
+
+    with pytest.raises(SystemExit) as left:
+        run_interruptible(main)
+    assert left.value.code == 128 + signal.SIGTERM
+    assert tidied == ["main"]
+
+
+def test_a_command_runs_in_any_thread() -> None:
+    async def seven() -> int:
+        await trio.lowlevel.checkpoint()
+        return 7
+
+    async def beside() -> int:
+        return await trio.to_thread.run_sync(run_interruptible, seven)
+
+    assert trio.run(beside) == 7
