@@ -8,7 +8,7 @@ from typing import Final
 
 from testnet.load.judge import Load, Recent, Sample
 from testnet.load.result import Moved
-from testnet.stages import Stages
+from testnet.stages import Stages, State
 
 STAGES: Final[dict[str, str]] = {
     "start": "start A, B and C",
@@ -22,6 +22,27 @@ STAGES: Final[dict[str, str]] = {
     "compare": "compare with a batch run",
 }
 """Stage -> what a person reads."""
+
+SHORT_STAGES: Final = {
+    **{name: STAGES[name] for name in STAGES if name not in {"rise", "join", "flow"}},
+    "start": "start A and B",
+    "shed": "1 A sheds to B",
+}
+
+EXPECTED_S: Final = {
+    "start": 15.0,
+    "define": 15.0,
+    "calibrate": 90.0,
+    "shed": 60.0,
+    "rise": 120.0,
+    "join": 60.0,
+    "flow": 60.0,
+    "end": 20.0,
+    "compare": 5.0,
+}
+"""About how long each takes on two cores, seconds."""
+SHORT_SHARE: Final = 0.7
+"""Of that, where there are two peers."""
 
 
 @dataclass
@@ -38,6 +59,18 @@ class LoadBoard(Stages):
     moves: list[Moved] = field(default_factory=list)
     rows: int = 0
     answers: int = 0
+
+    @property
+    def left_s(self) -> float:
+        """About how long it goes on, seconds."""
+        share = 1.0 if "flow" in self.stages else SHORT_SHARE
+        left = 0.0
+        for name, stage in self.stages.items():
+            if stage.state is State.WAITING:
+                left += share * EXPECTED_S[name]
+            elif stage.state is State.RUNNING:
+                left += max(share * EXPECTED_S[name] - (self.now - stage.began), 0.0)
+        return left
 
     def sampled(self, loads: dict[str, Load]) -> None:
         """What the peers say now."""

@@ -26,21 +26,31 @@ from testnet.scenario import run_scenario
     type=click.FloatRange(min=1.0),
     help="Longest that a step may take to become acceptable.",
 )
-def load(as_json: bool, plot: Path | None, keep: bool, seed: int, step_s: float) -> None:
+@click.option(
+    "--short",
+    is_flag=True,
+    help="Two peers and the first step alone: under three minutes.",
+)
+def load(  # noqa: PLR0917 - click passes them by name
+    as_json: bool, plot: Path | None, keep: bool, seed: int, step_s: float, short: bool
+) -> None:
     """Trade load until nobody is overloaded: the demonstration of the papers in four steps.
 
     A is overloaded and sheds to B and C; load rises at B until all are full; D joins with a cheaper
-    contract with C; load flows on to it. Exits with 1 when an answer differs from a batch run's or
-    a step ended not acceptable, with 2 when something failed.
+    contract with C; load flows on to it. That takes about seven minutes on two cores. Exits with 1
+    when an answer differs from a batch run's or a step ended not acceptable, with 2 when something
+    failed.
     """
     # Late: --help and a mistyped option need none of this.
-    from testnet.load.board import LoadBoard
+    from testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from testnet.load.run import Options, run_load
     from testnet.load.screen import open_screen, render_result
+    from testnet.stages import about
 
     console = Console(stderr=as_json)
-    options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s)
-    board = LoadBoard()
+    options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s, short=short)
+    board = LoadBoard(words=SHORT_STAGES if short else STAGES)
+    console.print(f"{'one step' if short else 'four steps'}: {about(board.left_s)}")
     run_scenario(
         partial(run_load, options, board),
         open_screen(board, console),

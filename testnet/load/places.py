@@ -102,3 +102,36 @@ AMONG_FOUNDERS: Final = (
     Agreement(B, C, PRICE),
 )
 WITH_D: Final = Agreement(C, D, PRICE * CHEAPER)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What is played.
+
+    Attributes:
+        founders: are there from the beginning, with these agreements.
+        whole: all four steps; else the first alone.
+        warm_s: after the first tasks have worked, seconds: a JVM that has just started is slower
+            than it will be.
+        rounds: how often the traffic's speed is corrected at most.
+    """
+
+    founders: tuple[Place, ...]
+    agreements: tuple[Agreement, ...]
+    whole: bool
+    warm_s: float
+    rounds: int
+
+
+FULL: Final = Script(FOUNDERS, AMONG_FOUNDERS, whole=True, warm_s=20.0, rounds=4)
+
+_SHORT_A: Final = Place("A", "mit.edu", tasks=8, room=5.0)
+_SHORT_B: Final = Place("B", "utah.edu", tasks=1, room=8.0)
+SHORT: Final = Script(
+    (_SHORT_A, _SHORT_B),
+    (Agreement(_SHORT_A, _SHORT_B, PRICE),),
+    whole=False,
+    warm_s=10.0,
+    rounds=2,
+)
+"""A has 3 tasks too many, and B room for 7."""

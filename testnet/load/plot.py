@@ -7,7 +7,7 @@ import bisect
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from testnet.load.board import STAGES, LoadBoard
+from testnet.load.board import LoadBoard
 from testnet.load.places import EVERYBODY
 from testnet.picture import new_figure, save
 
@@ -50,14 +50,14 @@ def lines_of(board: LoadBoard) -> Lines:
 
 
 def _draw_steps(axes: Axes, board: LoadBoard) -> None:
-    for index, key in enumerate(STEPS):
+    for index, key in enumerate(step for step in STEPS if step in board.stages):
         stage = board.stages[key]
         if stage.ended <= stage.began:
             continue
         axes.axvspan(
             stage.began, stage.ended, color="#000000", alpha=0.05 if index % 2 else 0.0, lw=0
         )
-        label = "\n".join((STAGES[key].replace(" to ", "\nto ", 1), stage.detail))
+        label = "\n".join((board.words[key].replace(" to ", "\nto ", 1), stage.detail))
         # Above the axes, where no line can run through it.
         where = axes.get_xaxis_transform()
         axes.text(stage.began, 1.01, label, va="bottom", size=8, color="#333", transform=where)

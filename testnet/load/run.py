@@ -25,24 +25,25 @@ from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from testnet.generate import generate
 from testnet.load.agreements import agree
-from testnet.load.board import STAGES, LoadBoard
+from testnet.load.board import LoadBoard
 from testnet.load.cast import Cast
 from testnet.load.judge import MEAN_S, Load, Sample, Settling, is_acceptable, is_overload
 from testnet.load.observe import Observer
 from testnet.load.places import (
-    AMONG_FOUNDERS,
     EVERYBODY,
-    FOUNDERS,
+    FULL,
     OVERLOAD,
     RAISE,
     RAISES,
     SENSORS,
+    SHORT,
     TASK_UNITS,
     WITH_D,
     Agreement,
     B,
     D,
     Place,
+    Script,
 )
 from testnet.load.plot import write_plot
 from testnet.load.result import LoadResult, Step
@@ -58,10 +59,6 @@ ROWS: Final = 200_000
 """Connections in the traces of all together: 50,000 in 20 minutes for each peer."""
 FIRST_SPEED: Final = 24.0
 """Seconds of trace per second until a task's load is known."""
-WARM_S: Final = 20.0
-"""A JVM that has just started is slower than it will be, seconds."""
-ROUNDS: Final = 4
-"""How often the speed is corrected at most."""
 CLOSE: Final = 0.1
 """How near a task's load must come to what was meant, as a share."""
 
@@ -72,12 +69,14 @@ class Options:
     Attributes:
         keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
         step_s: longest that a step may take, seconds.
+        short: two peers and the first step alone.
     """
 
     keep: bool = False
     plot: Path | None = None
     seed: int = 0
     step_s: float = STEP_S
+    short: bool = False
 
 
 async def run_load(options: Options, board: LoadBoard) -> LoadResult:
@@ -97,11 +96,12 @@ async def run_load(options: Options, board: LoadBoard) -> LoadResult:
 
 
 async def _run(federation: Federation, options: Options, board: LoadBoard) -> LoadResult:
+    script = SHORT if options.short else FULL
     traces = await trio.to_thread.run_sync(generate, options.seed, len(EVERYBODY) * SENSORS, ROWS)
     async with trio.open_nursery() as nursery, AsyncExitStack() as closing:
         cast = Cast(federation, closing, nursery, board)
         observer = Observer(cast.clients, board)
-        play = Play(cast, observer, board, options.step_s)
+        play = Play(script, cast, observer, board, options.step_s)
         speed = await play.prepare(traces, nursery)
         steps = await play.steps(traces[-SENSORS:], speed)
         with board.stage("end"):
@@ -129,23 +129,27 @@ async def _run(federation: Federation, options: Options, board: LoadBoard) -> Lo
 class Play:
     """The steps, one after the other."""
 
-    def __init__(self, cast: Cast, observer: Observer, board: LoadBoard, step_s: float) -> None:
+    def __init__(
+        self, script: Script, cast: Cast, observer: Observer, board: LoadBoard, step_s: float
+    ) -> None:
+        self._script = script
         self._cast = cast
         self._observer = observer
         self._board = board
         self._step_s = step_s
 
     async def prepare(self, traces: list[pa.Table], nursery: trio.Nursery) -> float:
-        """A, B and C run with their own load, without contracts; gives the traffic's speed."""
+        """The founders run with their own load, without contracts; gives the traffic's speed."""
+        founders = self._script.founders
         with self._board.stage("start"):
-            for place in FOUNDERS:
+            for place in founders:
                 await self._cast.enter(place)
                 self._board.say("start", f"{place.letter} is {place.participant}")
         with self._board.stage("define"):
-            for index, place in enumerate(FOUNDERS):
+            for index, place in enumerate(founders):
                 theirs = traces[index * SENSORS : (index + 1) * SENSORS]
                 await self._cast.perform(place, theirs, FIRST_SPEED)
-            streams = len(FOUNDERS) * SENSORS
+            streams = len(founders) * SENSORS
             self._board.say("define", f"{self._cast.questions} queries over {streams} streams")
         nursery.start_soon(self._observer.run)
         with self._board.stage("calibrate"):
@@ -154,9 +158,9 @@ class Play:
     async def _calibrate(self) -> float:
         """Make the traffic so fast that a task is `TASK_UNITS`."""
         speed = FIRST_SPEED
-        tasks = sum(place.tasks for place in FOUNDERS)
-        await self._until_work(*FOUNDERS)
-        for _ in range(ROUNDS):
+        tasks = sum(place.tasks for place in self._script.founders)
+        await self._until_work(*self._script.founders)
+        for _ in range(self._script.rounds):
             await self._fresh_means()
             load = sum(load.load for load in self._board.recent.means().values()) / tasks
             self._board.say("calibrate", f"a task is {load:.2f} units at {speed:.0f} s of trace/s")
@@ -164,7 +168,7 @@ class Play:
                 break
             # Not more than doubled or halved at once: what is measured may still be settling.
             speed *= min(max(TASK_UNITS / max(load, 0.01), 0.5), 2.0)
-            for place in FOUNDERS:
+            for place in self._script.founders:
                 self._play(place, speed)
         return speed
 
@@ -177,7 +181,7 @@ class Play:
         async with while_moving("until a task has worked at each peer", idle):
             while idle():
                 await self._observer.next_look()
-        await trio.sleep(WARM_S)
+        await trio.sleep(self._script.warm_s)
 
     def _has_worked(self, place: Place) -> bool:
         sample = self._board.samples[-1] if self._board.samples else Sample(0.0, {})
@@ -195,14 +199,14 @@ class Play:
         await self._observer.next_look()
 
     async def steps(self, traces: list[pa.Table], speed: float) -> tuple[Step, ...]:
-        """All four.
+        """All four, or the first.
 
         Args:
             traces: what D has to do.
         """
 
         async def sign() -> None:
-            for agreement in AMONG_FOUNDERS:
+            for agreement in self._script.agreements:
                 await self._agree(agreement)
 
         async def join() -> None:
@@ -213,8 +217,11 @@ class Play:
         async def sign_with_d() -> None:
             await self._agree(WITH_D)
 
+        shed = await self._step("shed", sign, is_relieved)
+        if not self._script.whole:
+            return (shed,)
         return (
-            await self._step("shed", sign, is_relieved),
+            shed,
             await self._step("rise", partial(self._raise, speed), is_full),
             await self._step("join", join, None),
             await self._step("flow", sign_with_d, is_relieved),
@@ -255,7 +262,7 @@ class Play:
             good = is_acceptable(loads)
             stage.detail = "acceptable" if good else "not acceptable"
         return Step(
-            name=STAGES[key],
+            name=self._board.words[key],
             acceptable=good if wanted is None else good and wanted(loads),
             loads=_rounded(means),
             capacities={name: round(load.capacity, 2) for name, load in means.items()},

@@ -16,6 +16,7 @@ from testnet.load.board import LoadBoard
 from testnet.load.judge import Load
 from testnet.load.places import EVERYBODY
 from testnet.load.result import LoadResult, Moved
+from testnet.stages import about
 
 FRAME_S: Final = 0.25
 """Between two frames, seconds: the peers need the cores."""
@@ -30,11 +31,15 @@ _LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
 async def open_screen(board: LoadBoard, console: Console) -> AsyncIterator[None]:
     """Show the board while the body runs; the stages stay."""
     if not console.is_terminal:
-        board.print_each(console, after=lambda: _loads(board))
+        board.print_each(console, after=lambda: _loads(board) + _left(board))
         yield
         return
     async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
         yield
+
+
+def _left(board: LoadBoard) -> str:
+    return f", {about(board.left_s)} left" if board.left_s else ""
 
 
 def _loads(board: LoadBoard) -> str:
@@ -57,7 +62,8 @@ def render(board: LoadBoard) -> RenderableType:
 
 
 def render_stages(board: LoadBoard) -> RenderableType:
-    return board.render("load", f"{board.rows:,} connections, {board.answers:,} answers")
+    done = f"{board.rows:,} connections, {board.answers:,} answers"
+    return board.render("load", done + _left(board))
 
 
 def render_loads(loads: dict[str, Load]) -> RenderableType:

@@ -14,7 +14,7 @@ from rich.console import Console
 import testnet.load.run
 from overlay.concurrency import one_error
 from overlay.errors import UnavailableError
-from testnet.load.board import STAGES, LoadBoard
+from testnet.load.board import EXPECTED_S, SHORT_SHARE, SHORT_STAGES, STAGES, LoadBoard
 from testnet.load.command import load as load_command
 from testnet.load.judge import Load
 from testnet.load.plot import lines_of, load_at, write_plot
@@ -116,8 +116,8 @@ async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
         "1 A sheds to B and C ...",
         "1 A sheds to B and C failed",
     ]
-    assert lines[1].endswith(": A is mit.edu")
-    assert lines[3].endswith("(A 12.3/15)")
+    assert lines[1].endswith(": A is mit.edu, about 7 minutes left")
+    assert "(A 12.3/15), about " in lines[3]
     assert board.stages["shed"].state is State.FAILED
 
 
@@ -128,6 +128,37 @@ def test_the_picture(tmp_path: Path) -> None:
     lines = lines_of(played())
     assert load_at(lines, "mit.edu", -1.0) == 25.0
     assert load_at(lines, "mit.edu", 1e9) == pytest.approx(25.0 - 29 / 3)
+
+
+@pytest.mark.parametrize("words", [STAGES, SHORT_STAGES])
+def test_how_long_it_goes_on_is_what_the_stages_to_come_take(words: dict[str, str]) -> None:
+    clock = 0.0
+    board = LoadBoard(words=words, seconds=lambda: clock)
+    whole = board.left_s
+    assert whole == pytest.approx(
+        sum(EXPECTED_S[name] for name in words) * (1.0 if words is STAGES else SHORT_SHARE)
+    )
+    with board.stage("start"):
+        clock = 5.0
+        assert board.left_s == pytest.approx(whole - 5.0)
+        clock = 500.0
+    assert board.left_s < whole - 5.0
+    for name in list(words)[1:]:
+        with board.stage(name):
+            pass
+    assert board.left_s == 0.0
+
+
+def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_load(options: Options, board: LoadBoard) -> LoadResult:
+        await trio.lowlevel.checkpoint()
+        assert options.short is (board.words == SHORT_STAGES)
+        return result()
+
+    monkeypatch.setattr(testnet.load.run, "run_load", run_load)
+    assert CliRunner().invoke(load_command, []).output.startswith("four steps: about 7 minutes")
+    said = CliRunner().invoke(load_command, ["--short"]).output
+    assert said.startswith("one step: about 2 minutes")
 
 
 # -- the command -----------------------------------------------------------------------------------
