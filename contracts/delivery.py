@@ -147,7 +147,9 @@ class Contracts:
             return Delivered(reasons, news, holders, refused)
         self._brought(caller, request.documents)
         for reason in filter(None, reasons):
-            self._overlay.events.note("warning", f"document of {caller.participant}: {reason}")
+            self._overlay.events.note(
+                "warning", f"refused a document of {caller.participant}: {reason}"
+            )
         return Delivered(reasons)
 
     def _brought(self, caller: Caller, documents: Iterable[bytes]) -> None:
@@ -259,7 +261,7 @@ class Contracts:
             self._outbox.done(record, trio.current_time(), ok=complete)
             self._wake.set()
         for text in refusals:
-            self._overlay.events.note("warning", f"not delivered to {text}")
+            self._overlay.events.note("warning", f"could not deliver to {text}")
 
     # -- what is in force -------------------------------------------------------------------------
 

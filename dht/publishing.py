@@ -67,7 +67,7 @@ class Publishing:
         subject, body = publication.subject, publication.body
         if not publication.is_sound or _owner(subject) != self._around.participant:
             self._store.forget(publication)
-            self._around.events.note("error", f"{subject}: damaged on disk, and no more published")
+            self._around.events.note("error", f"publishes {subject} no more: damaged on disk")
             return
         large = body is not None and len(body) > MAX_INLINE_BYTES
         if body is not None and large and self._bodies.get(digest_of(body)) is None:
@@ -166,7 +166,7 @@ class Publishing:
             raise
         except MedusaError as error:
             if not isinstance(error, UnavailableError):
-                self._around.events.note("warning", f"{subject}: not told yet: {error}")
+                self._around.events.note("warning", f"could not tell of {subject} yet: {error}")
             self._sooner.set()
             return 1
         self._schedule.renewed(subject, trio.current_time())
@@ -191,7 +191,7 @@ class Publishing:
         except ConflictError:
             await self._yield_to_newer(publication)
         except MedusaError as error:
-            self._around.events.note("warning", f"{subject}: not renewed: {error}")
+            self._around.events.note("warning", f"could not renew {subject}: {error}")
 
     def tell_again(self) -> None:
         """Somebody is back who may have been on the other side of a split: those there have not
@@ -224,7 +224,9 @@ class Publishing:
             self._renew_soon(subject)
             return
         self.leave(subject)
-        self._around.events.note("info", f"{subject}: another peer of ours publishes it now")
+        self._around.events.note(
+            "info", f"left {subject} to another peer of ours, which publishes it now"
+        )
         self.yielded(subject)
 
     def leave(self, subject: Subject) -> None:

@@ -82,7 +82,7 @@ class Altering:
             await self._producers.announce_altered(logs.entries(running.stored, tasks))
             await logs.define_outputs(running.stored, tasks)
             self._queries.catalog.publish_soon(running)  # what has not been told yet
-        self._events.note("info", f"{stream} is altered: {alteration.in_words()}")
+        self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: RunningQuery) -> None:
         if not running.stored.tenure.secondary:
@@ -112,7 +112,7 @@ class Altering:
                 await keeper.alter(alteration)
             else:
                 await self._alter(self._source(stream), alteration)
-            self._events.note("info", f"{stream} is altered: {alteration.in_words()}")
+            self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     def _source(self, stream: str) -> KeptStream:
         kept = self._store.get(stream)

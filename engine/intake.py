@@ -119,7 +119,7 @@ class Intake:
 
     def _note_refusal(self, kept: KeptStream, reason: str) -> None:
         if self._refusals.get(kept.key) != reason:  # once, not for every post
-            self._events.note("error", f"{kept.name} takes no posts: {reason}")
+            self._events.note("error", f"refuses posts to {kept.name}: {reason}")
         self._refusals[kept.key] = reason
 
     async def _advance(self, kept: KeptStream, home: Home) -> None:
@@ -128,8 +128,8 @@ class Intake:
             with kept.scope, bound(stream=kept.name):
                 await self._move_epochs(kept, home)
         except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
-            text = "stands still; its posts are refused until this peer is started again"
-            cause = self._events.fault(f"{kept.name} {text}", error)
+            text = "its posts are refused until this peer is started again"
+            cause = self._events.fault(f"stopped {kept.name}; {text}", error)
             self._broken[kept.key] = f"{type(error).__name__}: {error}; {self._events.why(cause)}"
             kept.send_away()
         finally:
@@ -156,7 +156,7 @@ class Intake:
                 told = home.lost
             except StorageError as error:
                 if not full:
-                    self._events.note("error", f"{kept.name} waits for room: {error}")
+                    self._events.note("error", f"waits for room for {kept.name}: {error}")
                 full = True
                 await trio.sleep(AGAIN_S)
             finally:

@@ -239,9 +239,9 @@ class Mirror:
         if not isinstance(error, NotAuthorisedError) or isinstance(error, UntrustedError):
             return
         if not self._kept.refusal:
-            self._events.note("warning", f"{self._kept.name} is not given to us: {error}")
+            self._events.note("warning", f"is not given {self._kept.name}: {error}")
         self._kept.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= RETRY_S[1]:  # a short absence is nobody's news
-            self._events.note("warning", f"{self._kept.name} does not come: {error}")
+            self._events.note("warning", f"waits for {self._kept.name}: {error}")

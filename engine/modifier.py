@@ -121,7 +121,7 @@ class Modifier:
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # then it is published soon
             await self._queries.catalog.publish(running)
-        self._events.note("info", f"{running.name} is modified: {told(wish.changes)}, from {since}")
+        self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
 
     async def _plan(self, running: RunningQuery, wish: ModifyQuery) -> _Plan | None:

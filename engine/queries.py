@@ -43,6 +43,8 @@ from overlay.errors import (
 )
 from overlay.node import Overlay
 
+_DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
+
 LOOK_S: Final = 3.0
 """How long who starts a query waits to hear that it cannot be computed, seconds: a Java that is
 missing or refuses its options is found in less, and a person waits so long."""
@@ -166,7 +168,7 @@ class QueryHost:
             raise UnavailableError(f"{name}: its secondary is asked about it; try again")
         if status is QueryStatus.DELETED:
             await self._delete(name)
-            self._events.note("info", f"{name} is deleted", query=name)
+            self._events.note("info", f"deleted {name}", query=name)
             return
         self._check_fit(name)
         running = self.get(name)
@@ -179,7 +181,7 @@ class QueryHost:
         else:
             await self._stop(running)
         await self.catalog.publish_entry(running.stored)
-        self._events.note("info", f"{name} is {status}", query=name)
+        self._events.note("info", f"{_DONE[status]} {name}", query=name)
 
     async def _delete(self, name: str) -> None:
         if name in self.unfit:
@@ -239,7 +241,7 @@ class QueryHost:
             running = await self.prepare(stored)
         except InvalidInputError as error:
             self.unfit[stored.name] = stored, str(error)
-            self._events.note("error", f"{stored.name} does not run any more: {error}; delete it")
+            self._events.note("error", f"does not run {stored.name} any more: {error}; delete it")
             return
         if stored.tenure.secondary:
             self.pending[stored.name] = stored

@@ -75,7 +75,7 @@ class QueryCatalog:
                         await self.publish(running)
                     except MedusaError as error:
                         self._events.note(
-                            "warning", f"{running.name} is not published yet: {error}"
+                            "warning", f"could not publish {running.name} yet: {error}"
                         )
                         telling.again = True
                         await trio.sleep(PUBLISH_AGAIN_S)
@@ -119,7 +119,7 @@ class QueryCatalog:
             try:
                 await self._producers.withdraw_producer(output)
             except MedusaError as error:
-                self._events.note("warning", f"{output} is not withdrawn: {error}")
+                self._events.note("warning", f"could not withdraw {output}: {error}")
 
     async def withdraw(self, stored: StoredQuery) -> None:
         """There is no such query."""

@@ -113,7 +113,7 @@ class Relabelling:
         try:
             await act(*about)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"readers are not told of a change: {error}")
+            self._overlay.events.note("warning", f"could not tell readers of a change: {error}")
 
     # -- what is made here -----------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Relabelling:
         try:
             check_worker(placed.runner.task, network, worker, self._readers)
         except NotAuthorisedError as error:
-            self._overlay.events.note("warning", f"{placed.name} is taken home: {error}")
+            self._overlay.events.note("warning", f"takes {placed.name} home: {error}")
             await self._mover.take_home(placed.name)
 
     async def _look_at_assigned(

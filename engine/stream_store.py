@@ -186,7 +186,7 @@ class StreamStore:
         try:
             await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
         except StorageError as error:
-            self._events.note("warning", f"{kept.name}: its definition is not on disk: {error}")
+            self._events.note("warning", f"could not save the definition of {kept.name}: {error}")
 
     async def note_end_read(self, kept: KeptStream, reader: str) -> None:
         """Remember, for good, who is given the end of a source stream or of its revisions."""
@@ -383,7 +383,7 @@ class StreamStore:
             with storing(folder), suppress(FileNotFoundError):
                 folder.rename(gone)  # or a crash might leave a part of it
         except StorageError as error:
-            self._events.note("error", f"{key} is dropped, but its files stay: {error}")
+            self._events.note("error", f"dropped {key}, but its files stay: {error}")
             return
         await trio.to_thread.run_sync(_remove, gone)
 
@@ -506,7 +506,9 @@ class StreamStore:
             self._refusals.pop(kept.key, None)
         except StorageError as error:
             if self._refusals.get(kept.key) != str(error):  # once, not every second
-                self._events.note("error", f"{kept.name} keeps more than it needs: {error}")
+                self._events.note(
+                    "error", f"could not drop what {kept.name} needs no more: {error}"
+                )
             self._refusals[kept.key] = str(error)
 
     async def _compact(self) -> None:
@@ -514,7 +516,7 @@ class StreamStore:
             try:
                 await kept.log.compact()
             except MedusaError as error:
-                self._events.note("warning", f"{kept.name} was not compacted: {error}")
+                self._events.note("warning", f"could not compact {kept.name}: {error}")
 
     def status(self) -> tuple[StreamStatus, ...]:
         now = trio.current_time()

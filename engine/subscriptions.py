@@ -149,7 +149,7 @@ class Subscriptions:
         self._let_go[kept.name, consumer] = why
         if len(self._let_go) > MAX_LEASES:
             del self._let_go[next(iter(self._let_go))]
-        self._events.note("warning", f"{kept.name}: {holder} is waited for no longer: {why}")
+        self._events.note("warning", f"waits no longer for {holder}, who reads {kept.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
         """Why a named subscriber was let go of, if it was lately."""
@@ -212,4 +212,4 @@ class Subscriptions:
             try:
                 await trio.to_thread.run_sync(self._leases.save)
             except MedusaError as error:
-                self._events.note("error", f"leases of subscribers are not saved: {error}")
+                self._events.note("error", f"could not save leases of subscribers: {error}")

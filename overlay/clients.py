@@ -191,7 +191,7 @@ async def open_client_listener(
             await trio.sleep(LOOK_S)
             for session, reason in clients.refused():
                 scopes = in_words(session.token.scopes)
-                events.note("warning", f"{reason}: a client with {scopes} was disconnected")
+                events.note("warning", f"disconnected a client with {scopes}: {reason}")
                 session.connection.close(reason)
 
     listener = await listen_tcp(listen)

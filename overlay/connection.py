@@ -246,7 +246,7 @@ class Connection:
                     await self._keep_pace()
                     self._take(self._multiplexer.receive(most=FRAMES_AT_ONCE), nursery)
             except DecodeError as error:
-                self._events.note("warning", f"{self} broke the protocol: {error}")
+                self._events.note("warning", f"cut {self}, which broke the protocol: {error}")
                 self._finish(f"{self} broke the protocol: {error}", closed_here=False)
                 return
 

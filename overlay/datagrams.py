@@ -212,7 +212,7 @@ class Datagrams:
             handler(sender, address, payload)
         except MedusaError as error:
             self.counters.rejected += 1
-            self._events.note("warning", f"datagram of {sender.hex()} refused: {error}")
+            self._events.note("warning", f"refused a datagram of {sender.hex()}: {error}")
 
     async def send_queued(self) -> None:
         """Driver: moves datagrams from the queue to the socket."""

@@ -204,7 +204,7 @@ class Exchanger:
         for change in [c for c in changes if c.error is None] + refused[:MAX_TOLD]:
             self._events.note(change.level, change.text)
         if len(refused) > MAX_TOLD:
-            self._events.note("warning", f"and {len(refused) - MAX_TOLD} more were refused with it")
+            self._events.note("warning", f"refused {len(refused) - MAX_TOLD} more with it")
         if any(change.error is None for change in changes):
             self.tell()
         return changes
@@ -242,7 +242,7 @@ class Exchanger:
                     continue
                 told.add(peer.participant)
                 return
-            self._events.note("warning", f"{peer} was not told: {reason}")
+            self._events.note("warning", f"could not tell {peer}: {reason}")
 
         async with trio.open_nursery() as nursery:
             for peer in peers:

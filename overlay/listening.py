@@ -87,15 +87,15 @@ class Listening:
         try:
             network = _network(stream)
             if not self._make_room(network):
-                self._events.note("warning", f"{network}: too many connections; one was refused")
+                self._events.note("warning", f"refused a connection from {network}: too many")
                 return
             self._held[network] += 1
             try:
                 await self._handle(stream, network)
             except MedusaError as error:
-                self._events.note("warning", f"{network}: connection refused: {error}")
+                self._events.note("warning", f"refused a connection from {network}: {error}")
             except Exception as error:  # noqa: BLE001 - the boundary: a stranger's connection ends
-                self._events.fault(f"{network}: a fault of ours", error)
+                self._events.fault(f"failed to serve a connection from {network}", error)
             finally:
                 self._held -= Counter({network: 1})
         finally:

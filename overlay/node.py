@@ -249,7 +249,7 @@ async def open_overlay(
         transport, datagrams = await _listen(stack, config.listen, tcp, udp)
         address = (host, port or transport.address[1])
         peers.announce([address], clock())
-        events.note("info", f"listening on {shown(transport.address)} as {identity.name}")
+        events.note("info", f"listens on {shown(transport.address)} as {identity.name}")
         gossip = await stack.enter_async_context(
             open_gossip(
                 peers,
@@ -358,7 +358,7 @@ class _Keeper:
             try:
                 stored = await trio.to_thread.run_sync(self._write, records, held)
             except MedusaError as error:
-                events.note("error", f"members and peers learned are not saved: {error}")
+                events.note("error", f"could not save members and peers learned: {error}")
             else:
                 exchanger.take(stored, ())  # what a command put into the file while we ran
             await trio.sleep(SAVE_GAP_S)
@@ -370,7 +370,7 @@ class _Keeper:
         try:
             self._write(self._peers.saved(), self._membership.statements())
         except MedusaError as error:
-            events.note("error", f"members and peers learned are not saved: {error}")
+            events.note("error", f"could not save members and peers learned: {error}")
 
     def _write(self, records: bytes, statements: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """Write both files; all the statements that are then in the file."""

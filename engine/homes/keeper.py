@@ -360,7 +360,7 @@ class Keeper:
             kept.role = Role.at_home(kept.name)
         await self._take_definition()
         self._hold_for_a_while()
-        text = f"{self.name}: this peer is its home, fence {tenure.fence}"
+        text = f"became home of {self.name}, fence {tenure.fence}"
         self.around.events.note("info", text, stream=self.name, term=tenure.fence)
         self._announce_soon()
         self._notify()
@@ -437,7 +437,7 @@ class Keeper:
                     for entry in self.entries.values():
                         await announce(entry)
                 except MedusaError as error:
-                    self.around.events.note("warning", f"{self.name} is not announced: {error}")
+                    self.around.events.note("warning", f"could not announce {self.name}: {error}")
                     await trio.sleep(ANNOUNCE_AGAIN_S)
                 else:
                     self._published = True
@@ -451,7 +451,9 @@ class Keeper:
         if not self._published:
             return
         self._published = False
-        self.around.events.note("info", f"{self.name}: {self.tenure.home[:8]} is its home now")
+        self.around.events.note(
+            "info", f"follows {self.tenure.home[:8]}, the home of {self.name} now"
+        )
         self.around.nursery.start_soon(self._leave)
 
     async def _leave(self) -> None:

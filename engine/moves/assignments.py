@@ -191,7 +191,7 @@ class Assignments:
             await self._start(assigned, resumed)
         except MedusaError as error:
             assigned.reason = str(error)
-            self._overlay.events.note("error", f"{assigned.task.name} is not run: {error}")
+            self._overlay.events.note("error", f"does not run {assigned.task.name}: {error}")
         finally:
             assigned.opened.set()
 
@@ -430,7 +430,7 @@ class Assignments:
 
     def _go_home(self, task: str, why: str) -> None:
         if task not in self._going_home:
-            self._overlay.events.note("warning", f"{task} goes home: {why}")
+            self._overlay.events.note("warning", f"sends {task} home: {why}")
             self._going_home.add(task)
             self._nursery.start_soon(self._send_home, task)
 
@@ -438,7 +438,7 @@ class Assignments:
         try:
             await self.give_back(task)
         except MedusaError as error:  # it is tried again
-            self._overlay.events.note("warning", f"{task} was not given back: {error}")
+            self._overlay.events.note("warning", f"could not give back {task}: {error}")
         finally:
             self._going_home.discard(task)
 

@@ -327,7 +327,7 @@ class Mover:
     def _announce(self, placed: PlacedTask, record: MoveRecord, committed_at: float) -> None:
         self._overlay.events.note(
             "info",
-            f"{placed.name} moved from {record.source[:8]} to {record.target[:8]}",
+            f"moved {placed.name} from {record.source[:8]} to {record.target[:8]}",
             task=placed.name,
             term=placed.current.fence,
         )
@@ -352,7 +352,9 @@ class Mover:
         try:
             await self._queries.name_worker(placed)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{placed.name}: its worker is untold: {error}")
+            self._overlay.events.note(
+                "warning", f"could not tell the worker of {placed.name}: {error}"
+            )
         if worker:
             placed.kept.send_away()
 
@@ -390,7 +392,7 @@ class Mover:
         worker = placed.current.worker
         self._overlay.events.note(
             "warning",
-            f"{placed.name} stands still at {worker[:8]}: it is taken home",
+            f"takes {placed.name} home: it stands still at {worker[:8]}",
             task=placed.name,
         )
         self.missed(worker, placed.name)

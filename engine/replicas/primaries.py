@@ -198,7 +198,9 @@ class Primaries:
             try:
                 await self._attend(running, care)
             except MedusaError as error:
-                self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
+                self._overlay.events.note(
+                    "warning", f"misses the secondary of {running.name}: {error}"
+                )
 
     async def _attend(self, running: RunningQuery, care: Care) -> None:
         tenure = running.stored.tenure
@@ -242,7 +244,7 @@ class Primaries:
             elif agreed:
                 self._queries.appoint(running, tenure)
                 self._overlay.events.note(
-                    "info", f"{running.name}: {candidate.hex()[:8]} is its secondary"
+                    "info", f"took {candidate.hex()[:8]} as the secondary of {running.name}"
                 )
             return
         care.reset()
@@ -287,7 +289,9 @@ class Primaries:
                 care.told = None
                 raise
             except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
-                self._overlay.events.note("warning", f"{running.name}: its secondary: {error}")
+                self._overlay.events.note(
+                    "warning", f"misses the secondary of {running.name}: {error}"
+                )
                 if self._succession.is_ours(running):
                     await self._recruit(running, care)
             return

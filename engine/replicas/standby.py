@@ -242,7 +242,9 @@ class Standby:
             try:
                 self.save()
             except MedusaError as error:  # a full disk: what is there is older, and good
-                self._overlay.events.note("error", f"{self.name}: its positions: {error}")
+                self._overlay.events.note(
+                    "error", f"could not save the positions of {self.name}: {error}"
+                )
         self._told = message.boundaries
         for output, kept in self._kept.items():
             if kept.role is Role.STANDBY and output in positions:

@@ -337,13 +337,13 @@ class Standbys:
                     return  # nobody waits for it; it is started when its primary is back
                 term = await self._succeed(standby)
         except MedusaError as error:  # a full disk, say: at the next tick again
-            self._overlay.events.note("error", f"{standby.name} is not taken over: {error}")
+            self._overlay.events.note("error", f"could not take over {standby.name}: {error}")
             return
         finally:
             standby.succeeding = False
         self._overlay.events.note(
             "warning",
-            f"{standby.name} is taken over from {standby.stored.tenure.primary[:8]}: {reason}",
+            f"took over {standby.name} from {standby.stored.tenure.primary[:8]}: {reason}",
             query=standby.name,
             term=term,
         )

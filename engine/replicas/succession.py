@@ -80,7 +80,9 @@ class Succession:
         del self._queries.pending[stored.name]
         try:
             if answer is not None and answer.succeeds(stored.tenure):
-                self._overlay.events.note("info", f"{stored.name} has been taken over meanwhile")
+                self._overlay.events.note(
+                    "info", f"gave up {stored.name}: it has been taken over meanwhile"
+                )
                 await self.step_down(running)
                 return
             if self.is_over(running):
@@ -119,7 +121,7 @@ class Succession:
         finally:
             self._queries.leaving.discard(running.name)
         self._stepped_down(running)
-        self._overlay.events.note("info", f"{running.name} is another peer's now")
+        self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
     def _insist(self, running: RunningQuery, gone: str) -> None:
         """Have it again, under a fence of our own that is higher than that of who is gone."""
@@ -127,7 +129,7 @@ class Succession:
         known = max(self._known_fence(running.stored), running.stored.tenure.fence)
         tenure = Tenure(next_fence(known, self._overlay.clock(), self._here), self._here)
         self._queries.appoint(running, tenure)
-        self._overlay.events.note("warning", f"{running.name}: its successor is gone; it is ours")
+        self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
 
     async def _asked(self, stored: StoredQuery, peer: str) -> Tenure | None:
         """The tenure that the peer which should have the query now knows of; None: it says none."""

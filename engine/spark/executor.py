@@ -74,7 +74,7 @@ class SparkExecutor:
         except SparkLostError:
             if self.state == "running":
                 self.state = "lost"
-                self._events.note("warning", "Spark's JVM died; starting another")
+                self._events.note("warning", "lost Spark's JVM; starting another")
             raise
 
     async def _ensure_running(self) -> None:
@@ -92,7 +92,7 @@ class SparkExecutor:
                 self.state = "lost"
                 raise
             self.state, self.trouble = "running", ""
-            self._events.note("info", "Spark is running")
+            self._events.note("info", "started Spark")
 
     def stop(self) -> None:
         """Stop the JVM (blocking, a second or two)."""

@@ -147,7 +147,7 @@ class Feeding:
 
     def _note(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
-            self._events.note("error", f"{self.kept.name} stands still: {error}")
+            self._events.note("error", f"waits with view {self.kept.name}: {error}")
         self._reason = str(error)
 
 

@@ -15,7 +15,7 @@ from overlay.clock import MICROS, latest_number
 from overlay.concurrency import Locks
 from overlay.datagrams import Channel, Datagrams
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UnavailableError
-from overlay.events import Events, wall_clock
+from overlay.events import Events, Level, wall_clock
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.counters import Counters
 from overlay.gossip.detector import Detector
@@ -257,7 +257,7 @@ class Gossip:
         except MedusaError as error:
             # said all the same: unrefuted we would be dead now, and after a restart the clock
             # still makes an incarnation that is higher
-            self._events.note("error", f"the incarnation is not saved: {error}")
+            self._events.note("error", f"could not save the incarnation: {error}")
 
     def _send(self, peer: bytes, payload: bytes) -> None:
         addresses = self._peers.addresses_of(peer)
@@ -269,7 +269,9 @@ class Gossip:
         name = str(record.name) if record is not None else peer.hex()
         if health is not Health.SUSPECT:  # suspicions come and go, and are counted
             said = {Health.LEFT: "has left"}.get(health, f"is {health.value}")
-            self._events.note("warning" if health is Health.DEAD else "info", f"peer {name} {said}")
+            verb = "found" if health is Health.ALIVE else "lost"
+            level: Level = "warning" if health is Health.DEAD else "info"
+            self._events.note(level, f"{verb} peer {name}: it {said}")
         if health is Health.DEAD:
             # whoever reads from it must not wait for a connection that nobody serves
             self._transport.give_up(peer, "gossip says that it is dead")

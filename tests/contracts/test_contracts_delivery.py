@@ -242,7 +242,7 @@ async def test_only_parties_may_deliver(mit: Peer, utah: Peer, tmp_path: Path) -
         assert "brown.edu is no party to it" in answer.reasons[1]
         assert "not well formed" in answer.reasons[2]
         assert two.states() == {contract_id(data): State.THEIR_PROPOSAL}
-        assert two.events.told("document of brown.edu")
+        assert two.events.told("refused a document of brown.edu")
         # nor does a third party learn whether there is such a contract
         other = revoke(MIT, mit.membership.federation, "ab" * 16, NOW)
         answer = await connection.call(DELIVER, Deliver((other,)), Delivered)

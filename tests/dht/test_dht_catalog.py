@@ -401,7 +401,7 @@ async def test_a_peer_not_known_yet_is_believed_once_it_is(
         world.revoked.add(mit.peer_id)
         mit.catalog._store._publisher_of = lambda peer: mit_publisher(world, peer)
         await mit.catalog.publish(THING, NAME, Thing("a"))
-        assert any("not told yet" in event.text for event in mit.events.recent())
+        assert any("could not tell of" in event.text for event in mit.events.recent())
         world.revoked.clear()
         await settle(30)
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")

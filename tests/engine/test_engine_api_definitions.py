@@ -433,7 +433,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         await town.restart(mit)
         said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
         (text,) = [event.text for event in said]
-        assert text.startswith(f"{many.name} does not run any more: query {many.name}: box 'pass'")
+        assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
         assert text.endswith("at character 1; delete it")
         async with mit.client() as client:
             await client.post_event(source, rows([(10, 2)]), end=True)

@@ -76,7 +76,7 @@ async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) ->
                 await other.lookup_object(stream)
                 await trio.sleep(0.1)
             assert mit.kept(stream).log.boundary == 1
-            assert any("not saved" in e.text for e in mit.up.engine.overlay.events.recent())
+            assert any("could not save" in e.text for e in mit.up.engine.overlay.events.recent())
             os.unlink(filler)
             await client.flush()
             await client.post_event(stream, None, end=True)

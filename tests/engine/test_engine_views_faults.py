@@ -89,7 +89,7 @@ async def test_a_full_disk_only_delays_a_view(
                 await post(client, mit, stream, stime)
             assert (await received(reader, 4))[-3:] == [(10, 10), (20, 20), (30, 30)]
             notes = [str(event.text) for event in mit.up.engine.overlay.events.recent()]
-            told = [note for note in notes if note.endswith("v stands still: as the test wants")]
+            told = [note for note in notes if note.endswith("v: as the test wants")]
             assert (len(told), failures) == (1, 0)
 
 

@@ -415,8 +415,8 @@ async def test_who_proves_nothing_gives_way_when_there_is_no_room(federation: Fe
 async def test_connections_are_limited(federation: Federation) -> None:
     book: Book = {}
     for limits, told in (
-        (ConnectionLimits(per_network=1), "too many connections"),
-        (ConnectionLimits(in_all=1), "too many connections"),
+        (ConnectionLimits(per_network=1), ": too many"),
+        (ConnectionLimits(in_all=1), ": too many"),
         (ConnectionLimits(per_participant=1), "utah.edu has 1 connections, the most"),
     ):
         config = TransportConfig(limits=limits)

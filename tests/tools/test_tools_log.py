@@ -110,7 +110,7 @@ def test_a_peer_logs_its_start_and_why_it_ends(tmp_path: Path) -> None:
     assert process.returncode == 0
     texts = [str(line["text"]) for line in lines_of(home.log_file)]
     assert texts[0].startswith("starts: medusa ")
-    assert any(text.startswith("listening on 127.0.0.1:") for text in texts)
+    assert any(text.startswith("listens on 127.0.0.1:") for text in texts)
     assert texts[-2:] == ["stops: SIGTERM", "ended, as it was told"]
     assert stat.S_IMODE(home.logs.stat().st_mode) == 0o700
     assert stat.S_IMODE(home.log_file.stat().st_mode) == 0o600

@@ -381,7 +381,7 @@ async def test_a_standstill_longer_than_promised_is_noted(
             await until(lambda: "than the 1 s promised" in notes(utah), "noted")
             assert "promised" not in notes(mit)
             await post(sends, stream, range(100, 200))
-            await until(lambda: "goes on, after" in notes(utah), "and that it is over")
+            await until(lambda: "resumed " in notes(utah), "and that it is over")
 
 
 async def test_what_strangers_and_receivers_may_not(tmp_path: Path) -> None:

@@ -349,7 +349,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
         (guest,) = town.guests
         monkeypatch.setattr("engine.foreign.OF_STREAM", 1e-9)
         await until(lambda: guest not in town.guests)
-        assert f"{guest} goes home" in notes(town.utah)
+        assert f"sends {guest} home" in notes(town.utah)
         await town.work.post(250)
         town.work.check()
 

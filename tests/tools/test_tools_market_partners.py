@@ -74,7 +74,7 @@ async def test_one_that_accepts_and_never_starts(
         monkeypatch.setattr(utah.up.engine.assignments, "assign", never_ready)
         async with open_work(mit, loads) as work:
             await load(work)
-            await until(lambda: "did not move" in notes(mit), "given up")
+            await until(lambda: "could not move" in notes(mit), "given up")
             assert not away(mit)
             brown = await settle(town, "brown.edu", 80)
             await town.acquainted(mit, brown)
@@ -103,7 +103,7 @@ async def test_one_that_starts_and_dies(tmp_path: Path, loads: Loads) -> None:
             await town.stop(utah)
             await work.post(150)
             assert not away(mit)
-            assert f"stands still at {gone[:8]}" in notes(mit)
+            assert f"it stands still at {gone[:8]}" in notes(mit)
             state = trader(mit).brain.partners[gone, contract]
             assert state.broken
             loads.update(dict.fromkeys(work.tasks, 1.0))  # nothing needs to go any more

@@ -127,7 +127,7 @@ async def test_an_accepted_suggestion_is_followed_until_it_is_revoked(tmp_path: 
         await until(lambda: scene.read_at(brown, scene.same), "the alternative is read")
         await until(lambda: not scene.read_at(mit, scene.out), "and the producer is not")
         await scene.post(range(100, 250))
-        assert f"is read as {scene.same}" in notes(scene.utah)
+        assert f"as {scene.same} from now on" in notes(scene.utah)
         await revoked(scene.utah, contract)
         await until(lambda: scene.read_at(mit, scene.out), "back to the producer")
         await until(lambda: not scene.read_at(brown, scene.same), "and not the alternative")

@@ -234,7 +234,7 @@ async def test_a_contract_revoked_while_a_task_is_on_its_way(
         async with open_work(mit, loads) as work:
             await work.run("a", "b", "c", "d", units=10)
             await work.post(250)
-            await until(lambda: "did not move" in notes(mit))
+            await until(lambda: "could not move" in notes(mit))
             await until(lambda: not utah.up.engine.assignments.all(), "dropped by utah")
             await work.post(80)
             work.check()

@@ -184,7 +184,7 @@ class Settler:
             account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
             self.agree_on(account, _rate(deal), task, fence=fence, since=since)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{task} is run without pay: {error}")
+            self._overlay.events.note("warning", f"runs {task} without pay: {error}")
 
     def ended(self, stored: StoredAssignment, until: int) -> None:
         """It no longer is, from that boundary on; the last of it is counted now."""
@@ -302,7 +302,7 @@ class Settler:
                 await trio.sleep(wait_s)
             else:
                 return
-        self._overlay.events.note("warning", f"{peer[:8]} could not be told of {news.task}")
+        self._overlay.events.note("warning", f"could not tell {peer[:8]} of {news.task}")
 
     # -- the settlement -----------------------------------------------------------------------
 

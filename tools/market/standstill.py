@@ -32,8 +32,9 @@ class Standstills:
         since = self._still.get(contract.id)
         if since is None and now - kept.moved_at > terms.availability_s:
             self._still[contract.id] = kept.moved_at
-            text = f"{name} stands still for longer than the {terms.availability_s} s promised"
+            promised = f"longer than the {terms.availability_s} s promised"
+            text = f"waits for {name}, which stands still for {promised}"
             self._events.note("warning", text)
         elif since is not None and kept.moved_at > since:
             del self._still[contract.id]
-            self._events.note("info", f"{name} goes on, after {kept.moved_at - since:.0f} s")
+            self._events.note("info", f"resumed {name}, after {kept.moved_at - since:.0f} s")

@@ -104,7 +104,7 @@ class Suggestions:
         if place is not None:
             peer = self._engine.overlay.peers.get(place.peer)
             where = f"at {peer.name}" if peer is not None else f"as {place.stream}"
-        self._engine.overlay.events.note("info", f"{stream} is read {where} from now on")
+        self._engine.overlay.events.note("info", f"reads {stream} {where} from now on")
 
     def _stands_still(self, kept: KeptStream, since: float, now: float) -> bool:
         return kept.log.boundary < END and now - max(since, kept.moved_at) > STILL_S

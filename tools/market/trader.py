@@ -318,7 +318,7 @@ class Trader:
             else:
                 await self._pass_on(item.task, effect.to, deal)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{item.task} did not move: {error}")
+            self._overlay.events.note("warning", f"could not move {item.task}: {error}")
             self._handle(MoveEnded(item.task, ok=False, reason=str(error)))
         else:
             self.sample()
@@ -337,14 +337,14 @@ class Trader:
         try:
             await self._engine.mover.take_home(task)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{task} was not taken home: {error}")
+            self._overlay.events.note("warning", f"could not take home {task}: {error}")
         self.sample()
 
     async def _give_back(self, task: str) -> None:
         try:
             await self._engine.assignments.give_back(task)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{task} was not given back: {error}")
+            self._overlay.events.note("warning", f"could not give back {task}: {error}")
         self.sample()
 
     def _availability(self, contract: str) -> int:
