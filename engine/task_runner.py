@@ -361,7 +361,8 @@ class TaskRunner:
             return await computation.run(files, after, upto, interval)
 
     def _note_failure(self, error: MedusaError) -> None:
-        if self._reason != str(error):  # once, not at every try
+        told = self._reason == str(error) or self._executor.trouble  # that is told already
+        if not told:  # once, not at every try
             fault = error if isinstance(error, InternalError) else None
             self._events.note("error", f"{self.task.name}: {error}", fault)
         self._state, self._reason = "failing", str(error)

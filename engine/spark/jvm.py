@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from engine.spark.archive import ClassArchive, archive_for
 from engine.spark.java import find_java
 from overlay.errors import UnavailableError, printable
+from overlay.files import SECRET_MODE
 
 STILL_S: Final = 90.0
 """A starting JVM that has used no CPU for so long is stuck, seconds. How long one may take that
@@ -36,7 +37,12 @@ SCRATCH_S: Final = 3_600.0
 input, seconds."""
 
 SAID: Final = 300
-"""Characters of what a JVM said that an error repeats: its first lines tell the cause."""
+"""Characters of what a JVM said that an error repeats: one of its lines."""
+
+_WARNINGS: Final = ("WARNING", "NOTE", "Picked up", "Using ")
+
+PRIVATE: Final = 0o077
+"""The umask of a JVM: what it writes, logs and rows alike, is for its user alone."""
 
 _POLL_S: Final = 0.02
 """How often a starting JVM's hello is looked for, seconds."""
@@ -96,6 +102,7 @@ class Jvm:
     ) -> Jvm:
         scratch = _new_scratch(folder / "scratch")
         output, log = folder / "spark.out", folder / "spark.log"
+        output.touch(SECRET_MODE)
         with tempfile.TemporaryDirectory(dir=scratch) as meeting, output.open("wb") as sink:
             hello = Path(meeting, "hello")
             process = subprocess.Popen(
@@ -106,6 +113,7 @@ class Jvm:
                 env=_environment(java, hello),
                 cwd=scratch,
                 start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
+                umask=PRIVATE,
             )
             port, secret = _await_hello(process, hello, output)
         return Jvm(process, port, secret, output, log, archive)
@@ -205,12 +213,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _said(output: Path) -> str:
-    """The beginning of what a JVM said that ended."""
+    """The first that a JVM said that ended, but for warnings: the cause comes first."""
     with output.open(encoding="utf-8", errors="replace") as file:
-        lines = " / ".join(
-            line.strip() for line in file.read(4 * SAID).splitlines() if line.strip()
-        )
-    return printable(lines)[:SAID] or "it ended and said nothing"
+        lines = [line.strip() for line in file.read(16 * SAID).splitlines()]
+    told = next((line for line in lines if line and not line.startswith(_WARNINGS)), "")
+    return printable(told)[:SAID] or "it ended and said nothing"
 
 
 def _cpu_s(pid: int) -> float:

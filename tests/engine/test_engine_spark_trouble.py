@@ -54,7 +54,7 @@ async def test_it_is_said_at_the_start_and_when_looked_up(tmp_path: Path, no_jav
             assert (await client.list_objects()).failing == {query: trouble}
             (status,) = (await client.status()).peers
             assert (status.spark, status.tasks[0].reason) == ("failed", trouble)
-            assert any(trouble == event.text for event in status.events)
+            assert [e.text for e in status.events if e.level == "error"] == [trouble]
         _, tasks = await trio.to_thread.run_sync(calls.lookup, home, query)
         assert calls.how_it_goes(tasks) == [f"{task.name} is failing: {trouble}"]
         start = partial(
@@ -104,6 +104,8 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path) -> None:
     assert "mend [spark] in medusa.toml" in str(caught.value)
     assert str(tmp_path / "spark.out") in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "A fatal exception" not in str(caught.value), "the cause alone"
+    assert (tmp_path / "spark.out").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_jvm_that_no_process_is_free_for_is_no_fault(
