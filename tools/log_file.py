@@ -79,7 +79,7 @@ class LogConfig:
 @contextmanager
 def open_log(file: Path, config: LogConfig) -> Iterator[Callable[[LogConfig], None]]:
     """Write what this process notes to `file`, until the block ends; at warning, also what the
-    libraries under it say.
+    libraries under it say, and what they warn of.
 
     Yields:
         what has it written otherwise from then on.
@@ -101,9 +101,11 @@ def open_log(file: Path, config: LogConfig) -> Iterator[Callable[[LogConfig], No
     write_as(config)
     LOGGER.addHandler(handler)
     root.addHandler(handler)
+    logging.captureWarnings(True)
     try:
         yield write_as
     finally:
+        logging.captureWarnings(False)
         root.removeHandler(handler)
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)

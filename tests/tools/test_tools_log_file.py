@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,17 @@ def test_what_libraries_warn_of_is_there_too(tmp_path: Path) -> None:
     assert not logging.getLogger().handlers or all(
         "_LogFile" not in str(type(handler)) for handler in logging.getLogger().handlers
     )
+
+
+def test_what_libraries_warn_of_by_warnings_is_there_and_not_on_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with open_log(tmp_path / "log", LogConfig()):
+            warnings.warn("old ways", FutureWarning, stacklevel=1)
+    assert "FutureWarning: old ways" in (tmp_path / "log").read_text()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_log_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:
