@@ -83,7 +83,7 @@ def parse_xml(text: str) -> Node:
         parser.feed(text)
         parser.close()
     except SAXParseException as error:
-        reason = f"not well-formed XML: {error.getMessage()}"
+        reason = f"not well-formed XML: {error.getMessage()}{_mend(text, error)}"
         raise InvalidInputError(f"line {error.getLineNumber()}: {reason}") from None
     except (DefusedXmlException, SAXException):
         reason = "document types and entities are not allowed"
@@ -94,6 +94,17 @@ def parse_xml(text: str) -> Node:
     if builder.root is None:
         raise InvalidInputError("line 1: the document is empty")
     return builder.root
+
+
+def _mend(text: str, error: SAXParseException) -> str:
+    """What to write instead, where a value has a character that has a name of its own in XML."""
+    lines = text.split("\n")
+    number, column = error.getLineNumber() or 1, error.getColumnNumber() or 0
+    line = lines[number - 1] if number <= len(lines) else ""
+    near, invalid = line[max(0, column - 1) : column + 1], "invalid token" in error.getMessage()
+    if "entity" in error.getMessage() or (invalid and "&" in near):
+        return ": within a value, `&` is written &amp;"
+    return ": within a value, `<` is written &lt;" if invalid and "<" in near else ""
 
 
 class _Builder(ContentHandler):

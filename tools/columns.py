@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.schema import Field, FieldType, Schema
+from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
 
 SHOWN_CHARACTERS: Final = 60
@@ -89,7 +90,10 @@ def to_payload(
         else:
             column = pa.chunked_array([pa.nulls(len(table), field.type.arrow)])
         columns.append(column)
-    return pa.table(columns, schema=schema.payload)
+    payload = pa.table(columns, schema=schema.payload)
+    if schema.time is not None:
+        times_of(payload, schema, first_row)
+    return payload
 
 
 def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import trio
@@ -28,7 +30,9 @@ from tools.row_process import Asked, Rows, open_rows, read_apart
 from tools.rows import Format, Reading
 from tools.times import show_time
 
-STANDARD_INPUT = "-"
+STANDARD_INPUT: Final = "-"
+
+_ROW: Final = re.compile(r"\brow (\d+)\b")
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,10 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
         except MedusaError as error:
             with suppress(MedusaError):  # the home may be who refuses a row
                 await poster.flush()
-            raise type(error)(f"{error}; {_stored(poster, posting.since, file, options)}") from None
+            if posting.trail.differs:
+                raise
+            stored = _stored(poster, posting.since, file, options)
+            raise type(error)(f"{_of_file(error, poster)}; {stored}") from None
     done = posting.done
     if done.late and done.late == done.rows:
         raise InvalidInputError(_all_late(stream, done, ended_before=poster.was_ended))
@@ -139,7 +146,7 @@ class Posting:
 
     Attributes:
         since: what of it is stored before. posted: rows that were handed over.
-        missed, dropped: see `Done`.
+        trail: of the file that is read now. missed, dropped: see `Done`.
     """
 
     poster: Poster
@@ -150,6 +157,9 @@ class Posting:
     posted: int = 0
     missed: list[int] = field(default_factory=list)
     dropped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.trail = Trail(self.reading.schema.payload)
 
     @property
     def done(self) -> Done:
@@ -164,7 +174,7 @@ class Posting:
 
     async def post(self, rows: Rows, since: Position) -> Position:
         """Hand over what follows a position; gives the one at the end."""
-        trail = Trail(self.reading.schema.payload)
+        trail = self.trail = Trail(self.reading.schema.payload)
         self.progress.opened(rows, since.rows)
         tables = _named(rows.asked.name, trail.rest(rows.batches(), since))
         started = trio.current_time()
@@ -253,6 +263,12 @@ def _stored(poster: Poster, since: Position, file: str, options: Options) -> str
         return stored
     without = ", without --again," if options.again else ""
     return f"{stored}, and the same command{without} goes on after them"
+
+
+def _of_file(error: MedusaError, poster: Poster) -> str:
+    """The error; where the home refused a row, it counted from the first of a post."""
+    before = decode_position(poster.refused_after).rows if poster.refused_after else 0
+    return _ROW.sub(lambda match: f"row {int(match[1]) + before}", str(error), count=1)
 
 
 def _named(name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -59,6 +59,12 @@ class Outbox:
         """Whether the producer has posted anything."""
         return self._sequence > 0
 
+    @property
+    def oldest_begins(self) -> bytes | None:
+        """Where in its source the oldest post begins that was not answered."""
+        offsets = self._waiting[0].post.offsets if self._waiting else None
+        return None if offsets is None else offsets[0]
+
     def has_room(self, size: int) -> bool:
         """Whether a body of that size may be put now; one alone always may."""
         if not self._waiting:
@@ -124,6 +130,7 @@ class Poster:
         boundary: the stream's boundary at the last answer, microseconds.
         failure_told: posting has failed for good, and who posts knows.
         offset: where in its source the producer is with what was put; see `resume`.
+        refused_after: where in its source the post begins that the stream's home refused.
         stored: where the last post that was answered since then left it; None: none was.
         was_ended: the stream had ended before the first rows came.
     """
@@ -150,6 +157,7 @@ class Poster:
         self.offset = b""
         self.stored: bytes | None = None
         self.was_ended = False
+        self.refused_after: bytes | None = None
         self._resumed = False
 
     @property
@@ -290,6 +298,7 @@ class Poster:
                         await self._patience.bear(error)
         except MedusaError as error:
             self._failure = error
+            self.refused_after = self._outbox.oldest_begins
             self._notify()
 
     def _step(self, rows: pa.Table, offset_after: OffsetAfter | None) -> Offsets | None:

@@ -171,4 +171,4 @@ def _check_nulls(table: pa.Table, schema: pa.Schema) -> None:
     for field, column in zip(schema, table.columns, strict=True):
         if not field.nullable and column.null_count:
             row = column.is_null().index(True).as_py()
-            raise DecodeError(f"field {field.name} is null in row {row}; it may not be")
+            raise DecodeError(f"field {field.name} is null in row {row + 1}; it may not be")

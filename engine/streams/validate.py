@@ -79,8 +79,11 @@ def check_sizes(payload: pa.Table, schema: Schema) -> None:
             _check_size(payload.column(field.name), field)
 
 
-def times_of(payload: pa.Table, schema: Schema) -> pa.Array:
+def times_of(payload: pa.Table, schema: Schema, first_row: int = 1) -> pa.Array:
     """What the schema's time field says of each tuple, microseconds.
+
+    Args:
+        first_row: the number of the first tuple, for errors.
 
     Raises:
         InvalidInputError: it is null or out of range; names field and row.
@@ -88,11 +91,12 @@ def times_of(payload: pa.Table, schema: Schema) -> pa.Array:
     field = None if schema.time is None else schema.field(schema.time)
     if field is None:
         raise InvalidInputError(f"schema {schema.name} has no field {schema.time}, its time")
-    stime = _stime(payload.column(field.name).combine_chunks(), field)
+    column = payload.column(field.name).combine_chunks()
+    stime = _stime(column, field, first_row)
     ends = pc.min_max(stime)
     if len(stime) and (ends["min"].as_py() < -STIME_LIMIT or ends["max"].as_py() > STIME_LIMIT):
         outside = pc.or_(pc.less(stime, -STIME_LIMIT), pc.greater(stime, STIME_LIMIT))
-        raise _out_of_range(field, outside.index(True).as_py())
+        raise _out_of_range(field, column, outside.index(True).as_py(), first_row)
     return stime
 
 
@@ -102,39 +106,43 @@ def _check_size(column: pa.ChunkedArray, field: Field) -> None:
     if longest is not None and longest > field.size:
         row = pc.index(pc.greater(lengths, field.size), True).as_py()
         raise InvalidInputError(
-            f"field {field.name} takes {lengths[row].as_py()} bytes in row {row}; "
+            f"field {field.name} takes {lengths[row].as_py()} bytes in row {row + 1}; "
             f"its schema allows {field.size}"
         )
 
 
-def _stime(column: pa.Array, field: Field) -> pa.Array:
+def _stime(column: pa.Array, field: Field, first_row: int) -> pa.Array:
     if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise InvalidInputError(f"field {field.name}, the stream's time, is null in row {row}")
+        row = first_row + column.is_null().index(True).as_py()
+        raise InvalidInputError(
+            f"row {row}, field {field.name!r}: null, and it is the stream's time"
+        )
     match field.type:
         case FieldType.TIMESTAMP:
             return column.view(pa.int64())
         case FieldType.LONG:
             return column
         case FieldType.SINGLE | FieldType.DOUBLE:
-            return _from_seconds(column.cast(pa.float64()), field)
+            return _from_seconds(column.cast(pa.float64()), field, first_row)
         case _:
             raise InvalidInputError(
                 f"field {field.name} is {field.type.value}: it cannot be a time"
             )
 
 
-def _from_seconds(seconds: pa.Array, field: Field) -> pa.Array:
+def _from_seconds(seconds: pa.Array, field: Field, first_row: int) -> pa.Array:
     microseconds = pc.floor(pc.multiply(seconds, _MICROSECONDS))
     # NaN compares false, so it is outside as well.
     inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
     if (row := inside.index(False).as_py()) >= 0:
-        raise _out_of_range(field, row)
+        raise _out_of_range(field, seconds, row, first_row)
     return microseconds.cast(pa.int64())
 
 
-def _out_of_range(field: Field, row: int) -> InvalidInputError:
+def _out_of_range(field: Field, column: pa.Array, row: int, first_row: int) -> InvalidInputError:
+    value = str(column[row])
+    shown = {"nan": "NaN"}.get(value, value)
     return InvalidInputError(
-        f"field {field.name}, the stream's time, is out of range in row {row}: "
-        f"at most {STIME_LIMIT} microseconds from 1970"
+        f"row {first_row + row}, field {field.name!r}: {shown} is no time of a stream: that has at "
+        f"most {STIME_LIMIT} microseconds from 1970"
     )

@@ -295,7 +295,7 @@ async def test_what_can_not_be_revised(tmp_path: Path) -> None:
             wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
             with pytest.raises(InvalidInputError, match="row 0: 'INSERTION' is neither"):
                 await client.post_revisions(stream, wrong)
-            with pytest.raises(InvalidInputError, match="field value is null in row 0"):
+            with pytest.raises(InvalidInputError, match="field value is null in row 1"):
                 await client.post_revisions(
                     stream, many.set_column(0, REVISION_KIND, pa.array(["REPLACEMENT"]))
                 )

@@ -17,6 +17,7 @@ from engine.plan import plan
 from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
 from engine.schema import Field, FieldType, Schema
 from engine.xml_documents import Document, read_document, write_query
+from engine.xml_tree import parse_xml
 from overlay.errors import InvalidInputError
 
 F = FieldType
@@ -37,6 +38,23 @@ PAPER_QUERY = f"""<query name="{LOCATOR}/FindMrX">
  </box>
 </query>
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "mend"),
+    [
+        ('<medusa>\n<schema name="a < b"/></medusa>', 2, "`<` is written &lt;"),
+        ('<medusa>\n\n<schema name="a && b"/></medusa>', 3, "`&` is written &amp;"),
+        ('<medusa><schema name="a &b; c"/></medusa>', 1, "`&` is written &amp;"),
+    ],
+)
+def test_characters_that_xml_writes_otherwise_are_explained(
+    text: str, line: int, mend: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_xml(text)
+    assert str(caught.value).startswith(f"line {line}: ")
+    assert str(caught.value).endswith(f": within a value, {mend}")
 
 
 def test_the_paper_s_own_documents() -> None:

@@ -73,7 +73,8 @@ def test_a_part_that_is_stored_and_was_edited_is_noticed(peer: FakePeer, tmp_pat
     post(peer, file)
     for changed in (rows(1, 1000), rows(0, 999), rows(0, 0)):
         with pytest.raises(
-            InvalidInputError, match=r"f\.csv: its first 1,000 rows are not those .* --again"
+            InvalidInputError,
+            match=r"f\.csv: its first 1,000 rows are not those .* with --again .* as a new file$",
         ):
             post(peer, csv(file, changed))
     assert stored(peer).equals(rows(0, 1000))
@@ -91,6 +92,20 @@ def test_a_file_may_be_posted_again_on_purpose(peer: FakePeer, tmp_path: Path) -
     assert (done.rows, done.before) == (70_000 - 65_536, 65_536)
     assert stored(peer).equals(pa.concat_tables([rows(0, 70_000)] * 2))
     assert post(peer, csv(file, rows(5, 10)), again=True).rows == 10
+
+
+def test_a_row_that_the_home_refuses_is_named_by_its_place_in_the_file(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    peer.refuse_at[2] = InvalidInputError("row 5: ts is a year ahead of the clock")
+    with pytest.raises(InvalidInputError, match=r"row 65541: ts .* first 65,536 rows are stored"):
+        post(peer, csv(tmp_path / "f.csv", rows(0, 70_000)))
+
+
+def test_a_time_that_is_none_is_named(peer: FakePeer, tmp_path: Path) -> None:
+    file = csv(tmp_path / "f.csv", rows(0, 70_000), "NaN,bad")
+    with pytest.raises(InvalidInputError, match=r"row 70001, field 'ts': NaN is no time"):
+        post(peer, file)
 
 
 def test_all_or_nothing(peer: FakePeer, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ class FakePeer:
     Attributes:
         stored: (sequence, rows) by producer, once each. offsets: where each producer is.
         tables: what was stored, of all producers.
+        refuse_at: errors to raise at posts of these numbers.
         silent: whether it stores posts and answers none.
         crash_at: sequences after whose storing the peer crashes before it answers.
         refuse: errors to raise at the next post_event calls.
@@ -110,6 +111,7 @@ class FakePeer:
     stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     offsets: dict[str, bytes] = field(default_factory=dict)
     tables: list[pa.Table] = field(default_factory=list)
+    refuse_at: dict[int, MedusaError] = field(default_factory=dict)
     silent: bool = False
     crash_at: list[int] = field(default_factory=list)
     refuse: list[MedusaError] = field(default_factory=list)
@@ -223,6 +225,8 @@ class FakePeer:
                 await duplex.send(Posted(0, 0, 0, BEGINNING, last=last, offset=offset))
                 continue
             assert post.sequence <= last + 1, f"a gap: {post.sequence} after {last}"
+            if post.sequence in self.refuse_at:
+                raise self.refuse_at.pop(post.sequence)
             table = decode(body, SCHEMA.payload) if len(body) else SCHEMA.payload.empty_table()
             count = table.num_rows
             duplicate = post.sequence <= last

@@ -108,7 +108,7 @@ def check_request(request: pa.Table, schema: Schema) -> None:
     known = pc.is_in(kinds, pa.array([str(Kind.DELETION), str(Kind.REPLACEMENT)]))
     if (row := pc.index(known, False).as_py()) >= 0:
         raise InvalidInputError(
-            f"row {row}: {kinds[row].as_py()[:40]!r} is neither {Kind.DELETION} nor "
+            f"row {row + 1}: {kinds[row].as_py()[:40]!r} is neither {Kind.DELETION} nor "
             f"{Kind.REPLACEMENT}: what is new is posted as a tuple"
         )
     replaces = pc.equal(kinds, str(Kind.REPLACEMENT))
@@ -116,7 +116,9 @@ def check_request(request: pa.Table, schema: Schema) -> None:
         if not field.nullable:
             absent = pc.and_(replaces, pc.is_null(request.column(field.name)))
             if (row := pc.index(absent, True).as_py()) >= 0:
-                raise InvalidInputError(f"field {field.name} is null in row {row}; it may not be")
+                raise InvalidInputError(
+                    f"field {field.name} is null in row {row + 1}; it may not be"
+                )
     check_sizes(request, schema)
     if schema.time is not None:
         _check_times(request, replaces, schema)

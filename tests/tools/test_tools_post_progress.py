@@ -1,0 +1,75 @@
+"""What a post says while it runs: what is stored, of how much, how quickly; for whom it waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tools_fake_peer import SCHEMA, STREAM, fake_peer_in_thread, open_fake_peer, rows
+
+from tools.async_client import open_medusa
+from tools.file_position import Trail
+from tools.post_file import Options, post_file
+from tools.post_progress import PostProgress
+from tools.row_process import open_rows
+from tools.rows import Reading
+
+
+async def test_who_waits_says_for_whom_and_how_long(tmp_path: Path) -> None:
+    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+        poster = await client.poster(STREAM)
+        progress = PostProgress(poster)
+        await poster.resume()
+        assert poster.waiting_s == 0
+        assert progress.text == "0 rows"
+        peer.silent = True
+        await poster.post(rows(0, 5))
+        poster._answered_at -= 12  # so long ago
+        assert progress.text == "waiting for mit.edu, 12s"
+        peer.silent = False
+        peer.crash()  # it is sent again, and answered
+        await poster.flush()
+        assert progress.text == "0 rows", "they were of no file"
+
+
+async def test_rows_of_rows_or_bytes_of_bytes(tmp_path: Path) -> None:
+    pq.write_table(rows(0, 1000), tmp_path / "f.parquet")
+    (tmp_path / "f.csv").write_text("ts,name\n" + "1,a\n" * 1000)
+    async with open_fake_peer(tmp_path / "home"), open_medusa(tmp_path / "home") as client:
+        poster = await client.poster(STREAM)
+        await poster.resume()
+        for name, share, text in (
+            ("f.parquet", (1000, 1000), "1,000 of 1,000 rows"),
+            ("f.csv", (4008, 4008), "1,000 rows, 0.0 of 0.0 MB"),
+        ):
+            trail, progress = Trail(SCHEMA.payload), PostProgress(poster)
+            with open_rows(tmp_path / name, Reading(SCHEMA)) as reading:
+                progress.opened(reading, 0)
+                for table in reading.batches():
+                    await poster.post(table, offset_after=trail.step)
+                    progress.seen = trail.rows
+                assert progress.share[0] <= share[0], "never more than is stored"
+                await poster.flush()
+            assert progress.share == share
+            assert progress.text == text
+            assert progress.name == name
+
+
+def test_nothing_is_said_where_that_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text("ts,name,more\n1,a,b\n")
+    with fake_peer_in_thread(tmp_path):
+        for quiet in (True, False):
+            post_file(
+                str(tmp_path),
+                STREAM,
+                str(file),
+                Options(ignore_extra=True, again=True, quiet=quiet),
+            )
+            told = capfd.readouterr()
+            assert told.out == ""
+            assert told.err == "" or not quiet
+    assert told.err == "medusa: column 'more': no field of the schema, not posted\n"
