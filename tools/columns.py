@@ -113,7 +113,7 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) 
         if not field.nullable and field.name not in names:
             mend = "" if ignore_extra is None else f"; --map COLUMN={field.name} says which it is"
             raise InvalidInputError(
-                f"no column for field {field.name!r}; there is {few(names)}{mend}"
+                f"no column for field {field.name!r}; it has {few(names)}{mend}"
             )
 
 

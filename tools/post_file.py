@@ -118,7 +118,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
             if posting.trail.differs:
                 raise
             stored = _stored(poster, posting.since, file, options)
-            raise type(error)(f"{_of_file(error, poster)}; {stored}") from None
+            raise type(error)(f"{_of_file(error, posting)}; {stored}") from None
     done = posting.done
     if done.late and done.late == done.rows:
         raise InvalidInputError(_all_late(stream, done, ended_before=poster.was_ended))
@@ -265,9 +265,14 @@ def _stored(poster: Poster, since: Position, file: str, options: Options) -> str
     return f"{stored}, and the same command{without} goes on after them"
 
 
-def _of_file(error: MedusaError, poster: Poster) -> str:
+def _of_file(error: MedusaError, posting: Posting) -> str:
     """The error; where the home refused a row, it counted from the first of a post."""
-    before = decode_position(poster.refused_after).rows if poster.refused_after else 0
+    poster = posting.poster
+    if not poster.failure_told:
+        return str(error)
+    before = posting.since.rows
+    if poster.refused_after is not None:
+        before = decode_position(poster.refused_after).rows
     return _ROW.sub(lambda match: f"row {int(match[1]) + before}", str(error), count=1)
 
 

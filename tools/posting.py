@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -19,106 +18,24 @@ from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
 from overlay.concurrency import until_one_ends
 from overlay.connection import BULK_WEIGHT
-from overlay.errors import BrokenError, DecodeError, InvalidInputError, MedusaError
+from overlay.errors import (
+    BrokenError,
+    BusyError,
+    InvalidInputError,
+    MedusaError,
+    UnavailableError,
+)
 from overlay.rpc import Duplex, EndOfCall
 from overlay.streams import Buffer
 from tools.columns import to_payload
 from tools.link import Link, Patience
+from tools.outbox import Outbox
 
 OffsetAfter = Callable[[pa.Table], bytes]
 """Where in its source a producer is once it has posted these rows too, in its own words."""
 
-WINDOW_POSTS: Final = 16
-"""Unanswered posts of one stream: some round trips' worth, so that posting is not waiting."""
-WINDOW_BYTES: Final = 32 * 2**20
-"""Bytes in unanswered posts, which the client keeps so that it can send them again."""
-
-
-@dataclass(frozen=True)
-class Envelope:
-    """A post and its body."""
-
-    post: Post
-    body: Buffer
-
-
-class Outbox:
-    """The unanswered posts of one producer, in order. No IO."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Envelope] = deque()
-        self._sent = 0
-        self._bytes = 0
-        self._sequence = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the producer has posted anything."""
-        return self._sequence > 0
-
-    @property
-    def oldest_begins(self) -> bytes | None:
-        """Where in its source the oldest post begins that was not answered."""
-        offsets = self._waiting[0].post.offsets if self._waiting else None
-        return None if offsets is None else offsets[0]
-
-    def has_room(self, size: int) -> bool:
-        """Whether a body of that size may be put now; one alone always may."""
-        if not self._waiting:
-            return True
-        return len(self._waiting) < WINDOW_POSTS and self._bytes + size <= WINDOW_BYTES
-
-    def put(
-        self,
-        body: Buffer,
-        boundary: int | None,
-        *,
-        end: bool,
-        revisions: bool = False,
-        offsets: Offsets | None = None,
-    ) -> int:
-        """Give a post the next number, and say it."""
-        assert self.has_room(len(body))
-        self._sequence += 1
-        envelope = Envelope(Post(self._sequence, boundary, end, revisions, offsets), body)
-        self._waiting.append(envelope)
-        self._bytes += len(body)
-        return self._sequence
-
-    def ask(self) -> None:
-        """Ask how far the producer is, before anything else is put."""
-        assert not self._waiting
-        self._waiting.append(Envelope(Post(0), b""))
-
-    def next_unsent(self) -> Envelope | None:
-        """The next to send on this connection; it counts as sent."""
-        if self._sent == len(self._waiting):
-            return None
-        self._sent += 1
-        return self._waiting[self._sent - 1]
-
-    def rewind(self) -> None:
-        """A new connection: whatever was not answered is sent again."""
-        self._sent = 0
-
-    def settle(self, posted: Posted) -> Envelope:
-        """Take the answer to the oldest post that was sent; gives that.
-
-        Raises:
-            DecodeError: it answers another one.
-        """
-        if not self._sent or posted.sequence != self._waiting[0].post.sequence:
-            expected = self._waiting[0].post.sequence if self._sent else "none"
-            raise DecodeError(f"the peer answered post {posted.sequence}; {expected} was next")
-        envelope = self._waiting.popleft()
-        self._sent -= 1
-        self._bytes -= len(envelope.body)
-        if posted.sequence == 0:
-            self._sequence = posted.last
-        return envelope
+REACHED_S: Final = 5.0
+"""How long it is asked what is stored, once posting has failed, seconds."""
 
 
 class Poster:
@@ -130,7 +47,8 @@ class Poster:
         boundary: the stream's boundary at the last answer, microseconds.
         failure_told: posting has failed for good, and who posts knows.
         offset: where in its source the producer is with what was put; see `resume`.
-        refused_after: where in its source the post begins that the stream's home refused.
+        refused_after: where in its source the post begins that failed for good; None: the first
+            one did, or nobody knows.
         stored: where the last post that was answered since then left it; None: none was.
         was_ended: the stream had ended before the first rows came.
     """
@@ -159,6 +77,7 @@ class Poster:
         self.was_ended = False
         self.refused_after: bytes | None = None
         self._resumed = False
+        self._began = b""
 
     @property
     def waiting_s(self) -> float:
@@ -182,6 +101,7 @@ class Poster:
         self._notify()
         await self.flush()
         self._resumed = True
+        self._began = self.offset
         return self.offset if self._outbox.begun else None
 
     async def post(
@@ -297,9 +217,25 @@ class Poster:
                     if self._outbox:
                         await self._patience.bear(error)
         except MedusaError as error:
+            if not isinstance(error, UnavailableError | BusyError):
+                self.refused_after = await self._reached()
             self._failure = error
-            self.refused_after = self._outbox.oldest_begins
             self._notify()
+
+    async def _reached(self) -> bytes | None:
+        """Where in its source the last post that is stored left it: its answer may have been lost
+        when a later one failed."""
+        if not self._resumed or not self._outbox:
+            return None
+        with suppress(MedusaError), trio.move_on_after(REACHED_S):
+            connection = await self._link.connection()
+            request = PostEvent(self.stream, self._producer)
+            async with connection.open("post_event", request) as duplex:
+                await duplex.send(Post(0), b"")
+                posted, _ = await duplex.receive(Posted)
+            if posted.offset != self._began:
+                self.stored = posted.offset
+        return self.stored
 
     def _step(self, rows: pa.Table, offset_after: OffsetAfter | None) -> Offsets | None:
         """Where in its source a resumed producer is before and after these rows."""

@@ -211,7 +211,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         await refused(wrong, "'INSERTION' is neither", ("INSERTION", 1, "a", 1, 1))
         await refused(wrong, "field v is null in row 1", ("REPLACEMENT", 1, "a", 1, None))
         await refused(wrong, "takes 5 bytes", replaced(1, "aaaaa", 1, 1))
-        await refused(wrong, "out of range", replaced(2**62 + 1, "a", 1, 1))
+        await refused(wrong, "is no time", replaced(2**62 + 1, "a", 1, 1))
         await refused(wrong, "at most 4096", *[gone("a", 1)] * (REVISIONS_AT_ONCE + 1))
         await refused(wrong, "of one key", *[gone("a", 1)] * (MOST_OF_A_KEY + 1))
         with pytest.raises(DecodeError):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.messages import Posted
 from overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputError
 from tools.link import Patience
-from tools.posting import WINDOW_BYTES, WINDOW_POSTS, Outbox
+from tools.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
 
 
 def _posted(sequence: int) -> Posted:
