@@ -20,11 +20,12 @@ from msgspec import Struct
 
 from dht.bodies import Bodies
 from dht.config import DhtConfig
+from dht.copying import Copying
 from dht.database import open_database
 from dht.directory import Directory
 from dht.finding import Finder
 from dht.node import open_node
-from dht.private import kind_of, sealed
+from dht.private import Guards, sealed
 from dht.publishing import Publishing
 from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
 from dht.store import MAX_PER_PARTICIPANT, RecordStore
@@ -131,17 +132,15 @@ class Catalog:
         self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
         self.keep_told = self._publishing.keep_told
         self.tell_again = self._publishing.tell_again
-        self._guards: dict[str, Callable[[bytes, str], bool]] = {}
+        self._guards = Guards(around.participant)
+        copying = Copying(around.participant, around.peer_id, bodies, self._sources)
+        store.taken = copying.heed
+        self.keep_copies = copying.run
 
     def guard(self, kind: Kind[T], may_have: Callable[[T, str], bool]) -> None:
-        """Let `may_have` say which participants may have a private object of ours of that kind;
-        without that our own may alone."""
-
-        def check(body: bytes, participant: str) -> bool:
-            value = decode(body, kind.type, limit=MAX_BODY_BYTES, what=kind.label)
-            return may_have(value, participant)
-
-        self._guards[kind.label] = check
+        """Let `may_have` say which participants may have a private object of that kind; without
+        that our own may alone."""
+        self._guards.set(kind.label, kind.type, may_have)
 
     def on_yielded(self, heed: Callable[[str, ObjectName], None]) -> None:
         """Have `heed` told, by kind and name, of what this peer has published, and no more does,
@@ -293,16 +292,8 @@ class Catalog:
         body = self._bodies.get(digest)
         if body is None:
             raise NotFoundError(f"body {digest.hex()} is not here")
-        if participant != self._around.participant and not self._may_have(body, participant):
-            raise NotAuthorisedError(f"body {digest.hex()} is not for {participant}")
+        self._guards.check(body, participant)
         return body
-
-    def _may_have(self, body: bytes, participant: str) -> bool:
-        try:
-            kind = kind_of(body)
-            return not kind or (kind in self._guards and self._guards[kind](body, participant))
-        except DecodeError:  # of another peer, which it harms alone
-            return False
 
     # -----------------------------------------------------------------------------------------
 
@@ -398,6 +389,7 @@ async def open_catalog_in(
         ):
             catalog = Catalog(around, directory, store, bodies, config)
             nursery.start_soon(catalog.keep_told)
+            nursery.start_soon(catalog.keep_copies)
             try:
                 with around.returning(catalog.tell_again):
                     yield catalog

@@ -8,14 +8,18 @@ A peer of before knows nothing of this, and reads the body as any other.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dht.records import MAX_BODY_BYTES
+from dht.records import MAX_BODY_BYTES, digest_of
 from overlay.encoding import decode, encode
+from overlay.errors import DecodeError, NotAuthorisedError
 from overlay.signing import sign
+
+T = TypeVar("T")
 
 BLOCK_BYTES: Final = 1024
 """Bodies are padded to multiples of this: more than fits into a record."""
@@ -55,3 +59,35 @@ def kind_of(body: bytes) -> str:
 
 class _Marked(msgspec.Struct):
     private: str
+
+
+class Guards:
+    """Says who may have the bodies that are here. participant: ours."""
+
+    def __init__(self, participant: str) -> None:
+        self._participant = participant
+        self._checks: dict[str, Callable[[bytes, str], bool]] = {}
+
+    def set(self, kind: str, type_: type[T], may_have: Callable[[T, str], bool]) -> None:
+        """Which participants may have a private object of that kind."""
+
+        def check(body: bytes, participant: str) -> bool:
+            value = decode(body, type_, limit=MAX_BODY_BYTES, what=kind)
+            return may_have(value, participant)
+
+        self._checks[kind] = check
+
+    def check(self, body: bytes, participant: str) -> None:
+        """
+        Raises:
+            NotAuthorisedError: it is not for that participant.
+        """
+        if participant != self._participant and not self._may_have(body, participant):
+            raise NotAuthorisedError(f"body {digest_of(body).hex()} is not for {participant}")
+
+    def _may_have(self, body: bytes, participant: str) -> bool:
+        try:
+            kind = kind_of(body)
+            return not kind or (kind in self._checks and self._checks[kind](body, participant))
+        except DecodeError:  # of another peer, which it harms alone
+            return False

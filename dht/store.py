@@ -93,6 +93,7 @@ class RecordStore:
         clock: seconds since the epoch.
 
     Attributes:
+        taken: told of every record that is kept here from then on.
         superseded: told of what this peer publishes and another one by a newer record.
     """
 
@@ -108,6 +109,7 @@ class RecordStore:
         self._publisher_of = publisher_of
         self._clock = clock
         self.superseded: Callable[[Subject], None] = lambda _: None
+        self.taken: Callable[[Record], None] = lambda _: None
         rows = database.rows("SELECT participant, count(*) FROM records GROUP BY participant")
         self._per_participant: Counter[str] = Counter(
             {str(participant): cast("int", count) for participant, count in rows}
@@ -133,6 +135,7 @@ class RecordStore:
             gone = [each.publisher for each in rivals + self._surplus(record, held)]
             gone += [by for by in void if not record.many or by == record.publisher]
             self._replace(gone, record, value)
+            self.taken(record)
             own = None if record.many else self.publication(record.subject)
             if own is not None and own.version < record.version:
                 self.superseded(record.subject)

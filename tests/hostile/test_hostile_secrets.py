@@ -75,7 +75,7 @@ FOR_OWN_PEERS: Final = frozenset(
 FOR_OWN_CLIENTS: Final = frozenset(
     {
         *("admit", "leave", "list_objects", "lookup_object", "status", "market_status"),
-        *("contract.balance", "move_task"),
+        *("contract.balance", "move_task", "freeze"),
     }
 )
 """Methods that no peer may call."""
