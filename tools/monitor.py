@@ -16,6 +16,7 @@ from rich.live import Live
 from overlay.errors import MedusaError, UnavailableError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.calls import ask
+from tools.interrupt import run_interruptible
 from tools.keys import one_by_one, pressed_keys
 from tools.render import render
 from tools.screen import Screen, Seen, screen
@@ -23,9 +24,6 @@ from tools.view import View, pressed
 
 PATIENCE_S: Final = 2.0
 """A screen says soon that its peer is gone, and goes on trying."""
-
-_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
-"""After these the terminal is to be as it was: not drawn on, and showing what is typed."""
 
 
 async def look(client: AsyncMedusaClient) -> Seen:
@@ -65,7 +63,7 @@ def watch(home: str | None, interval_s: float) -> None:
                 keys = None if terminal is None else pressed_keys(terminal)
                 await Monitor(client, live, console, interval_s).run(keys)
 
-    trio.run(main)
+    run_interruptible(main)
 
 
 class Monitor:
@@ -114,9 +112,10 @@ class Monitor:
             self._draw()
 
     async def _heed_signals(self, scope: trio.CancelScope) -> None:
-        with trio.open_signal_receiver(*_ENDING, signal.SIGWINCH) as signals:
+        """Of the terminal: it is gone, or has another size."""
+        with trio.open_signal_receiver(signal.SIGHUP, signal.SIGWINCH) as signals:
             async for number in signals:
-                if number in _ENDING:
+                if number == signal.SIGHUP:
                     scope.cancel()
                     return
                 self._draw()

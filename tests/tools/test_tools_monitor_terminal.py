@@ -120,12 +120,12 @@ def test_keys_change_what_is_shown_and_q_leaves(terminal: Terminal) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("how", ["ctrl-c", "SIGTERM"])
-def test_however_it_ends_the_terminal_is_as_it_was(terminal: Terminal, how: str) -> None:
+@pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("SIGTERM", 143), ("SIGHUP", 0)])
+def test_however_it_ends_the_terminal_is_as_it_was(terminal: Terminal, how: str, code: int) -> None:
     terminal.shows("peers up")
     if how == "ctrl-c":
         terminal.press(b"\x03")
     else:
-        terminal.process.send_signal(signal.SIGTERM)
-    assert terminal.ends() == (130 if how == "ctrl-c" else 0)
+        terminal.process.send_signal(signal.Signals[how])
+    assert terminal.ends() == code
     terminal.is_as_before()
