@@ -150,7 +150,7 @@ def read_text(file: str) -> str:
     """A document from a file, or from standard input for `-`.
 
     Raises:
-        NotFoundError: no such file. InvalidInputError: too long, or not UTF-8.
+        NotFoundError: no such file. InvalidInputError: too long, or not UTF-8; a directory.
     """
     try:
         if file == "-":
@@ -160,6 +160,10 @@ def read_text(file: str) -> str:
                 data = opened.read(MAX_DOCUMENT_BYTES + 1)
     except FileNotFoundError:
         raise NotFoundError(f"no such file: {file}") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{file} is a directory: give one of the files in it") from None
+    except OSError as error:
+        raise InvalidInputError(f"{file}: {error.strerror}") from None
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidInputError(f"{file}: longer than {MAX_DOCUMENT_BYTES} bytes")
     try:

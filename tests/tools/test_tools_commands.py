@@ -139,6 +139,10 @@ def test_errors_are_one_line(tmp_path: Path, run) -> None:  # noqa: ANN001
     with fake_peer_in_thread(tmp_path):
         bad = run("query", "create", str(document))
         assert (bad.code, bad.err) == (1, f"medusa: {document}: line 1: no XML\n")
+        for command in (("query", "create"), ("post", STREAM)):
+            folder = run(*command, str(tmp_path))
+            told = f"medusa: {tmp_path} is a directory: give one of the files in it"
+            assert (folder.code, folder.err.partition(";")[0].strip()) == (1, told)
         unknown = run("lookup", "medusa://mit.edu/none")
         assert (unknown.code, unknown.err.count("\n")) == (1, 1)
     assert "is not running" in run("list").err
