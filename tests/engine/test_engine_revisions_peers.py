@@ -293,7 +293,7 @@ async def test_what_can_not_be_revised(tmp_path: Path) -> None:
             assert await client.post_revisions(stream, deletions([10, 200])) == [0]
             many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
             wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
-            with pytest.raises(InvalidInputError, match="row 0: 'INSERTION' is neither"):
+            with pytest.raises(InvalidInputError, match="row 1: 'INSERTION' is neither"):
                 await client.post_revisions(stream, wrong)
             with pytest.raises(InvalidInputError, match="field value is null in row 1"):
                 await client.post_revisions(

@@ -195,7 +195,7 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
     town = Town(tmp_path / "none", [], 1000)
     town.home = peer
     await town._post(act(510, 520, **boundary), 1)
-    with pytest.raises(NotRetainedError, match="row 1: the tuple may be of before boundary 500"):
+    with pytest.raises(NotRetainedError, match="row 2: the tuple may be of before boundary 500"):
         await town._post(gone(510, 400), 2)
     posted = await town._post(gone(510), 2)
     assert posted.missed == ()
