@@ -187,8 +187,8 @@ def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
     if unsure:
         raise NotRetainedError(
             f"row {min(unsure) + 1}: the tuple may be of before boundary {start}, and this peer "
-            "has the stream, with its revisions, from there on: nothing of the post was taken; leave "
-            "the row out, or post again when another peer is home"
+            "has the stream, with its revisions, from there on: nothing of the post was taken; "
+            "leave the row out, or post again when another peer is home"
         )
 
 
