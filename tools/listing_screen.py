@@ -145,8 +145,9 @@ def status_details(snapshot: Snapshot) -> Table:
     up = sum(peer.state == "running" for peer in snapshot.peers)
     here = [task for task in own.tasks if not task.owner]
     troubled = failing(here)
+    name = snapshot.name or snapshot.federation
     rows: list[tuple[str, str | Text]] = [
-        ("federation", f"{snapshot.federation}: {up} of {len(snapshot.peers)} peers up"),
+        ("federation", f"{name}: {up} of {len(snapshot.peers)} peers up"),
         ("peer", f"{own.peer[:SHORT_ID]} of {own.participant}, at {own.address}"),
         ("state", Text.assemble(styled(own.state), f", up {show_duration(own.uptime_s)}")),
         ("spark", styled(own.spark)),

@@ -114,7 +114,7 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         ]
         assert len(json.loads(await at_utah("peer", "list", "--json"))) == 2
         told = await at_mit("status")
-        assert ": 2 of 2 peers up\n" in told
+        assert "federation  town: 2 of 2 peers up\n" in told
         assert f"peer        {mit.id[:8]} of mit.edu" in told
         assert len(json.loads(await at_mit("status", "--json"))["peers"]) == 2
 
