@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -51,18 +52,23 @@ AGAIN_S: Final = 0.5
 CALL_S: Final = 5.0
 
 
+_PLAUSIBLE_US: Final = 10**15
+"""In 2001: boundaries from then on are told as times."""
+
+
 class Restored(Struct, frozen=True):
     """What the first start must know.
 
     Attributes:
         made_at: when the backup was made, seconds since the epoch.
         address: where the peer answered then.
-        behind: source streams go on behind that boundary at least, microseconds.
+        behind: nobody has read source streams further than that boundary, or than other peers
+            have them; microseconds. None: nobody knows.
     """
 
     made_at: float
     address: Address | None = None
-    behind: int = BEGINNING
+    behind: int | None = None
 
 
 async def begin_again(data: Path, overlay: Overlay) -> None:
@@ -144,7 +150,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
     return known, sorted(silent)
 
 
-def _go_on(data: Path, known: Known, behind: int, now: float) -> list[str]:
+def _go_on(data: Path, known: Known, behind: int | None, now: float) -> list[str]:
     """Make files of what is known; what is lost, for people. May be done again. Blocking."""
     tasks = [
         task
@@ -179,7 +185,7 @@ def _renew(  # noqa: PLR0917 - what is known, and where
     entry: StreamEntry,
     known: Known,
     lost: dict[str, int],
-    behind: int,
+    behind: int | None,
     now: float,
 ) -> Iterator[str]:
     """Let a source stream begin again."""
@@ -205,9 +211,10 @@ def _renew(  # noqa: PLR0917 - what is known, and where
             )
         reached[each] = upto
     revised = reached.get(revisions_name(name), BEGINNING)
-    goes_on = max(reached[name], revised if revised < END else BEGINNING, behind)
-    live = entry.stream.max_ahead_us is not None or entry.stream.idle is Idle.CLOCK
-    if live or schema.time is None:
+    goes_on = max(reached[name], revised if revised < END else BEGINNING)
+    if behind is not None:
+        goes_on = max(goes_on, behind)
+    elif _is_of_today(entry):
         # What nobody is known to have, somebody may have: its time was not beyond the present.
         goes_on = max(goes_on, int(now * 1e6))
     source, lates = open_sources(
@@ -228,6 +235,13 @@ def _renew(  # noqa: PLR0917 - what is known, and where
         f"{name}: posts answered after the backup ({_at(before)}) are not in it; it goes on behind "
         f"{_at(goes_on)}, and what comes with an earlier time is late"
     )
+
+
+def _is_of_today(entry: StreamEntry) -> bool:
+    """Whether its boundary is never far beyond the clock."""
+    stream = entry.stream
+    by_clock = stream.idle is Idle.CLOCK or entry.schema.time is None
+    return by_clock or stream.max_ahead_us is not None
 
 
 def _skip(
@@ -255,4 +269,8 @@ def _lose(log: StreamLog, upto: int) -> None:
 
 
 def _at(boundary: int) -> str:
-    return "its beginning" if boundary == BEGINNING else str(boundary)
+    if boundary == BEGINNING:
+        return "its beginning"
+    if not _PLAUSIBLE_US < boundary < 10 * _PLAUSIBLE_US:
+        return str(boundary)
+    return f"{datetime.fromtimestamp(boundary / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

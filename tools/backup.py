@@ -17,7 +17,6 @@ from contracts.ledger_file import translated
 from engine.freezing import SIZES, copied
 from engine.homes.ballot_files import BallotFiles
 from engine.restored import FILE, Restored
-from engine.schema import BEGINNING
 from overlay.addresses import Address
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from overlay.files import load_json, read_secret, save_json, storing, write_secret
@@ -80,14 +79,13 @@ def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Man
 
 
 def restore(
-    file: Path, home: Home, keys: Path | None, progress: Progress, behind: int = BEGINNING
+    file: Path, home: Home, keys: Path | None, progress: Progress, behind: int | None = None
 ) -> Manifest:
     """Make a home of a backup; its first start learns what others have beyond it.
 
     Args:
-        keys: the file of its keys. behind: source streams go on behind that boundary at least,
-            microseconds: for those of other times than today's, which clients may have read
-            further than any peer.
+        keys: the file of its keys. behind: that nobody has read its source streams further
+            than that boundary, microseconds, or than other peers have them.
 
     Raises:
         ConflictError: a peer lives there, or the one that was backed up still runs here.
@@ -246,7 +244,7 @@ def _check_identity(place: Path, manifest: Manifest, keys: Path | None) -> None:
         raise InvalidInputError(f"{keys}: keys of another peer than {manifest.peer[:8]}")
 
 
-def _prepare(place: Path, manifest: Manifest, behind: int) -> None:
+def _prepare(place: Path, manifest: Manifest, behind: int | None) -> None:
     data = place / "data"
     with storing(data):
         for folder in (data, place / "logs", place / "contracts"):

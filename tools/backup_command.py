@@ -47,13 +47,14 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
 @click.option(
     "--behind",
     metavar="T",
-    default="beginning",
-    help="Source streams go on behind this time at least: for streams of `max_ahead` none, which a "
-    "client may have read further than any peer has them.",
+    help="Nobody has read its source streams further than this time, or than other peers have "
+    "them: they go on behind that (default: behind the present, but for streams of max_ahead none).",
 )
 @home_option
 @json_option
-def restore(file: str, keys: str | None, behind: str, home: str | None, as_json: bool) -> None:
+def restore(
+    file: str, keys: str | None, behind: str | None, home: str | None, as_json: bool
+) -> None:
     """Make a home of the backup FILE, where the peer is lost for good.
 
     When it first starts it asks the peers that it knew what they have beyond the backup, says what
@@ -69,7 +70,9 @@ def restore(file: str, keys: str | None, behind: str, home: str | None, as_json:
     size = path.stat().st_size if path.exists() else 0
     with _bar("restored", size) as progress:
         kept = Path(keys) if keys is not None else None
-        done = backing_up.restore(path, place, kept, progress, parse_time(behind))
+        done = backing_up.restore(
+            path, place, kept, progress, None if behind is None else parse_time(behind)
+        )
     lines = [f"{place.folder}: {_summed(done)}"]
     if done.votes:
         lines.append("this peer has no vote any more on: " + ", ".join(done.votes))

@@ -50,10 +50,12 @@ async def back_up(place: Place, folder: Path) -> tuple[Path, Path]:
     return file, keys
 
 
-async def lose_and_restore(town: Town, place: Place, file: Path, keys: Path) -> None:
+async def lose_and_restore(
+    town: Town, place: Place, file: Path, keys: Path, behind: int | None = None
+) -> None:
     await town.stop(place)
     shutil.rmtree(place.home.folder)
-    await trio.to_thread.run_sync(restore, file, place.home, keys, quiet)
+    await trio.to_thread.run_sync(restore, file, place.home, keys, quiet, behind)
     await town.start(place)
 
 
@@ -172,6 +174,25 @@ async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> N
             await until(lambda: mit.kept("s").log.boundary >= at + 2)
             assert len(tuples(mit, "s")) == 103
             assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
+
+
+@pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
+async def test_who_knows_how_far_clients_have_read_says_so(
+    tmp_path: Path, max_ahead_us: int | None
+) -> None:
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", max_ahead_us=max_ahead_us)
+            await post(client, stream, range(100), 0)
+            file, keys = await back_up(mit, tmp_path)
+            await post(client, stream, range(100, 150), 0)
+        await lose_and_restore(town, mit, file, keys, behind=149)
+        async with mit.client() as client:
+            await post(client, stream, range(140, 200), 0)
+            await until(lambda: mit.kept("s").log.boundary == 199)
+            assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
 
 
 async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> None:
