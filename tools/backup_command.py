@@ -48,7 +48,7 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
     "--behind",
     metavar="T",
     help="Nobody has read its source streams further than this time, or than other peers have "
-    "them: they go on behind that (default: behind the present, but for streams of max_ahead none).",
+    "them: they go on behind that (default: the present, but for streams of max_ahead none).",
 )
 @home_option
 @json_option
