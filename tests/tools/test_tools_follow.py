@@ -13,10 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from deadline import DEADLINE_S
 from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
-
-DEADLINE_S = 120.0
-"""No test waits so long but for something that never comes."""
 
 
 @pytest.fixture
