@@ -167,6 +167,8 @@ class Subscriptions:
             for reader in readers
         }
         for lease in self._leases.of(kept.name):
+            if lease.boundary == END:  # it has taken its leave
+                continue
             subscriber = lease.subscriber.removeprefix(f"{lease.holder} ")
             found.add(reader_in_words(subscriber, lease.holder))
         return found

@@ -127,7 +127,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
 
 def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
     """What to do where not one row of a file has come into the stream."""
-    told = f"{stream}: all {done.rows:,} rows came late, and are in {stream}/late"
+    told = f"{stream}: not one of {done.rows:,} rows is in time; they are in {stream}/late"
     if ended_before:
         return (
             f"{told}: the stream has ended; `medusa stream reopen {stream}` lets it go on, and "

@@ -113,6 +113,28 @@ async def test_who_reads_a_stream_is_named_and_keeps_it(tmp_path: Path) -> None:
             await refused("delete_stream", f"{stream}/late is read by subscriber late of mit.edu")
 
 
+async def test_who_has_taken_leave_is_no_reader(tmp_path: Path) -> None:
+    """A peer whose query was deleted."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+        await town.acquainted(mit, utah)
+        async with mit.client() as owner, utah.client() as guest:
+            stream = await make_stream(owner, mit, "s")
+            await guest.create_query(passing(utah, "q", stream, utah.name("out")))
+            peer = f"peer {utah.id[:8]} of utah.edu"
+            with trio.fail_after(DEADLINE_S):
+                while True:
+                    with pytest.raises(ConflictError) as error:
+                        await owner.delete_stream(stream)
+                    if peer in str(error.value):
+                        break
+                    await trio.sleep(0.02)
+            await guest.delete_query(utah.name("q"))
+            await until(lambda: not mit.up.engine.subscriptions.readers(mit.kept("s")))
+            await owner.delete_stream(stream)
+            await gone(guest, stream)
+
+
 async def test_what_is_not_a_source_of_ours(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
