@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, pairs_of, rows, until
+from msgspec.structs import replace
 from tools_market_town import (
     balances,
     deliver,
@@ -219,7 +220,11 @@ async def test_what_cannot_be_read_instead_is_not(tmp_path: Path) -> None:
         async with scene.brown.client() as client:
             box = Map("less", scene.source, scene.brown.name("less"), (("v", "value"),))
             await run(client, Query(scene.brown.name("q/less"), (box,)))
+            shy = scene.brown.name("shy")
+            query = copy_of(scene.brown, scene.source, "shy")
+            await run(client, replace(query, readers=((shy, ("utah.edu",)),)))
         for terms, why in (
+            (SuggestedTerms(scene.out, alternative=shy), "not for all who may read"),
             (SuggestedTerms(scene.out, alternative=scene.brown.name("less")), "other fields"),
             (SuggestedTerms(scene.out, alternative=scene.brown.name("none")), "none"),
             (SuggestedTerms(scene.out, peer=scene.brown.id), "not produced by this peer"),

@@ -18,7 +18,7 @@ from engine.engine import Engine
 from engine.kept import KeptStream
 from engine.mirror_sources import Place
 from engine.schema import END
-from overlay.errors import InvalidInputError, MedusaError
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
 
 LOOK_S: Final = 1.0
@@ -112,16 +112,21 @@ class Suggestions:
     async def _check(self, stream: str, place: Place) -> None:
         """
         Raises:
-            InvalidInputError: the alternative has other fields.
-            MedusaError: it cannot be looked up.
+            InvalidInputError: the alternative has other fields, or is not for all who may read the
+                stream: what is made from that would become theirs.
+            NotFoundError: it cannot be looked up.
         """
         if place.stream == stream:
             return
         kept = self._engine.store.get(stream)
-        entry = await self._engine.producers.entry(place.stream)
+        entry = await self._engine.producers.published(place.stream)
+        if entry is None:
+            raise NotFoundError(f"{place.stream} is not in the catalog, or not for us")
         schema = entry.schema.derived if entry.stream.query else entry.schema.source
         if kept is not None and kept.log.schema != schema:
             raise InvalidInputError(f"{place.stream} has other fields, or is no source as it is")
+        if kept is not None and not set(entry.stream.policies) <= set(kept.entry.stream.policies):
+            raise InvalidInputError(f"{place.stream} is not for all who may read {stream}")
 
     def _places(self, stream: str) -> Iterator[Place]:
         """Those that have not failed lately."""
