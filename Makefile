@@ -21,8 +21,8 @@ java:
 demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
 	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
-test: setup  ## every test but the long campaigns
-	@$(BIN)/python -m pytest -q
+test: setup  ## every test but the long campaigns; two at a time, since most of them wait
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(STAMP)  ## format, lint, strict types, the direction of imports
 	@$(BIN)/ruff format --check .
