@@ -5,5 +5,6 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("same", derandomize=True)
+# No deadline: how long an example takes says how busy the machine is.
+settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")

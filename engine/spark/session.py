@@ -160,9 +160,6 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-# It is not used: rows come as Arrow's.
-warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-
 # py4j logs broken connections: without a handler Python would print them on the terminal.
 for _name in ("py4j", "pyspark"):
     logging.getLogger(_name).addHandler(logging.NullHandler())

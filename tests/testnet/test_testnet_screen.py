@@ -96,7 +96,9 @@ def test_repeated_rows_are_differences() -> None:
     assert compare([row, row], [row]) == AnswerResult(
         2, 1, exact=False, strongest=row, extra=(row,)
     )
-    assert compare([row], [row, row]) == AnswerResult(1, 2, exact=False, missing=(row,))
+    assert compare([row], [row, row]) == AnswerResult(
+        1, 2, exact=False, strongest=row, missing=(row,)
+    )
     assert compare([row], [row]).exact
 
 
