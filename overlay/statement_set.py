@@ -158,7 +158,7 @@ class StatementSet:
                 text = self.words.add_approval(body, signer)
                 self._about[digest] = body.subject
             case Entry():
-                text = self.words.add_entry(body, signer, certificate)
+                text = self.words.add_entry(digest, body, signer, certificate)
                 self._about[digest] = body.member
                 if not self.words.signed_by(body.member):  # nothing hangs on it yet
                     self.tally.add(self.words.members[body.member])

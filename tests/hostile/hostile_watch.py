@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-sys.path += [str(Path(__file__).parents[1] / "engine"), str(Path(__file__).parents[2])]
+sys.path += [str(Path(__file__).parents[1] / "engine"), *map(str, Path(__file__).parents[1:3])]
 
 from engine_peers import rows
 

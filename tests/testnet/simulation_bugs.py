@@ -254,7 +254,7 @@ def workers_never_released(patch: pytest.MonkeyPatch) -> None:
 
 
 def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("overlay.membership.verify_statement", lambda _key, _envelope: None)
+    patch.setattr("overlay.statement_set.verify_statement", lambda _key, _envelope: None)
 
 
 def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
