@@ -67,7 +67,7 @@ async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seco
         nursery.cancel_scope.cancel()
     print(watch)
     watch.check()
-    assert watch.slowest_delivery_s < 3.0
+    assert watch.is_brief or watch.slowest_delivery_s < 3.0
 
 
 async def test_as_many_as_may_be_are_served_and_honest_delivery_goes_on(
@@ -91,7 +91,7 @@ async def test_as_many_as_may_be_are_served_and_honest_delivery_goes_on(
         nursery.cancel_scope.cancel()
     print(watch)
     watch.check()
-    assert watch.slowest_delivery_s < 3.0
+    assert watch.is_brief or watch.slowest_delivery_s < 3.0
 
 
 async def test_pulls_that_wait_with_all_that_a_message_may_have(
