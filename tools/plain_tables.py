@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from typing import Final
@@ -39,8 +38,10 @@ def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print for a person, without blanks at line ends; as wide as the terminal, or $COLUMNS."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS
+    """Print for a person, without blanks at line ends. What is no terminal has no width, whatever
+    $COLUMNS says: a program that has loaded readline hands its terminal's to all that it starts.
+    """
+    width = None if sys.stdout.isatty() else PIPE_COLUMNS
     console = Console(markup=False, highlight=False, width=width)
     with console.capture() as captured:
         console.print(table)

@@ -52,8 +52,10 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     placed = SimpleNamespace(
         name=STREAM, kept=SimpleNamespace(entry=None), current=SimpleNamespace(worker="")
     )
-    entry = SimpleNamespace(query=SimpleNamespace(name="medusa://mit.edu/q"), edition=0)
-    stored = SimpleNamespace(tenure=Tenure(7, "aa", "bb"), entry=entry)
+    entry = SimpleNamespace(edition=0)
+    stored = SimpleNamespace(
+        name="medusa://mit.edu/q", tenure=Tenure(7, "aa", "bb"), entry=entry, published=entry
+    )
     running = cast("RunningQuery", SimpleNamespace(tasks=[placed], stored=stored))
     async with trio.open_nursery() as nursery:
         catalog = QueryCatalog(

@@ -199,7 +199,6 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
 CHILD = """
 import sys, trio
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
 from engine_streams_data import body
 from test_engine_streams_home import home_in, NOW, P, SourceConfig
 
@@ -212,7 +211,7 @@ async def main():
                 await home.advance(NOW)
                 await home.log.compact()
         nursery.start_soon(move)
-        for number in range(int(sys.argv[3]), 10**6):
+        for number in range(int(sys.argv[2]), 10**6):
             rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
             await home.post(P, number, body(rows), now=NOW)
             print(number, flush=True)
@@ -224,12 +223,12 @@ trio.run(main)
 def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
     """Real processes, real SIGKILL: what was acknowledged is there once and in order."""
     acknowledged = 0
-    root = str(Path(__file__).resolve().parents[2])
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for lines in (1, 60, 150, 37):
-        command = [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parent)]
+        command = [sys.executable, "-c", CHILD, str(tmp_path)]
         # The one post in flight may be stored or not: sending it again is right in both cases.
         with subprocess.Popen(
-            [*command, str(acknowledged + 1)], stdout=subprocess.PIPE, text=True, cwd=root
+            [*command, str(acknowledged + 1)], stdout=subprocess.PIPE, text=True, env=here
         ) as child:
             assert child.stdout is not None
             for _ in range(lines):

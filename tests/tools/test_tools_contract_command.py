@@ -155,7 +155,8 @@ def test_the_other_kinds_of_contract(
     assert terms["max_price"] == 1_000_000
     assert terms["min_price"] == pytest.approx(830_000, abs=5_000)
     assert (terms["sublet"], terms["migration_cost"], terms["replicas"]) == (False, 500_000, 2)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")  # of 80 columns, without colours
     for arguments in (["list"], ["list", "--all"], *(["list", i] for i in _ids(run, mit))):
         code, out, err = run("contract", *arguments, home=mit)
         assert (code, err) == (0, "")

@@ -39,6 +39,7 @@ DOCUMENT = """<medusa>
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 
 async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

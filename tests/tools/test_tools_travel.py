@@ -54,15 +54,15 @@ def commands(heading: str) -> list[tuple[list[str], str]]:
     return found
 
 
-async def world(client: AsyncMedusaClient, place: Place) -> None:
-    """The manual's stream and query, with a tuple each ten seconds from 14:00 to 16:00."""
+async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> None:
+    """The manual's stream and query, with a tuple each ten seconds from 14:00 on, all read."""
     document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     document = document.replace("conns > 100", "conns > 1")
     names = await client.create_query_xml(document)
     assert "medusa://mit.edu/busy_sources" in names
     await client.start_query("medusa://mit.edu/busy_sources")
     begin = THREE - 60 * MINUTE_S
-    numbers = range(120 * 6)
+    numbers = range(minutes * 6)
     table = pa.table(
         {
             "ts": pa.array([float(begin + 10 * n) for n in numbers]),
@@ -72,11 +72,11 @@ async def world(client: AsyncMedusaClient, place: Place) -> None:
     )
     for first in range(0, len(numbers), 100):
         await client.post_event("medusa://mit.edu/conns", table.slice(first, 100))
-    last = (THREE + 60 * MINUTE_S) * 1_000_000
+    last = (begin + minutes * MINUTE_S) * 1_000_000
     await client.post_event("medusa://mit.edu/conns", None, boundary=last)
     await client.flush()
     for path in ("conns", "busy"):
-        await until(lambda p=path: place.kept(p).log.boundary >= last - 60_000_000)
+        await until(lambda p=path: place.kept(p).log.boundary >= last)
 
 
 def stimes(out: str) -> list[float]:
