@@ -188,8 +188,10 @@ class FlowCalls:
                     raise InvalidInputError(
                         "more tuples of one stime than one answer holds: subscribe instead"
                     )
-                with trio.move_on_after(timeout_s):
+                with trio.move_on_after(timeout_s) as releasing:
                     await kept.released(part.upto)
+                if not releasing.cancelled_caught:
+                    # beyond the caller's time: who does not wait gets the end, too
                     await self._note_end(caller, kept, part.upto)
                     return message_of(part), part.body()
         return Tuples(after, None, 0), b""

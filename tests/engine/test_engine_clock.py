@@ -166,7 +166,7 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
         mit.clock_off_s = 0.0
         await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
         async with mit.client(producer="q") as client, utah.client() as far:
-            await client.create_schema(schema_of("mit.edu", "later"))
+            await make_stream(client, mit, "later")
             with trio.fail_after(DEADLINE_S):
                 while True:
                     try:
