@@ -51,6 +51,10 @@ AGAIN_S: Final = 0.5
 
 CALL_S: Final = 5.0
 
+OF_TODAY_US: Final = 86_400_000_000
+"""A stream whose time was less than a day behind the clock follows it, microseconds: batches of the
+day before are posted, too."""
+
 
 _PLAUSIBLE_US: Final = 10**15
 """In 2001: boundaries from then on are told as times."""
@@ -87,9 +91,7 @@ async def begin_again(data: Path, overlay: Overlay) -> None:
     for peer in silent:
         text = f"peer {peer.hex()[:8]} did not say within {ASK_S:g} s what it has of our streams"
         overlay.events.note("warning", f"restored: {text}: what it alone has is not known")
-    told = await trio.to_thread.run_sync(
-        partial(_go_on, data, known, restored.behind, overlay.clock())
-    )
+    told = await trio.to_thread.run_sync(partial(_go_on, data, known, restored, overlay.clock()))
     for text in told:
         overlay.events.note("warning", f"restored: {text}")
     with storing(data / FILE):
@@ -150,7 +152,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
     return known, sorted(silent)
 
 
-def _go_on(data: Path, known: Known, behind: int | None, now: float) -> list[str]:
+def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
     """Make files of what is known; what is lost, for people. May be done again. Blocking."""
     tasks = [
         task
@@ -168,7 +170,7 @@ def _go_on(data: Path, known: Known, behind: int | None, now: float) -> list[str
     lost: dict[str, int] = {}
     for folder, stored in _kept(data):
         if stored.role is Role.SOURCE and not stored.entry.stream.k_safety:
-            told += _renew(folder, stored.entry, consumed, lost, behind, now)
+            told += _renew(folder, stored.entry, consumed, lost, restored, now)
     logs = {s.entry.stream.name: (f, s) for f, s in _kept(data) if s.role is Role.DERIVED}
     for task in tasks:
         told += _skip(task, logs, lost)
@@ -185,7 +187,7 @@ def _renew(  # noqa: PLR0917 - what is known, and where
     entry: StreamEntry,
     known: Known,
     lost: dict[str, int],
-    behind: int | None,
+    restored: Restored,
     now: float,
 ) -> Iterator[str]:
     """Let a source stream begin again."""
@@ -212,9 +214,9 @@ def _renew(  # noqa: PLR0917 - what is known, and where
         reached[each] = upto
     revised = reached.get(revisions_name(name), BEGINNING)
     goes_on = max(reached[name], revised if revised < END else BEGINNING)
-    if behind is not None:
-        goes_on = max(goes_on, behind)
-    elif _is_of_today(entry):
+    if restored.behind is not None:
+        goes_on = max(goes_on, restored.behind)
+    elif _is_of_today(entry, before, restored.made_at):
         # What nobody is known to have, somebody may have: its time was not beyond the present.
         goes_on = max(goes_on, int(now * 1e6))
     source, lates = open_sources(
@@ -237,11 +239,21 @@ def _renew(  # noqa: PLR0917 - what is known, and where
     )
 
 
-def _is_of_today(entry: StreamEntry) -> bool:
-    """Whether its boundary is never far beyond the clock."""
+def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
+    """Whether its time was the present when the backup was made: then it has gone with the clock
+    since, and no further. Others are of a time of their own; behind the present, all that comes
+    would be late, and all that was kept would be older than the stream's history.
+
+    Args:
+        boundary: of the backup, microseconds. made_at: when that was made, seconds.
+    """
     stream = entry.stream
-    by_clock = stream.idle is Idle.CLOCK or entry.schema.time is None
-    return by_clock or stream.max_ahead_us is not None
+    if stream.idle is Idle.CLOCK or entry.schema.time is None:
+        return True
+    if stream.max_ahead_us is None:
+        return False
+    behind_us = int(made_at * 1e6) - boundary
+    return behind_us <= OF_TODAY_US + stream.slack_us
 
 
 def _skip(

@@ -46,7 +46,7 @@ MAX_METHOD: Final = 128
 """Characters of a method's name."""
 
 MAX_TOLD: Final = 200
-"""Characters of a client's request in the event that tells of it: a line or two."""
+"""Characters of a client's call in the event that tells of it: a line or two."""
 
 CHANGES: Final = frozenset({Scope.DEFINE, Scope.OPERATE})
 """Scopes of calls that are told of: what a person does here, not what flows."""
@@ -379,7 +379,9 @@ class Service:
         except EndOfCall:
             raise DecodeError(f"{duplex.method}: the call has no request") from None
         if caller.peer_id is None and self._scopes.get(duplex.method, EVERY_SCOPE) <= CHANGES:
-            events.note("info", f"client {caller.token}: {repr(request)[:MAX_TOLD]}")
+            about = " ".join(map(str, _named(request).values()))
+            what = f"{duplex.method} {about}"[:MAX_TOLD].rstrip()
+            events.note("info", f"{what}, by client {caller.token}")
         with bound(**_named(request)):
             await method.handler(caller, request, body, duplex)
 

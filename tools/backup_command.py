@@ -33,7 +33,7 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
 
     place = Home.locate(home)
     size = sum(path.stat().st_size for path in place.data.rglob("*") if path.is_file())
-    with _bar("backed up", size) as progress:
+    with _bar("backing up", size) as progress:
         done = backing_up.backup(
             place, Path(file), Path(keys) if keys is not None else None, progress
         )
@@ -47,8 +47,9 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
 @click.option(
     "--behind",
     metavar="T",
-    help="Nobody has read its source streams further than this time, or than other peers have "
-    "them: they go on behind that (default: the present, but for streams of max_ahead none).",
+    help="How far anybody but other peers has read its source streams: they go on behind that. "
+    "Without it, streams whose time was the present go on behind the present, and streams of "
+    "other times behind what other peers have.",
 )
 @home_option
 @json_option
@@ -68,7 +69,7 @@ def restore(
 
     place, path = Home.locate(home), Path(file)
     size = path.stat().st_size if path.exists() else 0
-    with _bar("restored", size) as progress:
+    with _bar("restoring", size) as progress:
         kept = Path(keys) if keys is not None else None
         done = backing_up.restore(
             path, place, kept, progress, None if behind is None else parse_time(behind)
@@ -103,8 +104,11 @@ def _summed(done: Manifest) -> str:
 
 @contextmanager
 def _bar(label: str, size: int) -> Iterator[Progress]:
-    """On a terminal, how far it is."""
+    """On a terminal, how far it is; elsewhere nothing: nothing is said before it is done."""
     from sys import stderr
 
+    if not stderr.isatty():
+        yield lambda _bytes: None
+        return
     with click.progressbar(length=max(size, 1), label=label, file=stderr) as bar:
         yield bar.update

@@ -80,7 +80,7 @@ async def test_a_call_takes_the_scope_of_its_method() -> None:
         *[("owner", False)] * 3,
     ]
     told = [event.text for event in desk.events.recent() if event.level == "info"]
-    assert told == ["client owner: Word(text='y')"], "who changed what is told, and no more"
+    assert told == ["change, by client owner"], "who changed what is told, and no more"
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired", "rotated"])

@@ -162,18 +162,42 @@ async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> N
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
-            await post(client, stream, range(100), 0)
+            hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
+            await post(client, stream, range(hour_ago, hour_ago + 100), 0)
+            await until(lambda: mit.kept("s").log.boundary >= hour_ago + 99)
+            before = tuples(mit, "s")
+            assert len(before) == 100
             file, keys = await back_up(mit, tmp_path)
             began = int(mit.wall() * 1e6)
         await lose_and_restore(town, mit, file, keys)
         await until(lambda: mit.kept("s").log.boundary >= began)
         async with mit.client() as client:
-            assert tuples(mit, "s") == {at: (at, at) for at in range(100)}
+            assert tuples(mit, "s") == before
             at = int(mit.wall() * 1e6)
             await post(client, stream, range(at, at + 3), 0)
             await until(lambda: mit.kept("s").log.boundary >= at + 2)
             assert len(tuples(mit, "s")) == 103
             assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
+
+
+async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
+    """Of years ago, say; behind the present, all that it keeps would be older than its history."""
+    async with open_town(tmp_path / "town") as town:
+        (tmp_path / "town").mkdir()
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await post(client, stream, range(100), 0)
+            file, keys = await back_up(mit, tmp_path)
+        await lose_and_restore(town, mit, file, keys)
+        async with mit.client() as client:
+            await post(client, stream, range(100, 200), 0)
+            await until(lambda: mit.kept("s").log.boundary == 199)
+            assert {at: value for at, (_, value) in tuples(mit, "s").items()} == {
+                at: at for at in range(200)
+            }
 
 
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
