@@ -14,6 +14,7 @@ import trio
 from dht.catalog import Catalog
 from engine.definitions import base_of
 from engine.homes.homes import Homes
+from engine.homes.keeper import HOLDER
 from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import SCHEMA, STREAM, find
 from engine.mirrors import Mirrors
@@ -67,8 +68,18 @@ class Deleting:
             NotFoundError: this peer is not its home.
             ConflictError: it is read; says by whom.
             StorageError: the disk does not let it go.
+            UnavailableError: no majority of its electors answers.
         """
         async with self._changing.of(stream):
+            keeper = self._homes.get(stream)
+            if keeper is not None:
+                if not keeper.is_home:
+                    raise UnavailableError(f"{stream}: this peer is not its home now; ask again")
+                kept = await keeper.open()
+                self._check_unread(kept)
+                self._check_known_readers(kept)
+                await keeper.delete()
+                return
             kept = self._source(stream)
             self._check_unread(kept)
             assert kept.home is not None, "a source"
@@ -131,9 +142,7 @@ class Deleting:
 
     def _source(self, stream: str) -> KeptStream:
         if self._homes.get(stream) is not None:
-            raise InvalidInputError(
-                f"{stream} has replicas (k_safety): it is not deleted, nor reopened, by now"
-            )
+            raise InvalidInputError(f"{stream} has replicas (k_safety): it is not reopened by now")
         kept = self._store.get(stream)
         if kept is None or kept.role is not Role.SOURCE:
             raise NotFoundError(f"{stream}: this peer is not its home")
@@ -146,6 +155,15 @@ class Deleting:
                 raise ConflictError(
                     f"{kept.name} is read by {in_words(readers)}: end that first (a named "
                     f"subscriber that is away is waited for up to {self._store.lease_s:g} s)"
+                )
+
+    def _check_known_readers(self, source: KeptStream) -> None:
+        """A home that has taken over does not know yet who read from the last one."""
+        for kept in (source, *self._store.beside(source)):
+            if HOLDER in kept.log.retention.consumers:
+                raise ConflictError(
+                    f"{kept.name} has changed its home: who read it from the last one is waited "
+                    f"for up to {self._store.lease_s:g} s"
                 )
 
     def _check_end_unread(self, source: KeptStream) -> None:

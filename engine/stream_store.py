@@ -375,8 +375,16 @@ class StreamStore:
 
     async def drop(self, key: str) -> None:
         """Close a log and delete what is in it. key: as of `get`."""
-        if not await self._let_go(key):
-            return
+        if await self._let_go(key):
+            await self._remove_folder(key)
+
+    async def erase(self, key: str) -> None:
+        """`drop`, also of what is not open: a crash may have come to it."""
+        await self._let_go(key)
+        if self.folder_of(key).exists():
+            await self._remove_folder(key)
+
+    async def _remove_folder(self, key: str) -> None:
         folder = self.folder_of(key)
         gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
         try:

@@ -21,11 +21,20 @@ class Tenure(Struct, frozen=True):
     Attributes:
         fence: grows with every tenure of the stream; no two tenures have the same.
         home, replicas: peer ids (hex). A post is acknowledged once all of them have it.
+        deleted: the stream is to be deleted. Once a majority has installed it so, it is: every
+            later candidate hears of it from one of them, and can install nothing else.
     """
 
     fence: int
     home: str
     replicas: tuple[str, ...]
+    deleted: bool = False
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """Of two that an elector hears of, the one with the higher counts: a home asks for the
+        deletion under its own fence, after all else."""
+        return self.fence, self.deleted
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -41,6 +50,7 @@ class Ballot(Struct, frozen=True):
         tenure: the latest that is known to be installed, as far as this elector knows.
         joined: the fence whose home gave this peer its journal; 0: it has none.
         journal: the fence in which that journal was begun, 0: the founder's; names its folder.
+        deleted: a majority has agreed to the deletion: it never changes again.
     """
 
     electors: tuple[str, ...]
@@ -49,6 +59,7 @@ class Ballot(Struct, frozen=True):
     tenure: Tenure | None = None
     joined: int = 0
     journal: int = 0
+    deleted: bool = False
 
     @property
     def majority(self) -> int:
@@ -65,8 +76,9 @@ class Ballot(Struct, frozen=True):
 
 
 def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
-    """The ballot after a vote for that candidate; None: another has that fence, or a higher."""
-    if candidate not in ballot.electors or fence <= 0:
+    """The ballot after a vote for that candidate; None: another has that fence, or a higher; or
+    the stream is deleted."""
+    if ballot.deleted or candidate not in ballot.electors or fence <= 0:
         return None
     if fence < ballot.promised or (fence == ballot.promised and candidate != ballot.voted):
         return None
@@ -99,18 +111,29 @@ def install(ballot: Ballot, tenure: Tenure) -> Ballot | None:
     if not set(tenure.members) <= set(ballot.electors):
         return None
     promised = concede(ballot, tenure.fence, tenure.home)
-    return None if promised is None else msgspec.structs.replace(promised, tenure=tenure)
+    if promised is None:
+        return None
+    if ballot.tenure is not None and ballot.tenure.rank > tenure.rank:
+        return promised  # asked for before the deletion, under the same fence
+    return msgspec.structs.replace(promised, tenure=tenure)
 
 
 def learn(ballot: Ballot, tenure: Tenure | None) -> Ballot:
     """As told by another elector: kept in mind, where it does not contradict a promise."""
-    if tenure is None or tenure.fence <= ballot.fence:
+    if tenure is None or (ballot.tenure is not None and tenure.rank <= ballot.tenure.rank):
         return ballot
     return install(ballot, tenure) or ballot
 
 
+def latest_of(tenures: Iterable[Tenure | None]) -> Tenure | None:
+    """The one that counts."""
+    known = (tenure for tenure in tenures if tenure is not None)
+    return max(known, key=lambda tenure: tenure.rank, default=None)
+
+
 def may_succeed(ballot: Ballot, own: str, tenures: Iterable[Tenure | None]) -> bool:
-    """Whether this peer's journal has everything that was ever acknowledged.
+    """Whether this peer's journal has everything that was ever acknowledged. A deletion that may
+    have been agreed to needs no journal: anybody may bring it to its end.
 
     Everything acknowledged under a tenure is in the journals of all its members; and who joined a
     later fence, which was not installed, has it from one of them.
@@ -118,11 +141,9 @@ def may_succeed(ballot: Ballot, own: str, tenures: Iterable[Tenure | None]) -> b
     Args:
         tenures: the latest that each elector of a majority knows, which promised our fence.
     """
-    latest = max(
-        (tenure for tenure in tenures if tenure is not None),
-        key=lambda tenure: tenure.fence,
-        default=None,
-    )
+    latest = latest_of(tenures)
+    if latest is not None and latest.deleted:
+        return True
     if latest is None or ballot.joined > latest.fence:
         return ballot.joined > 0
     return ballot.joined == latest.fence and own in latest.members

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from engine.homes.ballot import Ballot, Tenure
-from engine.homes.messages import AskVote, Inquire, Install, Installed, Message, View, Vote
+from engine.homes.messages import (
+    AskVote,
+    Delete,
+    Deleted,
+    Inquire,
+    Install,
+    Installed,
+    Message,
+    View,
+    Vote,
+)
 from engine.streams.journal import Position
 
 
@@ -132,7 +142,14 @@ class Suspended:
     succeeded: bool
 
 
-Effect: TypeAlias = Keep | Send | Won | Ship | StopShipping | Activated | Committed | Suspended
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The stream is deleted: leave nothing of it but the ballot."""
+
+
+Effect: TypeAlias = (
+    Drop | Keep | Send | Won | Ship | StopShipping | Activated | Committed | Suspended
+)
 
 
 def highest_fence(said: Received | Called) -> int:
@@ -140,7 +157,7 @@ def highest_fence(said: Received | Called) -> int:
     if isinstance(said, Called):
         return said.fence
     match said.message:
-        case Inquire():
+        case Inquire() | Delete() | Deleted():
             return 0
         case AskVote(fence):
             return fence

@@ -26,6 +26,7 @@ from engine.streams.home import Home
 from engine.streams.journal import Journal, Record
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
+from overlay.concurrency import until_one_ends
 from overlay.encoding import decode
 from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
@@ -41,7 +42,7 @@ async def follow(keeper: Keeper, home: str, fence: int, duplex: Duplex) -> None:
     """Store what that home ships under that fence, until the call ends.
 
     Raises:
-        ConflictError: a higher fence was promised.
+        ConflictError: a higher fence was promised, or the stream is deleted.
         MedusaError: what it shipped does not fit, or could not be stored.
     """
     await keeper.feed(Called(home, fence))
@@ -49,10 +50,14 @@ async def follow(keeper: Keeper, home: str, fence: int, duplex: Duplex) -> None:
     async with keeper.following:
         _check(keeper, home, fence)
         await keeper.open()
-        await _Following(keeper, home, fence, duplex).run()
+        following = _Following(keeper, home, fence, duplex)
+        await until_one_ends(following.run, keeper.deleted.wait)
+    _check(keeper, home, fence)
 
 
 def _check(keeper: Keeper, home: str, fence: int) -> None:
+    if keeper.tenure.deleted:
+        raise ConflictError(f"{keeper.name} is deleted")
     if not keeper.tenure.may_store(home, fence):
         promised = keeper.tenure.ballot.promised
         raise ConflictError(f"{keeper.name}: fence {fence} is over, {promised} was promised")

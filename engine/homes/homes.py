@@ -95,7 +95,9 @@ class Homes:
     def get(self, stream: str) -> Keeper | None:
         """By the name of the stream, of its late tuples or of its revisions."""
         keeper = self._keepers.get(base_of(stream))
-        return keeper if keeper is not None and stream in keeper.entries else None
+        if keeper is None or keeper.tenure.deleted or stream not in keeper.entries:
+            return None
+        return keeper
 
     async def connect(self, stream: str) -> Connection:
         """A connection to the home of a stream, which is elsewhere.
@@ -103,7 +105,7 @@ class Homes:
         Raises:
             UnavailableError: it cannot be reached, or nobody is home at the moment.
         """
-        keeper, own = self._keepers.get(stream), self._overlay.identity.peer_id.hex()
+        keeper, own = self.get(stream), self._overlay.identity.peer_id.hex()
         found: list[Connection] = []
 
         async def connect() -> None:
@@ -123,7 +125,8 @@ class Homes:
 
         Raises:
             InvalidInputError: there are too few peers for what it asks.
-            ConflictError: one of them is an elector of another stream of that name.
+            ConflictError: one of them is an elector of another stream of that name, or of one that
+                was deleted.
             UnavailableError: they do not answer.
         """
         keeper = self._keepers.get(entry.stream.name)
@@ -191,7 +194,7 @@ class Homes:
         """
         Raises:
             NotAuthorisedError: the caller is not of our participant, or not the founder.
-            ConflictError: we are an elector of another stream of that name.
+            ConflictError: we are an elector of another stream of that name, or were.
         """
         name, own = request.entry.stream.name, self._overlay.identity
         assert caller.peer_id is not None
@@ -220,6 +223,12 @@ class Homes:
         Raises:
             ConflictError: this peer has no vote on that stream any more.
         """
+        keeper = self._keepers.get(stream)
+        if keeper is not None and keeper.tenure.deleted:
+            raise ConflictError(
+                f"{stream}: a stream with replicas of that name was deleted, and an elector that "
+                "was away then may not know yet: use another name"
+            )
         if self.abstains(stream):
             raise ConflictError(
                 f"{stream}: this peer was restored from a backup, and what it had voted on the "

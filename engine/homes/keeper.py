@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random  # noqa: TID251 - a driver; the logic is passed it
@@ -20,6 +21,7 @@ from engine.homes.events import (
     Activated,
     Called,
     Committed,
+    Drop,
     Effect,
     Event,
     Keep,
@@ -33,10 +35,10 @@ from engine.homes.events import (
     Won,
     highest_fence,
 )
-from engine.homes.messages import TELL, AskVote, Inquire, Install, Message, Tell, Told
+from engine.homes.messages import TELL, AskVote, Delete, Inquire, Install, Message, Tell, Told
 from engine.homes.tenure import BEATS, HomeTenure
 from engine.homes.tenure import Role as TenureRole
-from engine.kept import KeptStream, Role, entries_of
+from engine.kept import KeptStream, Role, entries_of, key_of
 from engine.producers import Producers
 from engine.stream_store import HOME, StreamStore
 from engine.streams.home import Home
@@ -98,6 +100,7 @@ class Keeper:
         tenure: what this peer is to it.
         kept: its logs and journal, where this peer has any.
         trouble: why replicas of ours store nothing more.
+        deleted: set once the stream is, by the word of a majority.
     """
 
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
@@ -113,6 +116,8 @@ class Keeper:
         self.kept: KeptStream | None = None
         self.trouble = ""
         self.following = trio.Lock()
+        self.deleted = trio.Event()
+        self._cleared = trio.Event()
         self._files = around.files
         self._lock = trio.Lock()
         self._unsaved: Ballot | None = None
@@ -142,8 +147,10 @@ class Keeper:
         return self.kept.home
 
     async def run(self) -> None:
-        """Let time pass for it, for ever."""
-        while True:
+        """Let time pass for it, until it is deleted."""
+        if self.tenure.deleted:  # a crash may have come before all of it was gone
+            await self._drop()
+        while not self.tenure.deleted:
             await trio.sleep(self.around.quiet_s / BEATS)
             await self.try_feed(Tick())
 
@@ -244,7 +251,7 @@ class Keeper:
 
     async def _take_definition(self) -> None:
         """What the journal says that the stream is; all replicas have it."""
-        definition = self.home.definition
+        definition = None if self.kept is None else self.home.definition
         if definition is None or definition.edition <= self.entry.stream.edition:
             return
         assert self.kept is not None, "it has a journal"
@@ -254,6 +261,33 @@ class Keeper:
             await self._save(self.tenure.ballot)
         except StorageError as error:  # the journal has it, and the ballot will
             self.around.events.note("warning", f"{self.name}: {error}")
+
+    async def delete(self) -> None:
+        """As the home: the stream is deleted, here on return, at others as soon as they hear of it.
+
+        Raises:
+            UnavailableError: this peer is not the home, or no majority of its electors answers:
+                nothing has changed, or it is said that it may come to be deleted still.
+            StorageError: it is deleted, and files of it stay here until the peer starts again.
+        """
+        async with self._lock:
+            now = trio.current_time()
+            if not self.tenure.is_confirmed(now):
+                raise UnavailableError(
+                    f"{self.name}: no majority of its electors answers: nothing has changed"
+                )
+            folder = self.around.store.folder_of(key_of(self.name, HOME))
+            await self._carry_out(self.tenure.delete(now), None)
+        with trio.move_on_after(LAPSE * self.around.quiet_s) as waiting:
+            await self.deleted.wait()
+        if waiting.cancelled_caught:
+            raise UnavailableError(
+                f"{self.name}: its electors have not all answered: it may come to be deleted, or "
+                "not; ask again"
+            )
+        await self._cleared.wait()
+        if folder.exists():
+            raise StorageError(f"{self.name}: its files stay, see the events: start the peer")
 
     async def settled(self) -> None:
         """Returns once some elector is home."""
@@ -303,7 +337,7 @@ class Keeper:
         for effect in effects:
             match effect:
                 case Send(to, message):
-                    if isinstance(message, Inquire | AskVote | Install):
+                    if isinstance(message, Inquire | AskVote | Install | Delete):
                         self.around.nursery.start_soon(self._ask, to, message)
                     else:
                         answer = message
@@ -323,9 +357,7 @@ class Keeper:
                 self._ships[peer] = trio.CancelScope()
                 self.around.nursery.start_soon(self._ship, peer, fence, self._ships[peer])
             case StopShipping():
-                for scope in self._ships.values():
-                    scope.cancel()
-                self._ships.clear()
+                self._stop_shipping()
             case Activated(tenure):
                 await self._activate(tenure)
             case Committed(upto):
@@ -334,14 +366,42 @@ class Keeper:
                 self._notify()
             case Suspended(succeeded):
                 await self._suspend(succeeded=succeeded)
+            case Drop():
+                self.around.nursery.start_soon(self._drop)
             case Send():
                 raise AssertionError("sent by the caller")
+
+    def _stop_shipping(self) -> None:
+        for scope in self._ships.values():
+            scope.cancel()
+        self._ships.clear()
 
     async def _save(self, ballot: Ballot) -> None:
         self._unsaved = ballot
         stored = StoredBallot(self.entry, ballot)
         await trio.to_thread.run_sync(self._files.save, stored)
         self._unsaved = None
+
+    async def _drop(self) -> None:
+        """Leave nothing of the stream but the ballot, which says that it is deleted."""
+        self._announcing.cancel()
+        self._serve_no_more()
+        self.deleted.set()
+        async with self.following:  # what was shipped to us ends, see `follow`
+            kept, self.kept = self.kept, None
+            if kept is not None and kept.home is not None:
+                await kept.home.retire()
+            with trio.CancelScope(shield=True):
+                await self.around.store.erase(key_of(self.name, HOME))
+        if self.around.store.get(self.name) is None:  # it may be of a new one, without replicas
+            await self._withdraw()
+        self.around.events.note("info", f"{self.name} is deleted")
+        self._cleared.set()
+
+    async def _withdraw(self) -> None:
+        for stream in self.entries:
+            with suppress(MedusaError):  # a restart takes it back as well
+                await self.around.producers.withdraw(stream)
 
     async def _lead(self, fence: int) -> None:
         try:

@@ -57,7 +57,15 @@ class Installed(Struct, frozen=True, tag="installed"):
     tenure: Tenure | None
 
 
-Message: TypeAlias = Inquire | View | AskVote | Vote | Install | Installed
+class Delete(Struct, frozen=True, tag="delete"):
+    """A majority has agreed that the stream is deleted: keep nothing but a note of that."""
+
+
+class Deleted(Struct, frozen=True, tag="deleted"):
+    """What an elector of a deleted stream answers, whatever it is asked."""
+
+
+Message: TypeAlias = Inquire | View | AskVote | Vote | Install | Installed | Delete | Deleted
 
 
 class Tell(Struct, frozen=True):

@@ -2,10 +2,13 @@
 
     FOLLOWER --silence--> INQUIRING --nobody hears a home--> STANDING --majority--> RECRUITING
     RECRUITING --k replicas in step--> INSTALLING --majority--> HOME
+    HOME --asked to delete--> INSTALLING --majority--> deleted, for good
 
 A home whose replica is lost stands again, with a higher fence, and recruits another. Whoever hears
 of a higher fence than its own is a follower again. Nothing is acknowledged but by a HOME, and only
-what all replicas of its tenure have stored; `engine.homes.ballot` says why that is enough.
+what all replicas of its tenure have stored; `engine.homes.ballot` says why that is enough. A
+candidate that hears of a deletion from its majority brings that to its end instead of recruiting,
+and a witness stands for that, too: a deletion that was begun does not stay half done.
 """
 
 from __future__ import annotations
@@ -16,13 +19,23 @@ from typing import Final
 
 import msgspec
 
-from engine.homes.ballot import Ballot, Tenure, concede, install, learn, may_succeed, promise
+from engine.homes.ballot import (
+    Ballot,
+    Tenure,
+    concede,
+    install,
+    latest_of,
+    learn,
+    may_succeed,
+    promise,
+)
 from engine.homes.crew import Crew
 from engine.homes.events import (
     Activated,
     Called,
     CaughtUp,
     Committed,
+    Drop,
     Effect,
     Event,
     HealthChanged,
@@ -39,6 +52,8 @@ from engine.homes.events import (
 )
 from engine.homes.messages import (
     AskVote,
+    Delete,
+    Deleted,
     Inquire,
     Install,
     Installed,
@@ -91,6 +106,7 @@ class HomeTenure:
         self._views: dict[str, View] = {}
         self._votes: dict[str, Tenure | None] = {}
         self._installed: set[str] = set()
+        self._confirmed: dict[str, float] = {}
         self._crew = self._new_crew()
         self._tenure: Tenure | None = None
         self._heard_at = now
@@ -126,13 +142,37 @@ class HomeTenure:
         """The journal is about to go, to be replaced."""
         return self._keep(msgspec.structs.replace(self.ballot, joined=0))
 
+    @property
+    def deleted(self) -> bool:
+        """Whether the stream is, by the word of a majority."""
+        return self.ballot.deleted
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether a majority agreed a moment ago that this peer is home."""
+        lately = [at for at in self._confirmed.values() if now - at <= self._quiet_s]
+        return self.role is Role.HOME and len(lately) + 1 >= self.ballot.majority
+
+    def delete(self, now: float) -> list[Effect]:
+        """As the home: ask all electors to agree that the stream is deleted; see `deleted`. There
+        is no way back: whoever hears of it may bring it to its end."""
+        assert self.role is Role.HOME
+        assert self._tenure is not None
+        tenure = msgspec.structs.replace(self._tenure, deleted=True)
+        return [StopShipping(), Suspended(succeeded=False), *self._propose(tenure, now)]
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """What is to be done, in this order. now: seconds, never going back."""
+        if isinstance(event, Received):
+            known = event.sender in self._others
+            return self._received(event.sender, event.message, now) if known else []
+        return [] if self.deleted else self._happened(event, now)
+
+    def _happened(
+        self, event: Tick | HealthChanged | Called | CaughtUp | InStep | StoredAt | Lost, now: float
+    ) -> list[Effect]:
         match event:
             case Tick():
                 return self._tick(now)
-            case Received(sender, message):
-                return self._received(sender, message, now) if sender in self._others else []
             case HealthChanged(peer, dead):
                 return self._health(peer, dead, now)
             case Called(home, fence):
@@ -153,12 +193,30 @@ class HomeTenure:
 
     def may_store(self, home: str, fence: int) -> bool:
         """Whether what that home ships under that fence may still be written and acknowledged."""
-        return self.ballot.promised == fence and self.ballot.voted == home
+        ballot = self.ballot
+        return not ballot.deleted and (ballot.promised, ballot.voted) == (fence, home)
 
     # -- as an elector ------------------------------------------------------------------------
 
     def _received(self, sender: str, message: Message, now: float) -> list[Effect]:
         match message:
+            case Inquire() | AskVote() | Install() | Delete():
+                return self._asked(sender, message, now)
+            case Deleted():
+                return self._be_deleted(now)
+            case View():
+                return self._take_view(sender, message, now)
+            case Vote():
+                return self._take_vote(sender, message, now)
+            case Installed():
+                return self._take_installed(sender, message, now)
+
+    def _asked(
+        self, sender: str, request: Inquire | AskVote | Install | Delete, now: float
+    ) -> list[Effect]:
+        if self.deleted:
+            return [Send(sender, Deleted())]
+        match request:
             case Inquire():
                 ballot = self.ballot
                 view = View(ballot.promised, ballot.tenure, self._is_silent(now))
@@ -167,12 +225,8 @@ class HomeTenure:
                 return self._asked_to_vote(sender, fence, now)
             case Install(tenure):
                 return self._asked_to_install(sender, tenure, now)
-            case View():
-                return self._take_view(sender, message, now)
-            case Vote():
-                return self._take_vote(sender, message, now)
-            case Installed():
-                return self._take_installed(sender, message, now)
+            case Delete():
+                return [*self._be_deleted(now), Send(sender, Deleted())]
 
     def _asked_to_vote(self, sender: str, fence: int, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -250,8 +304,9 @@ class HomeTenure:
                 return self._announce() + self._look_after(now)
 
     def _consider(self, now: float) -> list[Effect]:
-        """Stand, after a while in which nothing was heard of a home."""
-        if not self.ballot.joined or not self.whole or not self._is_silent(now):
+        """Stand, after a while in which nothing was heard of a home. Who has no journal asks as
+        well: it may have been away when the stream was deleted."""
+        if not self._is_silent(now):
             self._since = now
             return []
         if now - self._since < self._patience_s:
@@ -277,7 +332,7 @@ class HomeTenure:
         if len(self._views) + 1 < self.ballot.majority:
             return effects
         tenures = [self.ballot.tenure, *(view.tenure for view in self._views.values())]
-        if not may_succeed(self.ballot, self.own, tenures):
+        if not self.whole or not may_succeed(self.ballot, self.own, tenures):
             return effects + self._follow(now, succeeded=False)
         return effects + self._stand(now)
 
@@ -305,6 +360,10 @@ class HomeTenure:
             return effects
         if not may_succeed(self.ballot, self.own, self._votes.values()):
             return effects + self._follow(now, succeeded=True)
+        latest = latest_of(self._votes.values())
+        if latest is not None and latest.deleted:
+            replicas = self._others[: self.ballot.k_safety]
+            return effects + self._propose(Tenure(self.fence, self.own, replicas, True), now)
         return [*effects, *self._begin(now)]
 
     def _begin(self, now: float) -> list[Effect]:
@@ -330,9 +389,12 @@ class HomeTenure:
             return self._commit()
         if self.role is not Role.RECRUITING or not self._crew.complete:
             return []
+        return self._propose(Tenure(self.fence, self.own, self._crew.members), now)
+
+    def _propose(self, tenure: Tenure, now: float) -> list[Effect]:
         self.role, self._since = Role.INSTALLING, now
-        self._tenure = Tenure(self.fence, self.own, self._crew.members)
-        kept = install(self.ballot, self._tenure)
+        self._tenure = tenure
+        kept = install(self.ballot, tenure)
         if kept is None:  # a higher fence was promised, and we have not been told yet
             return self._follow(now, succeeded=True)
         self._installed = {self.own}
@@ -347,14 +409,26 @@ class HomeTenure:
             return self._learn(answer.tenure)
         if answer.promised > self.fence:
             return self._follow(now, succeeded=True) + self._learn(answer.tenure)
-        if not answer.accepted or answer.fence != self.fence or self.role is Role.HOME:
+        # of another version, an elector knows of no deletion, and accepts the tenure without it
+        if not answer.accepted or answer.tenure != self._tenure:
+            return []
+        self._confirmed[sender] = now
+        if self.role is Role.HOME:
             return []
         self._installed.add(sender)
         if len(self._installed) < self.ballot.majority:
             return []
         assert self._tenure is not None
+        if self._tenure.deleted:
+            return self._be_deleted(now) + [Send(peer, Delete()) for peer in self._others]
         self.role = Role.HOME
         return [Activated(self._tenure), *self._commit()]
+
+    def _be_deleted(self, now: float) -> list[Effect]:
+        if self.deleted:
+            return []
+        kept = msgspec.structs.replace(self.ballot, deleted=True, joined=0)
+        return [*self._follow(now, succeeded=True), *self._keep(kept), Drop()]
 
     # -- as a home ----------------------------------------------------------------------------
 

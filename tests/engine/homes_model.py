@@ -16,6 +16,7 @@ from engine.homes.events import (
     Called,
     CaughtUp,
     Committed,
+    Drop,
     Effect,
     Event,
     InStep,
@@ -30,7 +31,7 @@ from engine.homes.events import (
     Tick,
     Won,
 )
-from engine.homes.messages import AskVote, Inquire, Install, Message
+from engine.homes.messages import AskVote, Delete, Inquire, Install, Message
 from engine.homes.tenure import HomeTenure, Role
 
 QUIET_S = 1.0
@@ -67,6 +68,7 @@ class World:
     Attributes:
         acknowledged: texts, in any order. order: theirs in the journals, when last looked at.
         activated: who was home, by fence.
+        deleted: the fence under which the stream was deleted; 0: it is not known to be.
     """
 
     def __init__(self, k: int, rng: Random) -> None:
@@ -83,6 +85,7 @@ class World:
         self.order: list[str] = []
         self.activated: dict[int, str] = {}
         self.posted = 0
+        self.deleted = 0
         for node in self.nodes.values():
             self.start(node)
         first = self.nodes["a"]
@@ -120,6 +123,7 @@ class World:
                     for call in [c for c in self.calls if c.home == node.name]:
                         self.calls.remove(call)
                 case Activated(tenure):
+                    assert not 0 < self.deleted <= tenure.fence, "it has a home again"
                     assert self.activated.setdefault(tenure.fence, node.name) == node.name
                 case Committed(upto):
                     for text in [t for t, length in node.pending.items() if length <= upto[1]]:
@@ -127,6 +131,11 @@ class World:
                         self.acknowledged.append(text)
                 case Suspended():
                     node.pending.clear()
+                case Drop():
+                    assert node.ballot.deleted, "it is on disk before anything goes"
+                    node.journal.clear()
+                    assert node.ballot.tenure is not None
+                    self.deleted = self.deleted or node.ballot.tenure.fence
 
     def post(self, node: Node) -> None:
         if node.tenure is None or node.tenure.role is not Role.HOME:
@@ -135,6 +144,10 @@ class World:
         text = f"post {self.posted}"
         node.journal.append((node.tenure.fence, text))
         node.pending[text] = len(node.journal)
+
+    def delete(self, node: Node) -> None:
+        if node.tenure is not None and node.tenure.is_confirmed(self.now):
+            self.do(node, node.tenure.delete(self.now))
 
     def post_again(self, node: Node, text: str) -> None:
         """A poster that was not answered; what is there is not stored twice."""
@@ -247,7 +260,15 @@ class World:
         ]
 
     def check(self) -> None:
-        """What was acknowledged is in every later home's journal, once, in the one order."""
+        """What was acknowledged is in every later home's journal, once, in the one order; and who
+        knows of the deletion never forgets it."""
+        for node in self.nodes.values():
+            assert not node.ballot.deleted or self.deleted
+            assert not node.ballot.deleted or not node.journal, "files are left"
+        if self.deleted:
+            fences = [node.tenure.fence for node in self.homes() if node.tenure is not None]
+            assert max(fences, default=0) < self.deleted, "it has a home again"
+            return
         for node in self.homes():
             assert node.tenure is not None
             fence = node.tenure.fence
@@ -263,4 +284,4 @@ class World:
             self.order = order
 
 
-REQUESTS = (Inquire, AskVote, Install)
+REQUESTS = (Inquire, AskVote, Install, Delete)

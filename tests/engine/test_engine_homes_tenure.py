@@ -82,8 +82,11 @@ class Electors(RuleBasedStateMachine):
 
     @rule()
     def calm(self) -> None:
-        """Everything heals: there is a home, and it takes posts."""
+        """Everything heals: there is a home, and it takes posts; or all know of the deletion."""
         self.world.settle()
+        if self.world.deleted:
+            assert all(node.ballot.deleted for node in self.world.nodes.values())
+            return
         (home,) = self.world.homes()
         self.world.post(home)
         text = f"post {self.world.posted}"
@@ -99,6 +102,18 @@ class FiveElectors(Electors):
     k = 2
 
 
+class Deleting(Electors):
+    """And the owner deletes the stream, perhaps in the middle of an election."""
+
+    @rule(index=st.integers(0, 4))
+    def delete(self, index: int) -> None:
+        self.world.delete(self.node(index))
+
+
+class DeletingFive(Deleting):
+    k = 2
+
+
 COMMON = settings(
     max_examples=30,
     stateful_step_count=60,
@@ -109,6 +124,10 @@ TestThree = Electors.TestCase
 TestThree.settings = COMMON
 TestFive = FiveElectors.TestCase
 TestFive.settings = COMMON
+TestDeleting = Deleting.TestCase
+TestDeleting.settings = COMMON
+TestDeletingFive = DeletingFive.TestCase
+TestDeletingFive.settings = COMMON
 
 
 @pytest.mark.soak
@@ -126,14 +145,42 @@ def test_a_short_life(seed: int) -> None:
     assert len(world.acknowledged) > 20
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_life_that_ends_by_a_deletion(seed: int) -> None:
+    """Begun once or more, whoever dies in the middle: all come to know of it, or none."""
+    world = World(1 + seed % 2, Random(seed))
+    wander(world, 4_000, delete_at=1_000)
+    assert world.deleted
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> None:
+    """Its home dies before it hears that they did."""
+    world = World(k, Random(0))
+    world.settle()
+    (home,) = world.homes()
+    world.mail.clear()
+    world.delete(home)
+    while world.mail and isinstance(world.mail[0][2], Install):
+        world.deliver(0, again=False)
+    world.crash(home)
+    world.mail.clear()
+    assert not world.deleted
+    world.settle()
+    assert world.deleted
+    assert all(node.ballot.deleted for node in world.nodes.values())
+
+
 def many_lives(seeds: int) -> None:
     for seed in range(seeds):
         wander(World(1, Random(seed)), 3_000)
 
 
-def wander(world: World, steps: int) -> None:  # noqa: PLR0912 - one branch a thing that happens
+def wander(world: World, steps: int, *, delete_at: int = -1) -> None:  # noqa: PLR0912 - one branch a thing that happens
     rng, nodes = world.rng, list(world.nodes.values())
-    for _ in range(steps):
+    for step_number in range(steps):
+        if step_number >= delete_at >= 0 and not world.deleted:
+            world.delete(rng.choice(nodes))
         match rng.randrange(40):
             case 0 if rng.random() < 0.1:
                 world.crash(rng.choice(nodes))
@@ -163,8 +210,9 @@ def wander(world: World, steps: int) -> None:  # noqa: PLR0912 - one branch a th
                     world.step_call(rng.choice(world.calls))
         world.check()
     world.settle()
-    assert len(world.homes()) == 1
     world.check()
+    assert len(world.homes()) == (0 if world.deleted else 1)
+    assert all(node.ballot.deleted == (world.deleted > 0) for node in nodes)
 
 
 def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
