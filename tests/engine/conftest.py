@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from pyspark import SparkContext
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark
@@ -18,5 +19,7 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
 
 @pytest.fixture
 def spark(shared_spark: Spark) -> Spark:
+    if SparkContext._jvm is None:  # a test that had another Spark took this one out of PySpark
+        shared_spark.stop()
     shared_spark.start()
     return shared_spark
