@@ -259,10 +259,10 @@ class Book:
     def _news(self, new: Contract) -> str:
         name = f"contract {new.id[:SHORT_ID]} with {new.counterparty(self.participant)}"
         if new.revocation:
-            return f"{name} revoked"
+            return f"revoked {name}"
         if new.accepted:
-            return f"{name} accepted by {new.proposal.accepter}"
-        return f"{name} proposed by {new.proposal.proposer}"
+            return f"accepted {name}, by {new.proposal.accepter}"
+        return f"proposed {name}, by {new.proposal.proposer}"
 
     def _stands(self, contract: Contract) -> bool:
         """Whether the roots that members have now signed it; verified once for each pair."""

@@ -275,7 +275,7 @@ class Contracts:
         now = self._clock()
         before, after = self._in_force, frozenset(c.id for c in self.book.in_force(now))
         for problem in set(self.book.problems) - set(self._damaged):
-            self._overlay.events.note("warning", problem)
+            self._overlay.events.note("warning", f"cannot believe a contract: {problem}")
         self._damaged = self.book.problems
         self._in_force = after
         if before is None or before == after:
@@ -288,7 +288,7 @@ class Contracts:
 
     def _tell(self, contract: Contract, state: State) -> None:
         other = contract.counterparty(self.book.participant)
-        text = f"contract {contract.id[:SHORT_ID]} with {other} is {state}"
+        text = f"finds contract {contract.id[:SHORT_ID]} with {other} {state}"
         self._overlay.events.note("warning" if state is State.BARRED else "info", text)
 
     def _pause(self, now: float) -> float:

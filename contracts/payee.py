@@ -311,7 +311,7 @@ class Payee:
         if refusal.upto is not None and refusal.upto < receipt.upto:
             return self._shortened(account, standing, refusal, now)
         self._later(bill, now)
-        note = f"{described(account, key.task)}: not paid yet: {refusal.reason}"
+        note = f"waits for the payment of {described(account, key.task)}: {refusal.reason}"
         return [Note("warning", note), *self._step(account, now)]
 
     def _shortened(
@@ -394,7 +394,7 @@ class Payee:
         except InvalidInputError as error:
             line.bills[deal.key].want = None
             self._later(line.bills[deal.key], now)
-            return [Note("warning", f"{described(deal.account, deal.task)}: {error}")]
+            return [Note("warning", f"cannot bill {described(deal.account, deal.task)}: {error}")]
         bill = line.bills[deal.key]
         if bill.due is None:
             bill.due = upto
@@ -419,7 +419,7 @@ class Payee:
 def disputed_effects(receipt: Receipt, counted: int) -> list[Effect]:
     """What both sides tell their peer when the counts differ."""
     text = (
-        f"{described(receipt.account, receipt.task)}: {receipt.rows} tuples are claimed by "
-        f"{receipt.payee.hex()[:8]}, {receipt.payer.hex()[:8]} counts {counted}"
+        f"differs on {described(receipt.account, receipt.task)}: {receipt.rows} tuples are claimed "
+        f"by {receipt.payee.hex()[:8]}, {receipt.payer.hex()[:8]} counts {counted}"
     )
     return [Disputed(receipt, counted), Note("warning", text)]

@@ -231,6 +231,6 @@ class Payer:
         )
         effects: list[Effect] = [Send(receipt.payee, message)]
         if refused.upto is None:
-            text = f"{described(receipt.account, receipt.task)}: not paid: {reason}"
+            text = f"did not pay {described(receipt.account, receipt.task)}: {reason}"
             effects.append(Note("warning", text))
         return effects

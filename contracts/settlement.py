@@ -118,7 +118,7 @@ class Settlement:
         try:
             return self._handle(event, now)
         except MedusaError as error:
-            return [Note("warning", f"settlement: {error}")]
+            return [Note("warning", f"could not settle: {error}")]
 
     def _handle(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -157,7 +157,7 @@ class Settlement:
             raise ConflictError(f"receipt of {receipt.task[:80]!a}: between others")
         desk.ledger.append(message)
         if receipt.payee != desk.own:
-            return [Note("warning", f"receipt {receipt.number} came back: the ledger was cut")]
+            return [Note("warning", f"got back receipt {receipt.number}: the ledger was cut")]
         effects = self._payee.settled(receipt, now)
         standing = desk.ledger.deal(receipt.key)
         other = None if standing is None else desk.resold(standing)
@@ -189,7 +189,7 @@ class Settlement:
         if standing.paid or standing.deal.payee != self._desk.own:
             return []
         name = described(standing.deal.account, standing.deal.task)
-        return [Note("warning", f"{name}: never paid beyond {standing.billed}; given up")]
+        return [Note("warning", f"gave up {name}: never paid beyond {standing.billed}")]
 
 
 def _over(standing: Standing, now: float) -> bool:

@@ -72,7 +72,7 @@ class Bodies:
             try:
                 body = await self._from(peer_id, pointer)
             except UntrustedError as error:
-                self._events.note("warning", str(error))
+                self._events.note("warning", f"disbelieved a body: {error}")
                 problem = error
             except NotAuthorisedError as error:
                 if not isinstance(problem, UntrustedError):

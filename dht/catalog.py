@@ -210,7 +210,9 @@ class Catalog:
             try:
                 value = _decoded(kind, of, each.body)
             except DecodeError as error:
-                self._around.events.note("error", f"our own {error}; it is to be declared again")
+                self._around.events.note(
+                    "error", f"cannot read our own {error}; it is to be declared again"
+                )
                 continue
             name = ObjectName.parse(of.name)
             found.append(Published(name, value, self._around.peer_id, each.version))
@@ -320,8 +322,8 @@ class Catalog:
         return Published(ObjectName.parse(record.name), value, record.publisher, record.version)
 
     def _sources(self, record: Record) -> list[bytes]:
-        """Who may have a body: its publisher, then others of its owner, then neighbours, who may
-        have looked it up."""
+        """Peers to ask for a body: its publisher, then other peers of its owner, then neighbours,
+        which may have looked it up."""
         contacts = self._around.contacts
         owner = ObjectName.parse(record.name).participant
         siblings = [p for p in contacts.known() if contacts.participant_of(p) == owner]
@@ -370,7 +372,9 @@ async def open_catalog_in(
         folder.mkdir(parents=True, exist_ok=True)
 
     def damaged(text: str) -> None:
-        around.events.note("error", f"{text}; what others publish is learned again")
+        around.events.note(
+            "error", f"lost the catalog: {text}; what others publish is learned again"
+        )
 
     with open_database(folder / DATABASE, damaged) as database:
         store = RecordStore(database, around.federation, around.publisher_of, around.clock)
@@ -411,7 +415,8 @@ def _serve(service: Service, catalog: Catalog) -> None:
         await trio.lowlevel.checkpoint()
         return Names(catalog.own_names())
 
-    service.unary(BODY, BodyRequest, body)
+    # whoever looks an object up asks: its record does not tell who may have it
+    service.unary(BODY, BodyRequest, body, often_refused=True)
     service.unary(NAMES, NamesRequest, names)
 
 

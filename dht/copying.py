@@ -51,7 +51,7 @@ class Copying:
             self._more.set()
 
     async def run(self) -> None:
-        """For ever. What cannot be had now is fetched when it is asked for."""
+        """Runs for ever. A body that cannot be fetched now is fetched when a caller asks for it."""
         while True:
             self._more = trio.Event()
             while self._wanted:

@@ -10,7 +10,13 @@ from dht.directory import Directory
 from dht.records import Record, Subject, newer, verify_record
 from dht.store import RecordStore
 from dht.surroundings import Surroundings
-from overlay.errors import MedusaError, NotFoundError, UnavailableError, WithdrawnError
+from overlay.errors import (
+    MedusaError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    WithdrawnError,
+)
 from overlay.names import ObjectName
 
 
@@ -28,6 +34,7 @@ class Finder:
 
         Raises:
             UnavailableError: too few peers answer, nothing is remembered, and it is not ours.
+            RefusedError: likewise, since the others do not take this peer for a member.
         """
         own = self._own(subject)
         try:
@@ -54,10 +61,12 @@ class Finder:
         key = subject.key
         try:
             values = await self._directory.get(key)
-        except UnavailableError:
+        except UnavailableError as error:
             records = self.remembered(subject)
             if not records and not await self._is_ours_to_deny(subject):
-                raise
+                if exclusion := self._around.exclusion():
+                    raise RefusedError(f"{subject}: {exclusion}") from None
+                raise UnavailableError(f"{subject}: {error}") from None
         else:
             self._remember(key, values)
             records = self._believed(subject, values, expired_ok=False)
@@ -113,7 +122,7 @@ class Finder:
         if not records:
             raise NotFoundError(f"{subject}: not found")
         if records[0].body is None:
-            raise WithdrawnError(f"{subject}: withdrawn")
+            raise WithdrawnError(f"{subject}: its owner has deleted it")
         return records[0]
 
     def remembered(self, subject: Subject) -> list[Record]:
@@ -142,8 +151,7 @@ class Finder:
                 )
             except MedusaError as error:
                 # no word of the record itself: who makes them up shall not fill the list of events
-                reason = f"catalog: disbelieved a record that was found ({error.code})"
-                around.events.note("warning", reason)
+                around.events.note("warning", f"disbelieved a record that was found ({error.code})")
                 continue
             if record.subject == subject:
                 records.append(record)

@@ -401,9 +401,9 @@ async def open_bridge(
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         problem = context.get("exception") or context.get("message")
         if isinstance(problem, Exception):
-            events.fault("in the DHT", problem)
+            events.fault("failed in the DHT", problem)
         else:
-            events.note("error", f"in the DHT: {problem!r}")
+            events.note("error", f"failed in the DHT: {problem!r}")
 
     async with trio.open_nursery() as nursery:
         loop, scope = await nursery.start(_run_loop, note)

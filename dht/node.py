@@ -73,7 +73,7 @@ class Node:
         certain = 2 * (found.answered + 1) > found.asked + 1 and found.asked > 0
         if not values and self._contacts.are_expected() and not certain:
             raise UnavailableError(
-                f"{found.answered} of the {found.asked} peers asked for {key.hex()} answered"
+                f"{found.answered} of the {found.asked} peers that were asked have answered"
             )
         return sorted(values)
 

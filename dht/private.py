@@ -1,9 +1,9 @@
-"""Objects that not everybody may have: their records tell nothing but the name and its owner.
+"""Objects for some participants only: their records tell nothing but the name and its owner.
 
-What a record shows of such an object is the hash and the size of its body. The body is padded to
-whole kibibytes, and has a salt that only its publisher can make: nobody can guess an object and
-compare. The body itself is given by peers of its owner, and by no others, to those who may have it.
-A peer of before knows nothing of this, and reads the body as any other.
+The record of such an object has the hash and the size of its body. The body is padded to whole
+kibibytes, and has a salt that only its publisher can make: no peer can guess an object and compare.
+Only peers of the owner give the body, and only to participants that may have the object. A peer of
+an older version does not know such objects, and reads the body as any other.
 """
 
 from __future__ import annotations

@@ -81,9 +81,9 @@ class Publishing:
         if latest > self._now_us() + MAX_SKEW_US:
             self._around.events.note(
                 "error",
-                f"what this peer published last is dated {shown(latest / 1e6)}, and this machine's "
-                f"clock says {shown(self._around.clock())}: {MEND}; what is dated later is told "
-                "anew, as of now",
+                f"dated its last publication {shown(latest / 1e6)}, and this machine's clock says "
+                f"{shown(self._around.clock())}: {MEND}; what is dated later is told anew, as of "
+                "now",
             )
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:

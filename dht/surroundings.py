@@ -57,6 +57,7 @@ class Surroundings:
         contacts: the peer table.
         publisher_of: who a peer id belongs to, if it is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
+        exclusion: why this peer is cut off from the others, where they refuse it; else "".
         clock: seconds since the epoch.
         returning: while it is open, has somebody told whenever a peer is back that was taken for
             dead, or our clock is set: those on the other side have not heard us meanwhile.
@@ -73,6 +74,7 @@ class Surroundings:
     fetch_body: Fetch
     fetch_names: Callable[[bytes], Awaitable[Names]]
     events: Events
+    exclusion: Callable[[], str] = str
     clock: Callable[[], float] = wall_clock
     rng: Random = field(default_factory=SystemRandom)
     returning: Callable[[Callable[[], None]], AbstractContextManager[None]] = lambda _: (
@@ -166,6 +168,7 @@ def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings
         fetch_body=fetch_body,
         fetch_names=fetch_names,
         events=overlay.events,
+        exclusion=overlay.exclusion,
         clock=overlay.clock,
         rng=rng or SystemRandom(),
         returning=returning,

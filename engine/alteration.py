@@ -1,4 +1,4 @@
-"""What may be changed of a stream while it runs."""
+"""Changes of a stream that are possible while it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
     def in_words(self) -> str:
         """For people."""
         return ", ".join(
-            f"{name.removesuffix('_us')} {_in_words(name, value)}"
+            f"{name.removesuffix('_us')} {value_in_words(name, value)}"
             for name, value in self.changes.items()
         )
 
@@ -38,14 +38,17 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, **later.changes)
 
 
-def _in_words(name: str, value: object) -> str:
+def value_in_words(name: str, value: object) -> str:
+    """Of an attribute of a stream, for people."""
     if isinstance(value, tuple):
-        return ", ".join(value) or "nobody"
-    return f"{value / 1e6:g} s" if isinstance(value, int) else str(value or "none")
+        return ", ".join(map(str, value)) or "nobody"
+    if name.endswith("_us") and isinstance(value, int):
+        return f"{value / 1e6:g} s"
+    return "none" if value is None else str(value)
 
 
 OF_OUTPUTS = frozenset({"readers", "history_us"})
-"""What a stream has that a query produces: nobody posts to it, and its time is its inputs'."""
+"""Attributes of a query's output: it takes no posts, and its time is its inputs'."""
 
 
 def altered(stream: StreamDefinition, alteration: Alteration) -> StreamDefinition:

@@ -1,14 +1,14 @@
 """Gives streams of this peer other definitions, while they run.
 
 1. The new definition is an entry of the source's journal, in order with the posts: it is on every
-   replica's disk before it counts, and whoever is home after that goes by it.
+   replica's disk before it counts, and every later home goes by it.
 2. The catalog is told.
-3. It counts here (`stream.json` follows), and who reads the stream hears of it: peers ask again,
-   and so find out what they may and what is new.
+3. It counts here (`stream.json` follows), and the stream's readers hear of it: peers ask again, and
+   learn their rights and the new definition.
 
 A crash after 1 leaves the rest to the start of the peer, or to the next home. Of a query's output
 the query's entry takes the place of the journal: its file and the secondary have it, then the
-workers, and whoever takes the query over.
+workers, and each later primary.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from engine.alteration import Alteration, altered
 from engine.definitions import AlteredOutput
+from engine.homes import changing
 from engine.homes.homes import Homes
 from engine.kept import KeptStream, Role, entries_of
 from engine.producers import Producers
@@ -30,7 +31,7 @@ from overlay.events import Events
 
 
 class Altering:
-    """Of one peer."""
+    """Of one peer. locks: see `Deleting`."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Altering:
         queries: QueryHost,
         primaries: Primaries,
         events: Events,
+        locks: Locks,
     ) -> None:
         self._store = store
         self._homes = homes
@@ -48,7 +50,7 @@ class Altering:
         self._queries = queries
         self._primaries = primaries
         self._events = events
-        self._changing = Locks()
+        self._changing = locks
 
     async def alter_output(self, query: str, stream: str, alteration: Alteration) -> None:
         """A stream that a query of this peer produces; the same again is no change.
@@ -109,7 +111,7 @@ class Altering:
             if keeper is not None:
                 if not keeper.is_home:
                     raise UnavailableError(f"{stream}: this peer is not its home now; ask again")
-                await keeper.alter(alteration)
+                await changing.alter(keeper, alteration)
             else:
                 await self._alter(self._source(stream), alteration)
             self._events.note("info", f"altered {stream}: {alteration.in_words()}")

@@ -1,7 +1,8 @@
 """Deletes source streams and schemas, and lets streams go on that have ended: of one peer's.
 
 What is deleted is gone once its folder is renamed, its late tuples and revisions with it; the
-catalog follows, after a crash when the peer starts again. Before that nothing has changed.
+catalog follows, after a crash when the peer starts again. Before that nothing has changed. Of
+streams with replicas see `engine.homes.changing`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import trio
 
 from dht.catalog import Catalog
 from engine.definitions import base_of
+from engine.homes import changing
 from engine.homes.homes import Homes
-from engine.homes.keeper import HOLDER
+from engine.homes.keeper import Keeper
+from engine.homes.logs import HOLDER
 from engine.kept import KeptStream, Role, entries_of
 from engine.kinds import SCHEMA, STREAM, find
 from engine.mirrors import Mirrors
@@ -26,7 +29,6 @@ from engine.subscriptions import Subscriptions
 from overlay.concurrency import Locks
 from overlay.errors import (
     ConflictError,
-    InvalidInputError,
     MedusaError,
     NotFoundError,
     StorageError,
@@ -37,7 +39,11 @@ from overlay.node import Overlay
 
 
 class Deleting:
-    """Of one peer."""
+    """Of one peer.
+
+    Args:
+        locks: one a stream: it is altered, deleted and reopened one after the other.
+    """
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class Deleting:
         producers: Producers,
         subscriptions: Subscriptions,
         schemas: SchemaFiles,
+        locks: Locks,
     ) -> None:
         self._overlay = overlay
         self._catalog = catalog
@@ -59,7 +66,7 @@ class Deleting:
         self._producers = producers
         self._subscriptions = subscriptions
         self._schemas = schemas
-        self._changing = Locks()
+        self._changing = locks
 
     async def delete_stream(self, stream: str) -> None:
         """Leave nothing of a source stream whose home this peer is.
@@ -78,7 +85,7 @@ class Deleting:
                 kept = await keeper.open()
                 self._check_unread(kept)
                 self._check_known_readers(kept)
-                await keeper.delete()
+                await changing.delete(keeper)
                 return
             kept = self._source(stream)
             self._check_unread(kept)
@@ -89,26 +96,51 @@ class Deleting:
                 if self._store.folder_of(kept.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
                 await self._withdraw(each.stream.name for each in entries_of(kept.entry))
-            self._overlay.events.note("info", f"{stream} is deleted")
+            self._overlay.events.note("info", f"deleted {stream}")
 
-    async def reopen_stream(self, stream: str) -> None:
-        """Let a source stream whose home this peer is go on although it has ended; one that has not
-        is as it should be.
+    async def reopen_stream(self, stream: str) -> bool:
+        """Let a source stream whose home this peer is go on although it has ended. Gives whether it
+        had: one that has not is as it should be.
 
         Raises:
             NotFoundError: this peer is not its home.
             ConflictError: an answer depends on its end; says whose.
             StorageError: the disk does not take it; it has ended still.
+            UnavailableError: its end is not in its log yet; or of its electors one does not answer,
+                which may have told somebody of its end.
         """
         async with self._changing.of(stream):
+            keeper = self._homes.get(stream)
+            if keeper is not None:
+                return await self._reopen_replicated(keeper)
             kept = self._source(stream)
             assert kept.home is not None, "a source"
-            if kept.home.boundary < END:
-                return
-            self._check_end_unread(kept)
-            await kept.home.reopen()
-            await trio.to_thread.run_sync(self._store.forget_end, kept)
-            self._overlay.events.note("info", f"{stream} goes on: it had ended")
+            async with self._store.telling_end(kept):
+                if kept.home.boundary < END:
+                    return False
+                self._check_end_unread(kept)
+                await kept.home.reopen()
+                await trio.to_thread.run_sync(self._store.forget_end, kept)
+            self._overlay.events.note("info", f"reopened {stream}")
+            return True
+
+    async def _reopen_replicated(self, keeper: Keeper) -> bool:
+        if not keeper.is_home:
+            raise UnavailableError(f"{keeper.name}: this peer is not its home now; ask again")
+        await keeper.open()
+        if keeper.logs.home.boundary < END:
+            return False
+        refused = await changing.reopen(keeper)
+        if refused is None:
+            self._overlay.events.note("info", f"reopened {keeper.name}")
+            return True
+        if refused.told:
+            raise _told_of_end(keeper.name, refused.told)
+        silent = changing.peers_in_words(refused.silent)
+        raise UnavailableError(
+            f"{keeper.name} has ended still: each of its electors may have told somebody of that, "
+            f"and {silent} did not answer: start what is down, and ask again"
+        )
 
     async def delete_schema(self, schema: str) -> None:
         """Leave nothing of a schema that was created at this peer.
@@ -125,7 +157,7 @@ class Deleting:
                 )
             await trio.to_thread.run_sync(self._schemas.remove, schema)
             await self._catalog.withdraw(SCHEMA, name)
-            self._overlay.events.note("info", f"{schema} is deleted")
+            self._overlay.events.note("info", f"deleted {schema}")
 
     async def tidy(self) -> None:
         """Take back what the catalog says of source streams that a crash came to while they were
@@ -141,8 +173,6 @@ class Deleting:
     # -----------------------------------------------------------------------------------------
 
     def _source(self, stream: str) -> KeptStream:
-        if self._homes.get(stream) is not None:
-            raise InvalidInputError(f"{stream} has replicas (k_safety): it is not reopened by now")
         kept = self._store.get(stream)
         if kept is None or kept.role is not Role.SOURCE:
             raise NotFoundError(f"{stream}: this peer is not its home")
@@ -150,20 +180,27 @@ class Deleting:
 
     def _check_unread(self, source: KeptStream) -> None:
         for kept in (source, *self._store.beside(source)):
-            readers = self._mirrors.readers(kept.name) | self._subscriptions.readers(kept)
+            readers = {name: self._end_of(name) for name in self._mirrors.readers(kept.name)}
+            readers |= self._subscriptions.readers(kept)
             if readers:
-                raise ConflictError(
-                    f"{kept.name} is read by {in_words(readers)}: end that first (a named "
-                    f"subscriber that is away is waited for up to {self._store.lease_s:g} s)"
-                )
+                told = in_words(f"{name} ({end})" for name, end in readers.items())
+                raise ConflictError(f"{kept.name} is read, end that first: {told}")
+
+    @staticmethod
+    def _end_of(user: str) -> str:
+        """How what reads a stream here, other than a subscriber, is ended."""
+        kind, _, view = user.partition(" ")
+        if kind == "view":
+            return f"`medusa view delete {view}`"
+        return "computed here for another peer" if view else f"`medusa query delete {user}`"
 
     def _check_known_readers(self, source: KeptStream) -> None:
-        """A home that has taken over does not know yet who read from the last one."""
+        """A home that has taken over does not know the readers of the last one yet."""
         for kept in (source, *self._store.beside(source)):
             if HOLDER in kept.log.retention.consumers:
                 raise ConflictError(
-                    f"{kept.name} has changed its home: who read it from the last one is waited "
-                    f"for up to {self._store.lease_s:g} s"
+                    f"{kept.name} has changed its home: readers of the last one may come back for "
+                    f"up to {self._store.lease_s:g} s, try again then"
                 )
 
     def _check_end_unread(self, source: KeptStream) -> None:
@@ -171,10 +208,7 @@ class Deleting:
         for kept in (source, *self._store.beside(source)):
             readers |= self._mirrors.readers(kept.name)
         if readers:
-            raise ConflictError(
-                f"{source.name} has ended, and that was told {in_words(readers)}, whose answers "
-                "may depend on it: post to a stream of another name"
-            )
+            raise _told_of_end(source.name, readers)
 
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
@@ -197,6 +231,13 @@ class Deleting:
                 if entry is not None and entry.value.stream.schema == schema:
                     found.append(text)
         return found
+
+
+def _told_of_end(stream: str, readers: Iterable[str]) -> ConflictError:
+    return ConflictError(
+        f"{stream} has ended, and that was told {in_words(readers)}, whose answers may depend on "
+        "it: post to a stream of another name"
+    )
 
 
 SHOWN = 5

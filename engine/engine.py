@@ -27,6 +27,7 @@ from engine.mirrors import Mirrors
 from engine.modifier import Modifier
 from engine.moves.assignments import Assignments
 from engine.moves.mover import Mover
+from engine.moves.returning import Returning
 from engine.network import Network
 from engine.private import guard
 from engine.producers import Producers
@@ -35,6 +36,7 @@ from engine.readers import Readers
 from engine.relabelling import Relabelling
 from engine.replicas.primaries import Primaries
 from engine.replicas.standbys import Standbys
+from engine.resuming import Resuming
 from engine.schema_files import SchemaFiles
 from engine.spark.config import SparkConfig
 from engine.stream_store import StreamStore
@@ -42,6 +44,7 @@ from engine.subscriptions import Subscriptions
 from engine.versions.monitor import VersionMonitor
 from engine.views.host import Views
 from engine.views.locating import Locator
+from overlay.concurrency import Locks
 from overlay.errors import ConflictError
 from overlay.files import storing
 from overlay.names import ObjectName
@@ -56,11 +59,12 @@ class Engine:
         store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
         readers: who may read them. relabelling: keeps up with that.
         producers: who produces the others. mirrors: our copies of them.
-        queries: every query whose primary it is. primaries: finds them secondaries.
-        standbys: the queries whose secondary it is. mover: lets other peers work on their tasks.
+        queries: every query whose primary it is. resuming: takes up those of the last run.
+        primaries: finds them secondaries. standbys: the queries whose secondary it is.
+        mover: lets other peers work on their tasks.
         modifier: gives running queries other parameters. altering: streams other definitions.
         deleting: deletes streams and schemas, and reopens streams.
-        assignments: the tasks that it runs for other peers.
+        assignments: the tasks that it runs for other peers. returning: has their owners take them.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
         mending: has what is lost of its logs fetched again.
@@ -117,6 +121,7 @@ class Engine:
             config=config,
             nursery=nursery,
         )
+        self.resuming = Resuming(self.queries, self.producers, overlay)
         self.standbys = Standbys(
             overlay=overlay,
             store=self.store,
@@ -149,7 +154,7 @@ class Engine:
             config=config,
             nursery=nursery,
         )
-
+        self.returning = Returning(self.assignments, overlay, self.store, nursery)
         self.versions = VersionMonitor(
             overlay=overlay,
             store=self.store,
@@ -181,6 +186,7 @@ class Engine:
             quiet_s=config.home_silence_s,
         )
 
+        locks = Locks()
         self.altering = Altering(
             store=self.store,
             homes=self.homes,
@@ -188,6 +194,7 @@ class Engine:
             queries=self.queries,
             primaries=self.primaries,
             events=overlay.events,
+            locks=locks,
         )
         self.deleting = Deleting(
             overlay=overlay,
@@ -198,6 +205,7 @@ class Engine:
             producers=self.producers,
             subscriptions=self.subscriptions,
             schemas=self.schemas,
+            locks=locks,
         )
         catalog.on_yielded(self._give_way)
         guard(catalog, self.readers)
@@ -211,6 +219,7 @@ class Engine:
             standbys=self.standbys,
             mover=self.mover,
             assignments=self.assignments,
+            returning=self.returning,
         )
 
     def _give_way(self, kind: str, name: ObjectName) -> None:
@@ -229,8 +238,8 @@ class Engine:
             await self.producers.withdraw(beside.stream.name)
         self.overlay.events.note(
             "error",
-            f"{kept.name} was defined at another peer of ours as well while we were apart, and "
-            f"that one counts; what was posted here is in {folder}: post it again from there",
+            f"set aside {kept.name}: another peer of ours defined it as well while we were apart, "
+            f"and that one counts; what was posted here is in {folder}: post it again from there",
         )
 
     async def resume(self) -> None:
@@ -241,7 +250,7 @@ class Engine:
         await self.homes.resume()
         await self.deleting.tidy()
         await self.views.resume()  # before queries read them
-        await self.queries.resume()
+        await self.resuming.resume()
         await self.standbys.resume()
         await self.assignments.resume()
 
@@ -263,10 +272,11 @@ class Engine:
         """Look after streams and tasks from now on. Once only, and after everybody has come who
         wants a say in it, or to hear of it: what was let go of, or taken home, stays so."""
         for part in (
-            self.store,
+            self.store.tending,
             self.mover,
             self.modifier,
             self.assignments,
+            self.returning,
             self.primaries,
             self.standbys,
             self.digests,
@@ -374,7 +384,7 @@ async def open_engine(
             nursery=nursery,
         )
         closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
-        closing.enter_context(heeding(overlay.clock.set, engine.queries.clock_was_set))
+        closing.enter_context(heeding(overlay.clock.set, engine.resuming.clock_was_set))
         await engine.resume()
         try:
             yield engine

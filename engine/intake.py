@@ -64,7 +64,7 @@ class Intake:
         if by_clock and home.boundary < END and boundary > now + MAX_AHEAD_S:
             self._events.note(
                 "error",
-                f"{kept.name} has come to {shown(boundary)}, and this machine's clock says "
+                f"finds {kept.name} at {shown(boundary)}, and this machine's clock says "
                 f"{shown(now)}: {MEND}; if it was wrong before, what is posted here is late until "
                 "then: post to a stream of another name",
             )
@@ -137,7 +137,7 @@ class Intake:
 
     async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
         pacer = Pacer(self._config.epoch_s)
-        full = False
+        failing = False
         told = home.lost
         while True:
             clocked = kept.entry.stream.idle is Idle.CLOCK
@@ -149,15 +149,16 @@ class Intake:
             pacer.started(trio.current_time())
             try:
                 await home.advance(self._clock(), may_leap=self._clock.is_confirmed)
-                full = False
+                failing = False
                 for text in home.lost:
                     if text not in told:  # a producer's next post says what is missing before it
-                        self._events.note("error", f"{kept.name}: {text}")
+                        self._events.note("error", f"misses rows of {kept.name}: {text}")
                 told = home.lost
             except StorageError as error:
-                if not full:
-                    self._events.note("error", f"waits for room for {kept.name}: {error}")
-                full = True
+                if not failing:  # once, not at every try
+                    text = f"stands still with {kept.name}, and its posts wait: {error}"
+                    self._events.note("error", text)
+                failing = True
                 await trio.sleep(AGAIN_S)
             finally:
                 kept.memory.set(home.pending_bytes)

@@ -193,6 +193,7 @@ class KeptStream:
             subscribers=self.subscribers,
             state=str(self.suffix.state),
             version=self.version,
+            waiting=self.home.pending_rows if self.home else 0,
         )
 
 

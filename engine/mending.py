@@ -118,16 +118,18 @@ class Mending:
         except MedusaError:
             return False
         kept.log.put_back(lost, found, None)
-        text = f"the rows after boundary {lost.after} up to {lost.upto} are there again"
-        self._overlay.events.note("info", f"{kept.name}: {text}: {lost.path} is whole")
+        text = f"found the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+        self._overlay.events.note("info", f"{text}: {lost.path} is whole")
         return True
 
     async def _write(self, kept: KeptStream, lost: EpochFile, epochs: AsyncIterator[Epoch]) -> None:
         schema = kept.log.schema
         found, writer = await write_anew(lost, epochs, schema, durable=self._durable)
         kept.log.put_back(lost, found, writer)
-        text = f"the rows after boundary {lost.after} up to {lost.upto} were fetched again"
-        self._overlay.events.note("info", f"{kept.name}: {text}")
+        text = (
+            f"fetched the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+        )
+        self._overlay.events.note("info", text)
 
     # -- peers that may have it ---------------------------------------------------------------
 

@@ -21,7 +21,9 @@ MAX_BATCH_BYTES: Final = 8 * 2**20
 
 
 class Done(Struct, frozen=True):
-    """Nothing to say but that it is done."""
+    """It is done. remarks: what a person should see all the same, a sentence each."""
+
+    remarks: tuple[str, ...] = ()
 
 
 class CreateSchema(Struct, frozen=True):
@@ -73,9 +75,10 @@ class CreateXml(Struct, frozen=True):
 
 
 class Created(Struct, frozen=True):
-    """The object names that a call defined."""
+    """The object names that a call defined. remarks: see `Done`."""
 
     names: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class SetQueryStatus(Struct, frozen=True):
@@ -143,7 +146,8 @@ class Subscribe(Struct, frozen=True):
     Attributes:
         after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
         subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
-            away for a while; "" for one that does not mind.
+            away for a while; "" for one that does not mind. With the end as `after` it takes its
+            leave: the stream waits for it no longer.
         fence: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
         keep: the boundary after which the stream is to be kept for the subscriber, although it has
@@ -232,6 +236,12 @@ class Objects(Struct, frozen=True):
     failing: dict[str, str] = {}
 
 
+class Reopened(Struct, frozen=True):
+    """had_ended: whether there was anything to do."""
+
+    had_ended: bool = True
+
+
 class StreamStatus(Struct, frozen=True):
     """
     Attributes:
@@ -241,6 +251,7 @@ class StreamStatus(Struct, frozen=True):
         state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
         version: changes with what the stream is made from.
         producer: peer id (hex) of whom it is read from, where another peer produces it.
+        waiting: rows of a source that are stored, and wait for its boundary to pass them.
     """
 
     name: str
@@ -255,6 +266,7 @@ class StreamStatus(Struct, frozen=True):
     state: str = "stable"
     version: int = 0
     producer: str = ""
+    waiting: int = 0
 
 
 class QueryStatusSet(Struct, frozen=True):
@@ -268,7 +280,8 @@ class TaskStatus(Struct, frozen=True):
     Attributes:
         epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
         rate: output rows per second, smoothed.
-        state: running, waiting, stopped, failing or away; reason says why where it fails.
+        state: running, waiting, starting (what computes it does), stopped, failing or away; reason
+            says why where it fails.
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
         worker: peer id (hex) of the peer that runs it for us. owner: of the one we run it for.
@@ -396,11 +409,11 @@ class Snapshot(Struct, frozen=True):
 
     Attributes:
         at: seconds since the epoch. by: the peer asked (hex).
-        federation: its id. name: what its founder called it.
+        federation: what its founder called it. federation_id: its id, which no other one has.
     """
 
     at: float
     by: str
     federation: str
     peers: tuple[PeerStatus, ...]
-    name: str = ""
+    federation_id: str = ""

@@ -201,7 +201,7 @@ class Mirror:
         if message.tentative:
             await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
             return
-        await self._store.wait_for_room()
+        await self._store.room.wait()
         if self._due is not None:
             await self._due(epoch.upto)
         if log.boundary == BEGINNING and epoch.after > BEGINNING:
@@ -239,7 +239,7 @@ class Mirror:
         if not isinstance(error, NotAuthorisedError) or isinstance(error, UntrustedError):
             return
         if not self._kept.refusal:
-            self._events.note("warning", f"is not given {self._kept.name}: {error}")
+            self._events.note("warning", f"cannot read {self._kept.name}: {error}")
         self._kept.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:

@@ -167,7 +167,7 @@ class Mirrors:
             return
         try:
             await self._store.change_role(kept, Role.MIRROR)
-        except MedusaError:  # a full disk; a restart finds out as well: `QueryHost.resume`
+        except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
             kept.role = Role.MIRROR
         for user in readers:
             kept.log.release(f"replica {user}")

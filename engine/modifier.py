@@ -252,8 +252,8 @@ class Modifier:
         stored = withdrawn(running.stored)
         self._write(running, stored, stored.network.tasks())
         running.go_on()
-        text = "is withdrawn: its secondary is past it"
-        self._events.note("warning", f"{running.name}: the modification from {since} on {text}")
+        text = f"does not make the modification of {running.name} from {since} on"
+        self._events.note("warning", f"{text}: its secondary is past it")
 
     # -- over time ------------------------------------------------------------------------------
 

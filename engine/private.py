@@ -1,4 +1,4 @@
-"""Who may have the private objects of the catalog: whoever may read the streams they are about."""
+"""Rights to private objects of the catalog: they are for readers of the streams they are about."""
 
 from __future__ import annotations
 

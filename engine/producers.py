@@ -159,8 +159,9 @@ class Producers:
         return fence <= latest_fence(self._overlay.clock())
 
     def _note_future(self, stream: str, peer: bytes) -> None:
-        text = f"{stream}: a fence of the future is not believed; check the clock of its producer"
-        self._overlay.events.note("warning", f"{text} {peer.hex()[:8]}".rstrip())
+        whose = f"its producer {peer.hex()[:8]}" if peer else "its producer"
+        text = f"disbelieves a fence of the future of {stream}; check the clock of {whose}"
+        self._overlay.events.note("warning", text)
 
     def versions(self, stream: str) -> list[bytes]:
         """The other peers that produce the stream, or stand by for that, as far as is known: who is

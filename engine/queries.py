@@ -1,4 +1,4 @@
-"""The queries this peer runs: created, started, stopped, deleted, and resumed after a restart."""
+"""The queries this peer runs: created, started, stopped, deleted, taken over and given up."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dht.catalog import Catalog
 from engine.availability import Mode
 from engine.config import EngineConfig
 from engine.definitions import QueryEntry, StreamEntry
+from engine.differing import queries_differ
 from engine.execution import Executor
 from engine.kept import KeptStream
 from engine.messages import TaskStatus
@@ -32,10 +33,9 @@ from engine.readers import Readers
 from engine.running_query import RunningQuery
 from engine.schema import END
 from engine.stream_store import StreamStore
-from engine.tenure import Tenure, latest_fence, next_fence
+from engine.tenure import Tenure, next_fence
 from overlay.errors import (
     ConflictError,
-    InvalidInputError,
     MedusaError,
     NotFoundError,
     StorageError,
@@ -129,7 +129,10 @@ class QueryHost:
             if running is None:
                 return await self._create(query)
             if running.stored.entry.query != query:
-                raise ConflictError(f"{query.name} exists and differs; delete it first or rename")
+                how = queries_differ(running.stored.entry.query, query)
+                raise ConflictError(
+                    f"{query.name} exists and differs ({how}): delete it first or rename"
+                )
             return running.stored.entry
 
     async def _create(self, query: Query) -> QueryEntry:
@@ -197,57 +200,7 @@ class QueryHost:
         if name in self.unfit:
             raise ConflictError(f"{name} does not run: {self.unfit[name][1]}; delete it first")
 
-    # -- over restarts and failovers ----------------------------------------------------------
-
-    async def resume(self) -> None:
-        """Take up the queries of the last run where they stood; what others may have taken over is
-        `pending`."""
-        known = {stored.name: self._renumbered(stored) for stored in self.files.load()}
-        await self.logs.tidy(known)  # before anybody reads what is left over
-        for stored in known.values():
-            await self._resume(stored)
-        await self.catalog.withdraw_all_but(set(known))
-
-    def clock_was_set(self) -> None:
-        """Nobody believes the fences that our clock made while it was ahead: make others."""
-        for running in self.all():
-            tenure = self._renumbered(running.stored).tenure
-            if tenure == running.stored.tenure:
-                continue
-            try:
-                self.appoint(running, tenure)
-            except StorageError as error:
-                self._events.note("error", f"{running.name} keeps a fence of the future: {error}")
-
-    def _renumbered(self, stored: StoredQuery) -> StoredQuery:
-        """The query under a fence that can be believed. Where another peer has it, under none: its
-        next word counts."""
-        tenure, now = stored.tenure, self._clock()
-        if tenure.fence <= latest_fence(now):
-            return stored
-        fence = 0
-        if tenure.primary in {"", self._peer}:
-            known = max(map(self._producers.fence, stored.entry.outputs), default=0)
-            fence = next_fence(known, now, self._peer)
-        text = f"{stored.name}: its fence {tenure.fence} is of the future, made by a wrong clock"
-        self._events.note("error", f"{text}; it goes on under {fence}")
-        return msgspec.structs.replace(stored, tenure=msgspec.structs.replace(tenure, fence=fence))
-
-    async def _resume(self, stored: StoredQuery) -> None:
-        if stored.tenure.primary not in {"", self._peer}:
-            self.pending[stored.name] = stored
-            return
-        try:
-            running = await self.prepare(stored)
-        except InvalidInputError as error:
-            self.unfit[stored.name] = stored, str(error)
-            self._events.note("error", f"does not run {stored.name} any more: {error}; delete it")
-            return
-        if stored.tenure.secondary:
-            self.pending[stored.name] = stored
-            self.admit(running)
-        else:
-            await self.take_up(running)
+    # -- over restarts and failovers; see also `Resuming` -------------------------------------
 
     def take_over(self, running: RunningQuery) -> None:
         """Have a query that another peer had, or may have had: it runs first, and is published as

@@ -1,4 +1,4 @@
-"""Who may read a stream: the one place that says so, asked by all that give out tuples."""
+"""Readers of a stream: all code that gives out tuples asks here whether a participant is one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Readers:
         return participant == stream.owner or self._satisfies(stream.policies, participant)
 
     def may_know(self, query: str, label: Iterable[Policy], participant: str) -> bool:
-        """Who may read all that a query reads may know what it does; so may its owner.
+        """Whether it may know a query: the owner may, and each reader of all that the query reads.
 
         Args:
             query: its name. label: the policies of all that it reads.
@@ -60,5 +60,5 @@ def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
     if policy not in stream.label:
         text += f"; {stream.owner} names its readers"
     else:
-        text += ": the owners of what it is made from name its readers"
+        text += f": the owners of what it is made from name its readers; {stream.owner} knows them"
     return text if CONTRACT not in policy.readers else f"{text}, and a content contract makes one"

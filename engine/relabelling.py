@@ -1,13 +1,14 @@
-"""Keeps up with who may read what this peer's streams are made from.
+"""Keeps the labels of this peer's streams in step with the readers of their inputs.
 
-A stream that is read here was altered, or is made from one that was: what is made from it here gets
-its label anew, is announced, and its own readers hear of it in turn. So an owner's word passes
-along every chain of streams, each peer asking the next one. Where it strikes off
+When a stream that is read here was altered, or is made from one that was, the streams that are made
+from it here get new labels. They are announced, and their own readers hear of it in turn. So an
+owner's word passes along every chain of streams, each peer asking the next one. The owner may
+strike off
 
-* a subscriber: whoever serves it ends the call, and waits for it no longer,
+* a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
 * the worker of a task of ours: we take the task home,
 * the owner of a task that we run: we stop, and give it back,
-* us: the stream is not given to us any more; what we make from it stands still there.
+* us: we get no more of the stream; the streams that we make from it stand still there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine.moves.assignments import Assignments
 from engine.moves.checks import check_worker
 from engine.moves.mover import Mover
 from engine.moves.placed_task import PlacedTask
+from engine.moves.returning import Returning
 from engine.network import Network
 from engine.producers import Producers
 from engine.queries import QueryHost
@@ -56,6 +58,7 @@ class Relabelling:
         standbys: Standbys,
         mover: Mover,
         assignments: Assignments,
+        returning: Returning,
     ) -> None:
         self._overlay = overlay
         self._store = store
@@ -66,6 +69,7 @@ class Relabelling:
         self._standbys = standbys
         self._mover = mover
         self._assignments = assignments
+        self._returning = returning
         self._changed = trio.Event()
         store.defined = self.heed
         readers.changed = self.contracts_changed
@@ -155,7 +159,7 @@ class Relabelling:
             try:
                 check_worker(assigned.task, assigned.network, participant, self._readers)
             except NotAuthorisedError as error:
-                self._assignments.refuse(assigned, str(error))
+                self._returning.refuse(assigned, str(error))
 
     async def _look_at_view(self, kept: KeptStream, latest: Mapping[str, StreamEntry]) -> None:
         stream = kept.entry.stream

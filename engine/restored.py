@@ -61,7 +61,7 @@ _PLAUSIBLE_US: Final = 10**15
 
 
 class Restored(Struct, frozen=True):
-    """What the first start must know.
+    """Facts about the backup, for the first start.
 
     Attributes:
         made_at: when the backup was made, seconds since the epoch.
@@ -89,11 +89,11 @@ async def begin_again(data: Path, overlay: Overlay) -> None:
     await _check_alone(restored, overlay)
     known, silent = await _ask(overlay)
     for peer in silent:
-        text = f"peer {peer.hex()[:8]} did not say within {ASK_S:g} s what it has of our streams"
-        overlay.events.note("warning", f"restored: {text}: what it alone has is not known")
+        text = f"does not know what peer {peer.hex()[:8]} alone has of our streams"
+        overlay.events.note("warning", f"{text}: it did not say so within {ASK_S:g} s")
     told = await trio.to_thread.run_sync(partial(_go_on, data, known, restored, overlay.clock()))
     for text in told:
-        overlay.events.note("warning", f"restored: {text}")
+        overlay.events.note("warning", f"restored {text}")
     with storing(data / FILE):
         (data / FILE).unlink()
 
@@ -153,7 +153,8 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
 
 
 def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
-    """Make files of what is known; what is lost, for people. May be done again. Blocking."""
+    """Make the files of the restored streams; gives the losses, for people. May be done again.
+    Blocking."""
     tasks = [
         task
         for stored in QueryFiles(data / "queries").load()
@@ -170,7 +171,7 @@ def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str
     lost: dict[str, int] = {}
     for folder, stored in _kept(data):
         if stored.role is Role.SOURCE and not stored.entry.stream.k_safety:
-            told += _renew(folder, stored.entry, consumed, lost, restored, now)
+            told += _renew(folder, stored.entry, consumed, lost, restored=restored, now=now)
     logs = {s.entry.stream.name: (f, s) for f, s in _kept(data) if s.role is Role.DERIVED}
     for task in tasks:
         told += _skip(task, logs, lost)
@@ -182,11 +183,12 @@ def _kept(data: Path) -> Iterator[tuple[Path, KeptEntry]]:
         yield path.parent, load_json(path, KeptEntry, mend="restore the backup again")
 
 
-def _renew(  # noqa: PLR0917 - what is known, and where
+def _renew(
     folder: Path,
     entry: StreamEntry,
     known: Known,
     lost: dict[str, int],
+    *,
     restored: Restored,
     now: float,
 ) -> Iterator[str]:
@@ -209,7 +211,7 @@ def _renew(  # noqa: PLR0917 - what is known, and where
             lost[each] = upto
             yield (
                 f"{each}: the backup has it up to {_at(kept.boundary)}, others up to {_at(upto)}: "
-                "what lies between is fetched again from our own peers, if they have it"
+                "the rows between are fetched again from our own peers, if they have them"
             )
         reached[each] = upto
     revised = reached.get(revisions_name(name), BEGINNING)
@@ -269,7 +271,7 @@ def _skip(
     if BEGINNING < log.boundary < upto:
         _lose(log, upto)
         lost[task.output] = upto
-        yield f"{task.output}: what the query made up to {_at(upto)} is fetched or computed again"
+        yield f"{task.output}: the query's results up to {_at(upto)} are fetched or computed again"
 
 
 def _lose(log: StreamLog, upto: int) -> None:

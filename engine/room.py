@@ -83,8 +83,8 @@ class Room:
         if share >= NEARLY and not self._told:
             self._events.note(
                 "warning",
-                f"the streams of this peer take {share:.0%} of engine.disk_bytes; at 100 % posts "
-                "and copies of streams wait, and nothing is dropped: let subscribers, or what is "
-                "missing, come back, declare less history, or allow more",
+                f"takes {share:.0%} of engine.disk_bytes for its streams; at 100 % posts and "
+                "copies of streams wait, and nothing is dropped: let subscribers, or inputs that "
+                "are missing, come back, declare less history, or allow more",
             )
         self._told = share >= NEARLY or (self._told and share >= AGAIN)

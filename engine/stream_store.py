@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
@@ -17,38 +16,26 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig
 from engine.definitions import StreamEntry, base_of
-from engine.foreign import Held, to_let_go
 from engine.intake import Intake
 from engine.kept import KeptEntry, KeptStream, Role, entries_of, file_name, key_of
 from engine.leases import Lease
 from engine.messages import StreamStatus
-from engine.room import Room
+from engine.schema import END
 from engine.streams.epochs import EpochFile
 from engine.streams.home import open_home
 from engine.streams.log import StreamLog
-from engine.streams.memory import give_back
 from engine.streams.recent import SHARED_BYTES, SharedMemory
 from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.subscriptions import Subscriptions
+from engine.tending import Tending
 from overlay.clock import Clock
-from overlay.errors import MedusaError, NotFoundError, StorageError
+from overlay.concurrency import Locks
+from overlay.errors import BrokenError, NotFoundError, StorageError
 from overlay.events import Events
 from overlay.files import load_json, save_json, storing
 from overlay.memory import Budgets
-
-TEND_S: Final = 1.0
-"""How often retention, leases and rates are looked after, seconds."""
-
-TIDY_S: Final = 0.1
-"""How often at most while posts find the disk full, seconds: it takes a look at every stream."""
-
-GIVE_BACK_S: Final = 2.0
-"""How often memory that is free within the process goes back to the system, seconds."""
-
-COMPACT_S: Final = 10.0
-"""How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
 
 OUTPUT: Final = "out"
 """The variant under which the output of a task that this peer runs for another is kept."""
@@ -98,6 +85,7 @@ class StreamStore:
         nursery: runs what moves posts into the logs.
 
     Attributes:
+        tending: looks after them over time. room: that they may take on the disk.
         intake: takes posts to the sources among them.
         mend: has a lost file of a log fetched again; see `StreamLog.mend`.
         defined: told of every stream here whose definition has changed, after that.
@@ -122,12 +110,11 @@ class StreamStore:
         self._memory = memory
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self._streams: dict[str, KeptStream] = {}
-        self._refusals: dict[str, str] = {}
         self._opening = trio.Lock()
-        self._foreign_hold_s = config.foreign_hold_s
-        self._room = Room(config.disk_bytes, lambda: self.total_bytes, events, self._make_room)
-        self._tidied_at = -math.inf
-        self.intake = Intake(config, self._room, clock, events, nursery)
+        self._telling_end = Locks()
+        self.tending = Tending(self.all, subscriptions, config, events)
+        self.room = self.tending.room
+        self.intake = Intake(config, self.room, clock, events, nursery)
         self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
         self.defined: Callable[[KeptStream], None] = lambda _: None
 
@@ -189,14 +176,25 @@ class StreamStore:
             self._events.note("warning", f"could not save the definition of {kept.name}: {error}")
 
     async def note_end_read(self, kept: KeptStream, reader: str) -> None:
-        """Remember, for good, who is given the end of a source stream or of its revisions."""
+        """Remember, for good, who is given the end of a source stream or of its revisions.
+
+        Raises:
+            BrokenError: it has none any more.
+        """
         source = self._streams.get(key_of(base_of(kept.name), kept.variant))
         if source is None or source.home is None:
             return
-        path = self.folder_of(source.key) / _ENDED
-        known = load_end_readers(path)
-        if reader not in known and len(known) < MAX_END_READERS:
-            await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
+        async with self.telling_end(source):
+            if kept.log.boundary < END:
+                raise BrokenError(f"{kept.name} goes on although it had ended: ask again")
+            path = self.folder_of(source.key) / _ENDED
+            known = load_end_readers(path)
+            if reader not in known and len(known) < MAX_END_READERS:
+                await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
+
+    def telling_end(self, source: KeptStream) -> trio.Lock:
+        """While it is held nobody more is told that the stream has ended."""
+        return self._telling_end.of(source.key)
 
     def end_readers(self, kept: KeptStream) -> tuple[str, ...]:
         """Who was given the end of a source stream or of its revisions, for people."""
@@ -221,11 +219,6 @@ class StreamStore:
         """How long a named subscriber that went away is waited for, seconds."""
         return self._config.lease_s
 
-    @property
-    def total_bytes(self) -> int:
-        """Of all logs, on disk."""
-        return sum(kept.log.bytes for kept in self._streams.values())
-
     async def load(self) -> None:
         """Open every stream of the last run."""
         with storing(self._folder):
@@ -245,7 +238,7 @@ class StreamStore:
     def _tell_unknown(self, folder: Path) -> None:
         if any(folder.glob("*/*")) and not (folder / _SET_ASIDE).exists():
             text = f"what it keeps is of no stream that this peer knows; {_MEND}"
-            self._events.note("error", f"{folder} has no {_FILE}: {text}")
+            self._events.note("error", f"found {folder} without {_FILE}: {text}")
 
     async def keep(
         self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
@@ -275,7 +268,7 @@ class StreamStore:
 
     def _adopt(self, kept: KeptStream) -> None:
         def tell(text: str) -> None:
-            self._events.note("error", f"{kept.name}: {text}")
+            self._events.note("error", f"misses rows of {kept.name}: {text}")
 
         async def mend(lost: EpochFile) -> None:
             await self.mend(kept, lost)
@@ -314,7 +307,7 @@ class StreamStore:
                 log.retention.history_us = entry.stream.history_us
         self._tell_lost(entry, home.lost)
         for text in home.cut_off:
-            self._events.note("warning", f"{stream.name}: {text}")
+            self._events.note("warning", f"cut off a torn end of {stream.name}: {text}")
         kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
         for of, log in zip(entries_of(entry)[1:], home.logs_beside, strict=True):
             role_beside = Role.at_home(of.stream.name) if role is Role.SOURCE else role
@@ -371,7 +364,7 @@ class StreamStore:
 
     def _tell_lost(self, entry: StreamEntry, lost: Iterable[str]) -> None:
         for text in lost:
-            self._events.note("error", f"{entry.stream.name}: {text}")
+            self._events.note("error", f"misses rows of {entry.stream.name}: {text}")
 
     async def drop(self, key: str) -> None:
         """Close a log and delete what is in it. key: as of `get`."""
@@ -434,97 +427,6 @@ class StreamStore:
             for kept in self._streams.values():
                 await kept.closing.aclose()
             await self._subscriptions.save()
-
-    async def wait_for_room(self) -> None:
-        """Return once the streams of this peer take less than they may."""
-        await self._room.wait()
-
-    async def tend(self) -> None:
-        """Retention, leases, rates, memory and compaction, for ever."""
-        compacted_at = gave_back_at = trio.current_time()
-        while True:
-            await trio.sleep(TEND_S)
-            now = trio.current_time()
-            self._tidy(now)
-            for kept in list(self._streams.values()):
-                kept.measure(now)
-                kept.suffix.tidy()
-            self._room.look()
-            await self._subscriptions.tend()
-            if trio.current_time() - gave_back_at >= GIVE_BACK_S:
-                await trio.to_thread.run_sync(give_back)
-                gave_back_at = trio.current_time()
-            if trio.current_time() - compacted_at >= COMPACT_S:
-                await self._compact()
-                compacted_at = trio.current_time()
-
-    @property
-    def disk_bytes(self) -> int:
-        """That all streams may take."""
-        return self._room.limit_bytes
-
-    def allow(self, *, disk_bytes: int | None = None, foreign_hold_s: float | None = None) -> None:
-        """Other limits from now on, of the disk or of how long other participants are waited for;
-        None: as it was."""
-        if disk_bytes is not None:
-            self._room.allow(disk_bytes)
-        if foreign_hold_s is not None:
-            self._foreign_hold_s = foreign_hold_s
-
-    @property
-    def short_bytes(self) -> int:
-        """See `Room.short_bytes`."""
-        return self._room.short_bytes
-
-    def _make_room(self) -> None:
-        """Between two looks much may be posted: nobody is refused before others were let go."""
-        now = trio.current_time()
-        if now - self._tidied_at >= TIDY_S:
-            self._tidy(now)
-
-    def _tidy(self, now: float) -> None:
-        """Let go of what nobody needs any more, and of what others need and may not keep."""
-        self._tidied_at = now
-        self._let_others_go(now)
-        for kept in list(self._streams.values()):
-            self._retain(kept, now)
-
-    def _let_others_go(self, now: float) -> None:
-        """Keep no more for other participants than they may hold."""
-        held = [
-            Held(kept.key, *each)
-            for kept in self._streams.values()
-            for each in kept.log.held_by_others(now)
-        ]
-        if not held:
-            return
-        gone = to_let_go(
-            held,
-            disk_bytes=self._room.limit_bytes,
-            short_bytes=self._room.short_bytes,
-            hold_s=self._foreign_hold_s,
-            now=now,
-        )
-        for each, why in gone.items():
-            self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
-
-    def _retain(self, kept: KeptStream, now: float) -> None:
-        try:
-            kept.log.retain(now)
-            self._refusals.pop(kept.key, None)
-        except StorageError as error:
-            if self._refusals.get(kept.key) != str(error):  # once, not every second
-                self._events.note(
-                    "error", f"could not drop what {kept.name} needs no more: {error}"
-                )
-            self._refusals[kept.key] = str(error)
-
-    async def _compact(self) -> None:
-        for kept in list(self._streams.values()):
-            try:
-                await kept.log.compact()
-            except MedusaError as error:
-                self._events.note("warning", f"could not compact {kept.name}: {error}")
 
     def status(self) -> tuple[StreamStatus, ...]:
         now = trio.current_time()

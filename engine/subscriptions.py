@@ -9,10 +9,12 @@ from typing import Final
 
 import trio
 
+from engine.definitions import base_of
 from engine.kept import KeptStream
 from engine.leases import MAX_LEASES, Lease, Leases
 from engine.schema import END
-from overlay.errors import MedusaError
+from overlay.clock import shown
+from overlay.errors import MedusaError, NotFoundError
 from overlay.events import Events
 
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
@@ -25,6 +27,10 @@ it may only be on its way to another peer."""
 LEFT: Final = 256
 """Readers of one participant that are waited for so, in one stream: whoever begins and ends calls
 all the time must not grow a list."""
+
+
+SHOWN: Final = 5
+"""Subscribers that are named in one error."""
 
 
 def consumer_of(subscriber: str) -> str:
@@ -46,13 +52,16 @@ class Reader:
     """One subscription's hold on a stream: retention keeps what it has not acknowledged.
 
     Attributes:
-        who: for people.
+        subscriber: its name, "" for none. holder: its participant.
         let_go: set once it is waited for no longer; `why` says why.
     """
 
-    def __init__(self, take: Callable[[int], None], boundary: int, who: str) -> None:
+    def __init__(
+        self, take: Callable[[int], None], boundary: int, subscriber: str, holder: str
+    ) -> None:
         self._take = take
-        self.who = who
+        self.subscriber = subscriber
+        self.holder = holder
         self.boundary = boundary
         self.let_go = trio.Event()
         self.why = ""
@@ -120,7 +129,7 @@ class Subscriptions:
             kept.log.hold(consumer, boundary, expires, foreign)
 
         take(after)
-        reader = Reader(take, after, reader_in_words(subscriber, holder))
+        reader = Reader(take, after, subscriber, holder)
         self._let_go.pop((kept.name, consumer), None)
         readers = self._readers.setdefault((kept.key, consumer), [])
         readers.append(reader)
@@ -158,20 +167,52 @@ class Subscriptions:
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
 
-    def readers(self, kept: KeptStream) -> set[str]:
-        """Who reads a stream here now, or was promised that it waits, for people."""
-        found = {
-            reader.who
-            for (key, _), readers in self._readers.items()
-            if key == kept.key
-            for reader in readers
-        }
-        for lease in self._leases.of(kept.name):
-            if lease.boundary == END:  # it has taken its leave
-                continue
+    def readers(self, kept: KeptStream) -> dict[str, str]:
+        """The readers of a stream at this peer, by name: the connected ones, and those that it has
+        promised to wait for. To each, the words that tell a person how to end the reading."""
+        found: dict[str, str] = {}
+        for (key, _), readers in self._readers.items():
+            for reader in readers if key == kept.key else ():
+                who = reader_in_words(reader.subscriber, reader.holder)
+                found[who] = self._end_of(kept, reader.subscriber, reader.holder)
+        for lease in self._waited_for(kept.name):
             subscriber = lease.subscriber.removeprefix(f"{lease.holder} ")
-            found.add(reader_in_words(subscriber, lease.holder))
+            who = reader_in_words(subscriber, lease.holder)
+            if who not in found:
+                found[who] = self._end_of(kept, subscriber, lease.holder, lease.expires)
         return found
+
+    def _end_of(
+        self, kept: KeptStream, subscriber: str, holder: str, until: float | None = None
+    ) -> str:
+        """How the stream's owner ends the reading of one reader, in words. until: the moment up to
+        which the peer waits for a reader that is away, seconds since the epoch."""
+        if holder != self._participant:
+            return f"`medusa stream alter {base_of(kept.name)} --readers ...` without {holder}"
+        if not subscriber:
+            return "connected now: end it there"
+        if _PEER.match(subscriber):
+            return "a query or a view there reads it: delete that"
+        forget = f"`medusa subscribe {kept.name} --subscriber {subscriber} --forget`"
+        if until is None:
+            return f"connected now: end it there, then {forget}"
+        return f"away, waited for until {shown(until)}: {forget}"
+
+    def _waited_for(self, stream: str) -> list[Lease]:
+        """The leases of those that have not taken their leave."""
+        return [lease for lease in self._leases.of(stream) if lease.boundary < END]
+
+    def check_known(self, stream: str, subscriber: str, holder: str) -> None:
+        """
+        Raises:
+            NotFoundError: nobody of that name is waited for.
+        """
+        known = [lease.subscriber for lease in self._waited_for(stream) if lease.holder == holder]
+        if f"{holder} {subscriber}" not in known:
+            names = ", ".join(name.removeprefix(f"{holder} ") for name in sorted(known)[:SHOWN])
+            raise NotFoundError(
+                f"{stream} waits for no subscriber {subscriber} of {holder}; for {names or 'none'}"
+            )
 
     def of(self, stream: str) -> list[Lease]:
         """What named subscribers of a stream were promised."""

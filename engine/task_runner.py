@@ -258,6 +258,8 @@ class TaskRunner:
         state, reason = self._state, self._reason
         if trouble := self._executor.trouble:
             state, reason = "failing", trouble
+        elif self._executor.state == "starting":
+            state = "starting"
         if stopped or worker:
             state, reason = "stopped" if stopped else "away", ""
         waits_for = self._missing() if state == "waiting" else ""
@@ -364,5 +366,5 @@ class TaskRunner:
         told = self._reason == str(error) or self._executor.trouble  # that is told already
         if not told:  # once, not at every try
             fault = error if isinstance(error, InternalError) else None
-            self._events.note("error", f"{self.task.name}: {error}", fault)
+            self._events.note("error", f"could not compute {self.task.name}: {error}", fault)
         self._state, self._reason = "failing", str(error)

@@ -6,7 +6,7 @@
         medusa.post_event("medusa://mit.edu/conns", rows)
 
 `MedusaClient` is for programs without an event loop, `open_medusa` for those on asyncio or trio.
-`docs/python.md` has examples. What is not in `__all__` may change without notice.
+`docs/python.md` has examples. Names that are not in `__all__` may change without notice.
 """
 
 from __future__ import annotations
@@ -151,3 +151,7 @@ __all__ = [
     "__version__",
     "open_medusa",
 ]
+
+for _public in list(globals().values()):
+    if isinstance(_public, type) and issubclass(_public, MedusaError):
+        _public.__module__ = __name__  # as tracebacks show them: `medusa.NotFoundError`

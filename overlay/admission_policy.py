@@ -1,4 +1,4 @@
-"""Who lets participants in: any member, the founder, or so many of the sponsors named."""
+"""The policy of admission: any member admits, the founder, or so many of the sponsors named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOUNDER: Final = "founder"
 MAX_SPONSORS: Final = 16
 """Sponsors that a policy can name: each is a person to be asked."""
 
-_SPONSORS = re.compile(r"(\d{1,2}) of (\S+)", re.ASCII)
+_SPONSORS = re.compile(r"(\d{1,2}) of (.+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AdmissionPolicy:
                 f"admission policy {text[:80]!a}: must be {FOUNDER}, {ANY}, or as in "
                 "'2 of mit.edu,utah.edu,brown.edu'"
             )
-        needed, names = int(match[1]), match[2].split(",")
+        needed, names = int(match[1]), [name.strip() for name in match[2].split(",")]
         if len(names) > MAX_SPONSORS:
             raise InvalidInputError(f"admission policy: names at most {MAX_SPONSORS} sponsors")
         sponsors = tuple(sorted({check_participant(name) for name in names}))
@@ -80,8 +80,8 @@ class AdmissionPolicy:
 
     @property
     def of_changes(self) -> AdmissionPolicy:
-        """Who may put another policy in this one's place: those who admit or, where that is any
-        member, the founder: or any member could shut the others out."""
+        """The policy by which this one is changed: itself or, where any member admits, the
+        founder's: else any member could shut the others out."""
         return self if self.sponsors else AdmissionPolicy(1, (self.founder,), self.founder)
 
     def may_sign(self, signer: str, participant: str = "") -> bool:

@@ -87,8 +87,8 @@ def load_certificate_pem(pem: bytes) -> x509.Certificate:
     """
     try:
         return load_certificate(x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER))
-    except (ValueError, TypeError, x509.InvalidVersion) as error:
-        raise DecodeError(f"certificate: not well formed: {_line(error)}") from None
+    except (ValueError, TypeError, x509.InvalidVersion):
+        raise DecodeError("is no certificate in PEM") from None
 
 
 def der(certificate: x509.Certificate) -> bytes:

@@ -1,7 +1,7 @@
-"""What a client may do here: named tokens, each with scopes and an end.
+"""Rights of clients at a peer: named tokens, each with scopes and an end.
 
-A client shows the hash of its token, the proof, and a peer keeps the hash of that: neither what
-goes over the wire nor what lies on the disk of a peer lets anybody in who did not have the token.
+A client shows the hash of its token, the proof, and a peer keeps the hash of that. So neither the
+bytes on the wire nor those on the peer's disk let a client in that does not have the token.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ OWNER: Final = "owner"
 
 
 class Scope(StrEnum):
-    """What a token allows its holder."""
+    """A right that a token gives its holder."""
 
     READ = "read"
-    """Subscribe, look up, list, ask for the status: what changes nothing."""
+    """Subscribe, look up, list, ask for the status: calls that change nothing."""
     POST = "post"
     """Post tuples, revisions and boundaries."""
     DEFINE = "define"
@@ -40,7 +40,7 @@ EVERY_SCOPE: Final = frozenset(Scope)
 
 
 class ClientToken(Struct, frozen=True):
-    """What a peer keeps of a token.
+    """A token, as its peer keeps it.
 
     Attributes:
         proof_hash: SHA-256 of the proof; tokens are random, so it needs no salt.
@@ -62,7 +62,7 @@ class ClientToken(Struct, frozen=True):
         made_at: float = 0.0,
         expires_at: float | None = None,
     ) -> ClientToken:
-        """What is kept of `token`."""
+        """The record of `token` that a peer keeps."""
         proof_hash = _sha256(proof_of(token))
         return ClientToken(name, proof_hash, scopes, made_at, expires_at)
 
@@ -76,7 +76,7 @@ class ClientToken(Struct, frozen=True):
 
 
 def proof_of(token: bytes) -> bytes:
-    """What a client shows: of one size, and not the token itself."""
+    """The proof that a client shows: of one size, and not the token itself."""
     return _sha256(token)
 
 

@@ -97,8 +97,9 @@ class Clients:
         token = shown_by(proof, self._tokens())
         if token is None:
             raise NotAuthorisedError(
-                "wrong token: use the client.token of this peer's home, or one of `medusa-peer "
-                "token add` that was not rotated since"
+                "wrong token: it may have been rotated, or revoked, or be another peer's; use the "
+                "client.token of this peer's home, or ask who runs the peer for another one "
+                "(`medusa-peer token add NAME`, `medusa-peer token rotate NAME`)"
             )
         self._check(token)
         return token
@@ -125,7 +126,9 @@ class Clients:
 
     def _check(self, token: ClientToken) -> None:
         if (reason := token.refusal(self.clock())) is not None:
-            raise NotAuthorisedError(f"{reason}: ask who runs the peer for another one")
+            raise NotAuthorisedError(
+                f"{reason}: ask who runs the peer for another one (`medusa-peer token add NAME`)"
+            )
 
 
 @asynccontextmanager

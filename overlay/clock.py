@@ -169,14 +169,14 @@ class Clock:
 
     def _follow(self, wall: float, steady: float) -> None:
         self._mark, self._leap, self._believed_at = _Mark(wall, steady), None, steady
-        self._events.note("warning", f"this machine's clock is believed: it is {shown(wall)}")
+        self._events.note("warning", f"believes this machine's clock: it is {shown(wall)}")
         for call in tuple(self.set):
             call()
 
     def _note_leap(self, ours: float, wall: float) -> None:
         self._events.note(
             "error",
-            f"this machine's clock leapt from {shown(ours)} to {shown(wall)}: {MEND}; this peer "
+            f"saw this machine's clock leap from {shown(ours)} to {shown(wall)}: {MEND}; this peer "
             "goes on by its own count until other participants' clocks agree with the leap or, if "
             f"they do not agree with that count, for {HOLD_S / 60:.0f} minutes",
         )
@@ -185,7 +185,7 @@ class Clock:
         middle = others[len(others) // 2]
         self._events.note(
             "error",
-            f"this peer's clock says {shown(ours)}, those of its peers {shown(middle)} "
+            f"doubts this peer's clock: it says {shown(ours)}, those of its peers {shown(middle)} "
             f"({middle - ours:+.0f} s; {len(others)} participants): {MEND}; as long as they differ "
             "neither side takes the other's datagrams and records",
         )

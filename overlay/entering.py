@@ -25,7 +25,7 @@ do."""
 
 @dataclass
 class Meeting:
-    """What came of it.
+    """The result of calling the members.
 
     Attributes:
         met: participants that took us for a member. refused: what the others that answered said.

@@ -193,6 +193,10 @@ def storing(what: Path) -> Iterator[None]:
             raise StorageFullError(
                 f"no room for {what.name}: free space on the disk of {what.parent}"
             ) from error
+        if error.errno == errno.ENOENT and not what.parent.exists():
+            raise StorageError(
+                f"{what.parent}: there is no such folder: make it, or put it back"
+            ) from error
         raise StorageError(
             f"{what}: {error.strerror or error}: look at its disk, and who may write there"
         ) from error

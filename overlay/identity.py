@@ -44,6 +44,9 @@ ROOT_CERTIFICATE: Final = "root.crt"
 PEER_KEY: Final = "peer.key"
 PEER_CERTIFICATE: Final = "peer.crt"
 
+REQUEST_MARK: Final = b"CERTIFICATE REQUEST-----"
+"""In a file that the holder of the root is to sign."""
+
 MAX_PEM: Final = 2 * MAX_CERTIFICATE
 """Bytes of a certificate file: base64 adds a third."""
 
@@ -175,6 +178,11 @@ def read_certificate(path: Path) -> x509.Certificate:
     try:
         return load_certificate_pem(read_public(path, MAX_PEM))
     except DecodeError as error:
+        if REQUEST_MARK in read_public(path, MAX_PEM):
+            raise DecodeError(
+                f"{path}: a request for a certificate; first, where the root's key is: "
+                f"medusa-peer sign {path}"
+            ) from None
         raise DecodeError(f"{path}: {error}") from None
 
 
@@ -193,7 +201,7 @@ def read_root_certificate(path: Path) -> x509.Certificate:
             raise InvalidInputError(
                 f"{path}: a private key, which nobody else should have: {mend}"
             ) from None
-        raise
+        raise InvalidInputError(f"{path}: is no certificate: {mend}") from None
     try:
         check_root(certificate)
     except UntrustedError as error:

@@ -1,8 +1,8 @@
-"""What is written down of a peer's life: lines of a level, a text and fields, by Python's logging.
+"""The log of a peer: lines of a level, a text and fields, by Python's logging.
 
-Fields are bound to a context, and every task that is started in it has them too: whoever notes
-something deep inside a call need not be told whose call it is. Where lines go is the composition's
-to say; see `tools.log_file`.
+Fields are bound to a context, and every task that is started in it has them too: code deep inside a
+call notes a line without knowing the call. The composition says where lines go; see
+`tools.log_file`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CAUSE: Final = re.compile(rf"[0-9a-z]{{1,{MAX_CAUSE}}}")
 
 
 class Fields(TypedDict, total=False):
-    """What a line is about.
+    """The subject of a line.
 
     Attributes:
         peer: whose log it is, as `mit.edu/3fa9c1d2`. participant: who is at the other end.
@@ -70,6 +70,6 @@ def bound(**fields: Unpack[Fields]) -> Iterator[None]:
 
 
 def checked_cause(label: str) -> str:
-    """What a stranger calls the cause of its call: a label that may be false; empty unless it has
-    the form of an id."""
+    """The cause that a stranger gives its call: a label that may be false; empty unless it has the
+    form of an id."""
     return label if _CAUSE.fullmatch(label) else ""

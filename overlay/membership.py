@@ -149,10 +149,21 @@ class Membership(StatementSet):
             )
         return said
 
-    def revoke(self, signer: Root, participant: str, peer_id: bytes = b"", *, now: float) -> bytes:
+    def revoke(
+        self,
+        signer: Root,
+        participant: str,
+        peer_id: bytes = b"",
+        *,
+        now: float,
+        leaves: bool = False,
+    ) -> bytes:
         """Revoke a participant, or one peer of it; the revocation, already merged.
 
         The participants it has admitted stay. A participant revokes itself to leave.
+
+        Args:
+            leaves: that one peer leaves.
 
         Raises:
             NotFoundError: no such participant.
@@ -170,12 +181,14 @@ class Membership(StatementSet):
             self._good(signer).digest,
             tuple(kept[:MAX_KEPT]),
             now,
+            leaves,
         )
         return self._say(signer, body)
 
     def change_policy(self, signer: Root, admission: str, now: float) -> bytes:
         """Put another admission policy in force, or sign a change that another sponsor began; the
-        statement, already merged. Everybody who is admitted stays so.
+        statement, already merged. Everybody who is admitted stays so. The policy in force again,
+        once as many have signed it, ends the changes that too few have signed.
 
         Raises:
             InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
@@ -190,9 +203,10 @@ class Membership(StatementSet):
                 f"the admission policy of federation {self.name} is {current.policy}: "
                 f"{who.who} may change it"
             )
-        if policy == current.policy:
+        under_way = self.changes_under_way()
+        if policy == current.policy and not under_way:
             raise ConflictError(f"the admission policy is {policy} already")
-        for change in self.changes_under_way():
+        for change in under_way:
             if change.policy == policy:
                 if member.digest in self.words.signers[change.digest]:
                     raise ConflictError(
@@ -275,8 +289,10 @@ class Membership(StatementSet):
         member = self._known(name.participant)
         if self.is_revoked(member):
             raise UntrustedError(f"{name.participant} {self.how_it_ended(member)}")
-        if (member.digest, name.peer_id) in self.words.revoked_peers:
-            raise UntrustedError(f"peer {name.peer_id.hex()} of {name.participant} was revoked")
+        peer = (member.digest, name.peer_id)
+        if peer in self.words.revoked_peers:
+            ended = "has left" if peer in self.words.left_peers else "was revoked"
+            raise UntrustedError(f"peer {name.peer_id.hex()} of {name.participant} {ended}")
 
     def stands(self, name: PeerName) -> bool:
         """`check`, answered instead of raised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - a composition; tests pass a seeded one
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,15 @@ from overlay.clock import Clock, steady_clock
 from overlay.clock import shown as moment
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
-from overlay.errors import ConflictError, InvalidInputError, MedusaError, UntrustedError
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    RefusedError,
+    UntrustedError,
+)
 from overlay.events import Change, Events, wall_clock
-from overlay.exchange import Exchange, Exchanger, Preset
+from overlay.exchange import EXCHANGE_S, Exchange, Exchanger, Preset
 from overlay.files import storing, write_atomically
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
@@ -49,6 +55,9 @@ SAVE_GAP_S: Final = 0.5
 WARN_S: Final = 30 * 86_400.0
 """Seconds before the end of this peer's certificate from which on it is warned of: a month for
 whoever keeps the root's key to be asked."""
+
+MAX_CALLED: Final = 16
+"""Peers that are dialled at a time to hear of one whether this peer is still let in."""
 
 DATA: Final = "data"
 """The folder of the home where the peer table is kept."""
@@ -122,25 +131,46 @@ class Overlay:
         for call in self.renewed:
             call(identity)
         self._exchanger.tell()
-        self.events.note("info", f"this peer's certificate lasts until {moment(identity.expires)}")
+        self.events.note(
+            "info", f"renewed this peer's certificate: it lasts until {moment(identity.expires)}"
+        )
 
     def warnings(self) -> tuple[str, ...]:
         """What a person must see for as long as it lasts: all else looks as if the others were
         gone."""
-        said, now = [], self.clock()
-        try:
-            self.membership.authenticate(der(self.identity.certificate), now)
-        except UntrustedError as error:
-            said.append(f"the others refuse this peer: {error}")
-        else:
-            left_s = self.identity.expires - now
+        if not self._own_fault():
+            left_s = self.identity.expires - self.clock()
             if left_s <= WARN_S:
-                said.append(
+                ends = (
                     f"this peer's certificate ends on {moment(self.identity.expires)}, in "
                     f"{left_s / 86_400:.0f} days: `medusa-peer renew` renews it"
                 )
+                return (ends, *self._refusals())
+        return self._refusals()
+
+    def exclusion(self) -> str:
+        """Why this peer is cut off: members refuse it, and it is connected to none of another
+        participant; "": it is not, or nobody says why."""
+        own = self.identity.participant
+        if any(each.remote.participant != own for each in self.transport.connections()):
+            return ""
+        return "; ".join(self._refusals())
+
+    def _refusals(self) -> tuple[str, ...]:
+        fault = self._own_fault()
         reasons = self.transport.refusals.reasons.items()
-        return (*said, *(f"{who} refuses this peer: {reason}" for who, reason in reasons))
+        return (
+            *([f"the others refuse this peer: {fault}"] if fault else []),
+            *(f"{participant} refuses this peer: {reason}" for participant, reason in reasons),
+        )
+
+    def _own_fault(self) -> str:
+        """Why members must refuse this peer, as far as it knows itself; "": they need not."""
+        try:
+            self.membership.authenticate(der(self.identity.certificate), self.clock())
+        except UntrustedError as error:
+            return str(error)
+        return ""
 
     async def connect(self, peer_id: bytes) -> Connection:
         """The connection to that peer, dialled if need be.
@@ -167,10 +197,35 @@ class Overlay:
 
     async def learn_and_tell(self, statements: Iterable[bytes]) -> tuple[str, ...]:
         """As `learn`, and wait until those whom we are connected to have heard it, as far as they
-        answer in time; their participants."""
+        answer in time; their participants.
+
+        Raises:
+            RefusedError: this peer is cut off from the others, which say why.
+        """
+        await self._call_others()
+        if exclusion := self.exclusion():
+            raise RefusedError(exclusion)
         listeners = [connection.remote for connection in self.transport.connections()]
         self.learn(statements)
         return await self._exchanger.tell_all(listeners, self.connect)
+
+    async def _call_others(self) -> None:
+        """If no peer of another participant is connected, dial some: each lets us in, or says why
+        it does not."""
+        own = self.identity.participant
+        if any(each.remote.participant != own for each in self.transport.connections()):
+            return
+        others = [each.peer_id for each in self.peers.all() if each.participant != own]
+
+        async def call(peer_id: bytes) -> None:
+            self.transport.dial_again(peer_id)
+            with suppress(MedusaError):  # one that refuses us is remembered
+                await self.connect(peer_id)
+
+        with trio.move_on_after(EXCHANGE_S):
+            async with trio.open_nursery() as nursery:
+                for peer_id in others[:MAX_CALLED]:
+                    nursery.start_soon(call, peer_id)
 
 
 @asynccontextmanager

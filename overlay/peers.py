@@ -177,7 +177,7 @@ class PeerTable:
                 record = self._open(data, now)
                 text = self._take(record)
             except MedusaError as error:
-                changes.append(Change(f"peer record refused: {error}", error))
+                changes.append(Change(f"refused a peer record: {error}", error))
             else:
                 if text:
                     changes.append(Change(text))
@@ -282,10 +282,10 @@ class PeerTable:
         self._store(record)
         place = ", ".join(f"{host}:{port}" for host, port in record.addresses)
         if old is not None and old.incarnation == record.incarnation:
-            return f"peer {record.name} has a certificate until {shown(record.expires)}"
+            return f"found a certificate of peer {record.name} until {shown(record.expires)}"
         if old is not None and old.addresses == record.addresses:
-            return f"peer {record.name} started again at {place}"
-        return f"peer {record.name} is at {place}"
+            return f"saw peer {record.name} start again at {place}"
+        return f"found peer {record.name} at {place}"
 
     def _outdo(self, record: PeerRecord) -> str:
         """A record of ours from a time when our clock was ahead, or made by another with our key:
@@ -295,7 +295,7 @@ class PeerTable:
             self._store(record)  # before the first announcement, which will be newer
             return ""
         self._sign(own.addresses, record.incarnation + 1)
-        return "our own record from a faster clock is about; ours was renewed"
+        return "renewed our own record: one from a faster clock is about"
 
     def _forget_unbelievable(self, now: float) -> None:
         own, latest = self.identity.peer_id, latest_number(now, MICROS)

@@ -1,4 +1,4 @@
-"""Who does not take us for a member: to this peer the others seem dead then, and it does to them.
+"""Participants that refuse this peer: the others seem dead to it then, and it to them.
 
 A person must hear of it, for as long as it lasts: nothing else tells it from a broken network.
 """
@@ -51,4 +51,4 @@ class Refusals:
     def _note(self, participant: str, reason: str) -> None:
         if self.reasons.get(participant) != reason and len(self.reasons) < MAX_REFUSALS:
             self.reasons[participant] = reason
-            self._events.note("error", f"{participant} refuses this peer: {reason}")
+            self._events.note("error", f"hears that {participant} refuses this peer: {reason}")

@@ -1,4 +1,4 @@
-"""The members of a federation as a person asks for them: who, by whom, since when, until when."""
+"""The members of a federation for a person: names, sponsors, beginnings and ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MemberRow(Struct, frozen=True):
 
 
 class ChangeRow(Struct, frozen=True):
-    """A change of the policy that too few have signed. signed_by: who has."""
+    """A change of the policy that too few have signed. signed_by: those that have."""
 
     policy: str
     signed_by: tuple[str, ...]

@@ -26,7 +26,7 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import Events
+from overlay.events import Events, Level
 from overlay.log import Fields, bound
 from overlay.multiplex import AHEAD_BYTES, Multiplexer
 from overlay.pace import DECODED_S, Pace
@@ -274,6 +274,7 @@ class _Method:
     peers: bool
     own: bool
     limit: int
+    often_refused: bool = False
 
 
 class Service:
@@ -302,6 +303,7 @@ class Service:
         peers: bool = True,
         own: bool = False,
         limit: int = REQUEST_BYTES,
+        often_refused: bool = False,
     ) -> None:
         """Answer `method` with what `handler(caller, request, body)` returns.
 
@@ -309,6 +311,8 @@ class Service:
             clients, peers: who may call it. own: no peers but those of this peer's participant.
                 Whoever may not is refused before the request is received.
             limit: most bytes of a request and its body.
+            often_refused: an honest caller learns by the answer alone what it may have: a refusal
+                is a line of the log, and no event.
         """
 
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
@@ -316,7 +320,7 @@ class Service:
             message, reply_body = reply if isinstance(reply, tuple) else (reply, b"")
             await duplex.send(message, reply_body)
 
-        self._add(method, _Method(request_type, answer, clients, peers, own, limit))
+        self._add(method, _Method(request_type, answer, clients, peers, own, limit, often_refused))
 
     def streaming(
         self,
@@ -357,7 +361,10 @@ class Service:
             except EndOfCall:
                 duplex.finish_now()
             except Exception as error:  # noqa: BLE001 - the boundary: a stranger's call ends here
-                duplex.fail(_told(caller, duplex.method[:MAX_METHOD], error, events))
+                method = self._methods.get(duplex.method)
+                level: Level = "debug" if method and method.often_refused else "warning"
+                told = _told(caller, duplex.method[:MAX_METHOD], error, events, refusal=level)
+                duplex.fail(told)
             duplex.abandon()
 
     async def _dispatch(self, caller: Caller, duplex: Duplex, events: Events) -> None:
@@ -381,7 +388,7 @@ class Service:
         if caller.peer_id is None and self._scopes.get(duplex.method, EVERY_SCOPE) <= CHANGES:
             about = " ".join(map(str, _named(request).values()))
             what = f"{duplex.method} {about}"[:MAX_TOLD].rstrip()
-            events.note("info", f"{what}, by client {caller.token}")
+            events.note("info", f"got {what} from client {caller.token}")
         with bound(**_named(request)):
             await method.handler(caller, request, body, duplex)
 
@@ -399,23 +406,25 @@ def _too_long(method: str, size: int, body_size: int) -> str:
     )
 
 
-def _told(caller: Caller, method: str, error: Exception, events: Events) -> MedusaError:
+def _told(
+    caller: Caller, method: str, error: Exception, events: Events, *, refusal: Level
+) -> MedusaError:
     """What the caller is told of what a handler raised: a group of our errors gives its first. A
-    fault of ours gives the id under which the log has the rest."""
+    fault of ours gives the id under which the log has the rest. refusal: the level of one."""
     leaves = _leaves(error)
     first = leaves[0]
     if not all(isinstance(leaf, MedusaError) for leaf in leaves):
-        why = events.why(events.fault(f"{method} failed", error))
+        why = events.why(events.fault(f"failed at {method}", error))
         return InternalError(f"{method} failed inside the peer; {why}")
     assert isinstance(first, MedusaError)
     who = caller.participant if caller.peer_id is not None else f"client {caller.token}"
     if isinstance(first, InternalError) and not first.remote:
-        why = events.why(events.fault(f"{method} failed", error))
+        why = events.why(events.fault(f"failed at {method}", error))
         return MedusaError.from_wire(first.code, f"{first}; {why}")
     if isinstance(first, NotAuthorisedError) and not first.remote:
-        events.note("warning", f"refused {who}: {method}: {first}")
+        events.note(refusal, f"refused {who}: {method}: {first}")
     else:
-        events.note("debug", f"{method} of {who} ended: {first.code}: {first}")
+        events.note("debug", f"ended {method} of {who}: {first.code}: {first}")
     return first
 
 

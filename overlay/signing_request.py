@@ -22,7 +22,7 @@ def make_request(identity: Identity) -> bytes:
 
 
 def read_request(pem: bytes) -> tuple[PeerName, Ed25519PublicKey]:
-    """Who asks, and the key to be certified; the asker has shown that it holds that key.
+    """The asker's name, and the key to be certified; the asker has shown that it holds the key.
 
     Raises:
         DecodeError: that is no request, or not signed by its own key; nothing else, whatever the

@@ -119,7 +119,7 @@ class StatementSet:
         return tuple(self._statements.values())
 
     def have(self) -> tuple[bytes, ...]:
-        """Digests of what need not be sent to us: what we hold, and what we refused."""
+        """Digests of statements that need not be sent to us: those that we hold or have refused."""
         return (*self._statements, *self._refused)
 
     def missing(self, have: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -180,8 +180,9 @@ class StatementSet:
         if not self.tally.admits(member):
             needed = self.words.policies[member.policy].policy.needed
             if needed > 1 and member.policy == self.tally.policy.digest:
-                return f"{sponsor.participant} would admit {body.participant}: {needed} must"
-            return f"{body.participant} not admitted: {sponsor.participant}'s word no longer counts"
+                signed = f"took the signature of {sponsor.participant} for the admission of"
+                return f"{signed} {body.participant}: {needed} sponsors must sign"
+            return f"left {body.participant} out: {sponsor.participant}'s word no longer counts"
         if holder is not None:
             self.words.remove_admission(member)
             kind = "again" if holder.certificate == member.certificate else "with a second root"
@@ -191,21 +192,23 @@ class StatementSet:
         self.tally.add(member)
         self._holders[body.participant] = member
         if member.expires_at:
-            return f"{body.participant} invited by {sponsor.participant}"
-        return f"{body.participant} admitted by {sponsor.participant}"
+            return f"invited {body.participant}, by {sponsor.participant}"
+        return f"admitted {body.participant}, by {sponsor.participant}"
 
     def _add_revocation(self, body: Revocation, signer: Member) -> str:
         member = self.words.add_revocation(body, signer)
         self._recount()
         if body.peer_id:
-            return f"peer {body.peer_id.hex()} of {member.participant} revoked"
+            peer = f"peer {body.peer_id.hex()} of {member.participant}"
+            left = (member.digest, body.peer_id) in self.words.left_peers
+            return f"lost {peer}: it has left" if left else f"revoked {peer}"
         if member.digest in self.tally.withdrawn:
-            return f"the invitation of {member.participant} withdrawn by {signer.participant}"
+            return f"withdrew the invitation of {member.participant}, by {signer.participant}"
         if member.digest not in self.tally.revoked:
-            return f"{signer.participant} takes back its word for {member.participant}"
+            return f"took back the word of {signer.participant} for {member.participant}"
         if signer.digest == member.digest:
-            return f"{member.participant} has left"
-        return f"{member.participant} revoked by {signer.participant}"
+            return f"lost {member.participant}: it has left"
+        return f"revoked {member.participant}, by {signer.participant}"
 
     def _recount(self) -> None:
         self._settle()
@@ -213,7 +216,7 @@ class StatementSet:
         self._refused.clear()
 
     def _settle(self) -> None:
-        """Who holds each name: among the members that count, the first known."""
+        """Find the holder of each name: among the members that count, the first known."""
         self.tally = Tally.of(self.words)
         self._holders = {}
         for digest, member in self.words.members.items():
@@ -227,4 +230,4 @@ class StatementSet:
 
 
 def _refusal(error: MedusaError) -> Change:
-    return Change(f"membership statement refused: {error}", error)
+    return Change(f"refused a membership statement: {error}", error)

@@ -133,7 +133,7 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
             changes, and the admissions to which it was witness. All else it signed is void, however
             old it says it is: a stolen root cannot date its admissions back.
         revoked_at: seconds since the epoch, as the signer says.
-        withdrawn: the invitation is taken back: its name is free again.
+        withdrawn: the invitation is taken back: its name is free again. Of one peer: it leaves.
     """
 
     federation: str

@@ -1,8 +1,8 @@
-"""Which of the members' words count: a function of the set of statements, not of their order.
+"""Counts the members' statements: a function of their set, not of their order.
 
-A word counts if its signer counts. So whoever counts is found from the founder on: those whom the
-words of counted members admit, until nobody is added (a least fixed point). No set of statements by
-others can then support itself.
+A statement counts if its signer counts. The founder counts. A participant counts once statements of
+counted members admit it; this goes on until none is added (a least fixed point). So participants
+outside cannot admit each other, however many statements they sign.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tally:
         return best
 
     def is_changed_by(self, change: PolicyVersion) -> bool:
-        """Whether enough of those who may have signed this change of the policy."""
+        """Whether enough members that may sign this change of the policy have signed it."""
         signers = self._heard(change.digest)
         return self.policy.policy.of_changes.is_met(self.words.names(signers))
 

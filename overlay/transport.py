@@ -21,6 +21,7 @@ from overlay.errors import (
     BusyError,
     InvalidInputError,
     MedusaError,
+    RefusedError,
     UnavailableError,
     UntrustedError,
 )
@@ -138,7 +139,7 @@ class Transport:
         if link.attempt is None:
             wait = link.retry_at - trio.current_time()
             if link.error is not None and wait > 0:
-                _again(link.error, f"; next try in {wait:.1f} s")
+                _again(link.error, _next_try(link.error, wait))
             link.attempt = trio.Event()
             self._nursery.start_soon(self._reach, peer_id, link)
         await link.attempt.wait()
@@ -359,6 +360,11 @@ class Transport:
         link = self._links.to(connection.remote.peer_id)
         if link.adopted is connection:
             link.adopted = None
+
+
+def _next_try(error: MedusaError, wait_s: float) -> str:
+    """Another try is no news to a caller that a member has refused: nothing changes by itself."""
+    return "" if isinstance(error, RefusedError) else f"; next try in {wait_s:.1f} s"
 
 
 def _again(error: MedusaError, more: str = "") -> NoReturn:

@@ -1,7 +1,7 @@
-"""What the members of a federation have said: each statement checked for itself, none yet counted.
+"""The statements of a federation's members: each is checked for itself, none is counted yet.
 
-Whether a statement may be here depends on nothing but those that it refers to, never on which came
-first; which of them count, `overlay.tally` says.
+A statement is taken or refused by those that it refers to, in any order of arrival. `overlay.tally`
+finds the statements that count.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What one signer says about a member's end. at: seconds since the epoch."""
+    """One signer's statement about a member's end. at: seconds since the epoch."""
 
     kept: frozenset[bytes]
     withdrawn: bool
@@ -110,6 +110,7 @@ class Words:
         entries: who witnessed a member's entry, by the statement that says so.
         endings: who has revoked a member, or withdrawn its invitation.
         revoked_peers: (member, peer id) and what that peer signed that stays good.
+        left_peers: those of them that left, as their own participant says.
     """
 
     federation: str
@@ -121,6 +122,7 @@ class Words:
     entries: dict[bytes, dict[bytes, Witness]] = field(default_factory=dict)
     endings: dict[bytes, dict[bytes, Ending]] = field(default_factory=dict)
     revoked_peers: dict[tuple[bytes, bytes], frozenset[bytes]] = field(default_factory=dict)
+    left_peers: set[tuple[bytes, bytes]] = field(default_factory=set)
     _said: Counter[bytes] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -142,7 +144,7 @@ class Words:
         return signer, signer.certificate
 
     def charge(self, signer: Member, statement: bytes) -> None:
-        """Count a statement against the share of those who answer for its signer."""
+        """Count a statement against the share of the members that answer for its signer."""
         self._said.update(dict.fromkeys(self.above(signer.digest), _kib(statement)))
 
     def check_room(self, signer: Member, statement: bytes) -> None:
@@ -279,7 +281,7 @@ class Words:
         if signer.digest in self.signers[body.subject]:
             raise ConflictError(f"{signer.participant} has signed {what} already")
         self.signers[body.subject][signer.digest] = body.approved_at
-        return f"{signer.participant} signed {what}"
+        return f"took the signature of {signer.participant} for {what}"
 
     def add_entry(
         self, digest: bytes, body: Entry, witness: Member, certificate: x509.Certificate
@@ -296,7 +298,7 @@ class Words:
         # several may say so at a time: all words stay, or two peers' sets would never agree
         entries = self.entries.setdefault(member.digest, {})
         entries[digest] = Witness(witness.digest, peer_id, body.entered_at)
-        return f"{member.participant} has entered, met by {witness.participant}"
+        return f"let in {member.participant}, met by {witness.participant}"
 
     def add_policy(self, digest: bytes, body: PolicyChange, signer: Member) -> str:
         """
@@ -324,7 +326,7 @@ class Words:
             body.changed_at,
         )
         self.signers[digest] = {signer.digest: body.changed_at}
-        return f"{signer.participant} signed the admission policy {policy}"
+        return f"took the signature of {signer.participant} for the admission policy {policy}"
 
     def add_revocation(self, body: Revocation, signer: Member) -> Member:
         """Gives the member that it is about.
@@ -346,6 +348,8 @@ class Words:
             if known is not None and known <= kept:
                 raise ConflictError(f"peer {body.peer_id.hex()} was revoked already")
             self.revoked_peers[peer] = kept if known is None else known & kept
+            if body.withdrawn and signer.digest == member.digest:
+                self.left_peers.add(peer)
             return member
         endings = self.endings.setdefault(member.digest, {})
         before = endings.get(signer.digest)

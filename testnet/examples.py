@@ -21,7 +21,7 @@ QUIET: Final = (40, [f"10.0.{net}.{host}" for net in range(1, 5) for host in ran
 """Connections a minute, and who opens them."""
 
 BUSY: Final = {"10.0.0.9": (range(6, 10), 150), "10.0.0.7": (range(62, 68), 250)}
-"""Who is busy in which minutes, and with how many connections in each."""
+"""The busy addresses, with their minutes and the number of connections in each."""
 
 PORTS: Final = (443, 443, 443, 53, 53, 80, 22, 123)
 

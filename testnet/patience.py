@@ -1,8 +1,8 @@
-"""Waiting for what a federation is to come to: as long as something moves.
+"""Waiting for a state of a federation, for as long as the federation makes progress.
 
-How long that takes depends on the machine, and on what else runs there. So nothing here has a fixed
-time: who waits says how things stand, and is given up only once that has been the same for long, in
-seconds that the machine had time for us.
+The time depends on the machine, and on its other processes. So no wait here has a fixed time. The
+waiting code describes the present state. It gives up once the description has been the same for
+long, in seconds of the time that the machine had for us.
 """
 
 from __future__ import annotations

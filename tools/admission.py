@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,12 @@ import trio
 from cryptography import x509
 
 from overlay.addresses import is_unspecified, outward_host
+from overlay.admission_policy import AdmissionPolicy
 from overlay.certificates import check_root, der, short_fingerprint
 from overlay.clock import shown
 from overlay.entering import Meeting, meet
 from overlay.errors import (
+    ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
@@ -33,10 +35,23 @@ from tools.addresses import Address, format_address
 from tools.command_line import warn
 from tools.config import load_overlay, read_bootstrap, write_bootstrap
 from tools.home import Home
+from tools.root_key import SAY_WHERE, load_root
 
 HAND_OVER_S: Final = 5.0
 """A daemon on this machine answers at once, or is not well."""
 
+
+Agreed = Callable[[], None]
+"""Called once it is sure that something can be done, before it counts; raises where a person does
+not want it."""
+
+
+def _nobody_asked() -> None:
+    """It was agreed to beforehand."""
+
+
+OUR_ROOT: Final = "say where it is with --our-root HOME"
+"""Where an invitation's own --root is the certificate of whom it is for."""
 
 INVITED_S: Final = 7 * 86_400.0
 """Seconds for which an invitation lasts unless said: a week's holiday of whom it is for."""
@@ -49,6 +64,7 @@ class Invited:
         root: the beginning of its root's fingerprint, hex.
         token: what it joins with; None: more sponsors must sign. signed: who has.
         who: whose words admit, for people.
+        member_since: when it was admitted, seconds since the epoch, if it is a member already.
     """
 
     participant: str
@@ -56,6 +72,7 @@ class Invited:
     token: str | None
     signed: tuple[str, ...]
     who: str
+    member_since: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,9 @@ def invite(
     certificate: Path | None,
     addresses: tuple[Address, ...] = (),
     expires_s: float = INVITED_S,
+    *,
+    root_home: Home | None = None,
+    agreed: Agreed = _nobody_asked,
 ) -> Invited:
     """Admit a participant, or sign the admission that another sponsor began. Inviting again gives a
     token again.
@@ -80,36 +100,39 @@ def invite(
     Args:
         certificate: its root; None: the one that other sponsors have signed.
         expires_s: seconds for which the invitation lasts: until then it must have met a member.
+        root_home: where our root's key is; None: in `home`.
+        agreed: see `Agreed`.
 
     Raises:
         InvalidInputError: the certificate is another participant's, or none.
-        ConflictError: the name is taken, by another root or a revoked one.
+        ConflictError: the name is taken, by another root or a revoked one; or it needs no more
+            sponsors.
         NotAuthorisedError: the admission policy does not ask us.
-        NotFoundError: this home has no root key, or is in no federation; or no other sponsor has
-            signed an admission.
+        NotFoundError: there is no root key, or this home is in no federation; or no other sponsor
+            has signed an admission.
     """
     now = time.time()
     home.require()
-    root = load_root(home)
+    root = _root(home, root_home, OUR_ROOT)
     membership = load_federation(home)
     theirs = _begun(membership, name) if certificate is None else read_root_certificate(certificate)
     if (certified := check_root(theirs)) != name:
         raise InvalidInputError(f"{certificate}: the root certificate of {certified}, not {name}")
-    with _telling(home, membership, now):
+    with _telling(home, membership, now, agreed):
         membership.admit(root, theirs, now, now + expires_s)
         token = None
         if membership.root_of(name) is not None:
             token = encode_invite(membership, name, addresses or addresses_of(home))
     policy = membership.tally.policy.policy
-    signed = next(
-        (
-            row.sponsors
-            for row in roll_of(membership, now).members
-            if (row.participant, row.root) == (name, short_fingerprint(theirs))
-        ),
-        (),
-    )
-    return Invited(name, short_fingerprint(theirs), token, signed, policy.who)
+    root_shown = short_fingerprint(theirs)
+    rows = [
+        row
+        for row in roll_of(membership, now).members
+        if (row.participant, row.root) == (name, root_shown)
+    ]
+    signed = rows[0].sponsors if rows else ()
+    since = next((row.since for row in rows if row.standing in {"founder", "member"}), None)
+    return Invited(name, root_shown, token, signed, policy.who, since)
 
 
 def begun_root(home: Home, name: str) -> str:
@@ -121,33 +144,50 @@ def begun_root(home: Home, name: str) -> str:
     return short_fingerprint(_begun(load_federation(home), name))
 
 
-def withdraw(home: Home, name: str) -> None:
+def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
     """Take back the invitation of a participant that has not entered.
 
+    Args:
+        root_home: where our root's key is; None: in `home`.
+
     Raises:
-        NotFoundError: it is not invited, or this home has no root key.
+        NotFoundError: it is not invited, or there is no root key.
         ConflictError: it has entered. UntrustedError: it is not ours to withdraw.
     """
     now = time.time()
-    root, membership = load_root(home), load_federation(home)
+    root, membership = _root(home, root_home, OUR_ROOT), load_federation(home)
     with _telling(home, membership, now):
         membership.withdraw(root, name, now)
 
 
-def change_policy(home: Home, policy: str) -> Roll:
+def change_policy(
+    home: Home, policy: str, root_home: Home | None = None, agreed: Agreed = _nobody_asked
+) -> Roll:
     """Put another admission policy in force, or sign the change that another sponsor began; the
-    roll after that.
+    roll after that. The policy in force again ends the changes that wait for more sponsors.
+
+    Args:
+        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
 
     Raises:
-        InvalidInputError: that is no policy. ConflictError: it is in force already.
+        InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
         NotAuthorisedError: the policy in force does not ask us.
-        NotFoundError: this home has no root key.
+        NotFoundError: there is no root key.
     """
     now = time.time()
-    root, membership = load_root(home), load_federation(home)
-    with _telling(home, membership, now):
+    root, membership = _root(home, root_home), load_federation(home)
+    with _telling(home, membership, now, agreed):
         membership.change_policy(root, policy, now)
     return roll_of(membership, now)
+
+
+def written_policy(home: Home, policy: str) -> str:
+    """An admission policy as the roll has it: without blanks, its sponsors sorted.
+
+    Raises:
+        InvalidInputError: that is no policy. NotFoundError: this home is in no federation.
+    """
+    return str(AdmissionPolicy.parse(policy, load_federation(home).founder))
 
 
 def members(home: Home) -> Roll:
@@ -157,6 +197,26 @@ def members(home: Home) -> Roll:
         NotFoundError: this home is in no federation.
     """
     return roll_of(load_federation(home), time.time())
+
+
+def warnings(home: Home) -> tuple[str, ...]:
+    """The faults that people must mend, as the running peer of this home reports them; () if it
+    does not run. A member that refuses this peer does not send it the statement of its revocation,
+    so the roll in this home may be out of date."""
+    if not home.is_locked():
+        return ()
+
+    async def ask() -> tuple[str, ...]:
+        from tools.async_client import Endpoint, open_medusa
+        from tools.calls import warnings_of
+
+        async with open_medusa(endpoint=Endpoint.of(home), patience_s=HAND_OVER_S) as client:
+            return await warnings_of(client)
+
+    try:
+        return trio.run(ask)
+    except MedusaError:
+        return ()
 
 
 def knock(home: Home, token: str) -> str:
@@ -235,19 +295,28 @@ def join(home: Home, token: str) -> Joined:
     )
 
 
-def revoke(home: Home, name: str, peer: str | None) -> str:
+def revoke(
+    home: Home,
+    name: str,
+    peer: str | None,
+    root_home: Home | None = None,
+    agreed: Agreed = _nobody_asked,
+) -> str:
     """Revoke a participant, or one of its peers (id in hex). Returns why the participant stays a
     member all the same, or "": it does not.
 
+    Args:
+        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
+
     Raises:
-        NotFoundError: no such member, or this home has no root key.
+        NotFoundError: no such member, or there is no root key.
         UntrustedError: it is not ours to revoke.
     """
     now = time.time()
     membership = load_federation(home)
-    root = load_root(home)
+    root = _root(home, root_home)
     peer_id = b"" if peer is None else parse_peer_id(peer)
-    with _telling(home, membership, now):
+    with _telling(home, membership, now, agreed):
         membership.revoke(root, name, peer_id, now=now)
     if peer is not None or membership.root_of(name) is None:
         return ""
@@ -266,20 +335,6 @@ def member_named(home: Home, name: str) -> str:
             by = ", ".join(row.sponsors) or "the charter"
             return f"{row.standing}, root {row.root}, admitted by {by} on {shown(row.since)[:10]}"
     raise NotFoundError(f"{name} is no member of federation {roll.name}")
-
-
-def load_root(home: Home) -> Root:
-    """The participant's root, key included.
-
-    Raises:
-        NotFoundError: this home is not where it was made.
-    """
-    if not home.root_key.exists():
-        raise NotFoundError(
-            f"{home.root_key}: the participant's root key is not in this home; "
-            "use the home where `medusa-peer init --participant` ran"
-        )
-    return Root.load(home.folder)
 
 
 def addresses_of(home: Home) -> tuple[Address, ...]:
@@ -328,6 +383,16 @@ def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
 def _begun(membership: Membership, name: str) -> x509.Certificate:
     """The root that other sponsors would admit under that name."""
     rows = roll_of(membership, time.time()).members
+    for row in rows:
+        if row.participant == name and row.standing in {"invited", "member"}:
+            raise ConflictError(
+                f"{name} needs no more sponsors: {', '.join(row.sponsors)} signed its admission"
+                + (
+                    f"; `medusa-peer invite {name} --root CERT` prints its token again"
+                    if row.standing == "invited"
+                    else f", and it is a member since {shown(row.since)[:10]}"
+                )
+            )
     begun = {row.root for row in rows if (row.participant, row.standing) == (name, "waiting")}
     for member in membership.words.members.values():
         if begun == {short_fingerprint(member.certificate)} and member.participant == name:
@@ -337,14 +402,25 @@ def _begun(membership: Membership, name: str) -> x509.Certificate:
             f"sponsors have signed different roots of {name} ({', '.join(sorted(begun))}): say "
             "which with --root CERT"
         )
-    raise NotFoundError(f"no sponsor has begun to admit {name}: give its root with --root CERT")
+    raise NotFoundError(
+        f"this peer has heard of no sponsor that has begun to admit {name}: give its root with "
+        "--root CERT or, if another sponsor has begun, say it again in some seconds "
+        f"(`medusa-peer members` then shows {name} as waiting)"
+    )
+
+
+def _root(home: Home, root_home: Home | None, mend: str = SAY_WHERE) -> Root:
+    return load_root(root_home or home, of=Identity.load(home.folder), mend=mend)
 
 
 @contextmanager
-def _telling(home: Home, membership: Membership, now: float) -> Iterator[None]:
-    """Save what the block says, unless it fails, and tell the running daemon."""
+def _telling(
+    home: Home, membership: Membership, now: float, agreed: Agreed = _nobody_asked
+) -> Iterator[None]:
+    """Save what the block says, unless it fails or nobody agrees, and tell the running daemon."""
     before = frozenset(membership.statements())
     yield
+    agreed()
     said = tuple(each for each in membership.statements() if each not in before)
     save_membership(home.folder, membership, now)
     if said:

@@ -1,9 +1,9 @@
-"""`medusa stream alter`: what is asked for, read and sent."""
+"""`medusa stream alter`: reads the changes, and sends them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from engine.alteration import Alteration
 from engine.definitions import Idle
@@ -11,6 +11,8 @@ from engine.xml_boxes import seconds_to_us
 from engine.xml_medusa import max_ahead, members
 from overlay.errors import InvalidInputError
 from tools import calls
+from tools.async_client import AsyncMedusaClient
+from tools.command_line import warn
 
 
 def _idle(text: str) -> Idle:
@@ -42,15 +44,20 @@ def read(given: Mapping[str, str]) -> Alteration:
     if not given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _ATTRIBUTES)
         raise InvalidInputError(f"nothing is to be altered: give one of {options}")
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     for name, text in given.items():
         attribute, read_text = _ATTRIBUTES[name]
         try:
             changes[attribute] = read_text(text)
         except InvalidInputError as error:
             raise InvalidInputError(f"--{name.replace('_', '-')}: {error}") from None
-    return Alteration(**changes)  # type: ignore[arg-type]
+    return Alteration(**changes)
 
 
 def alter(home: str | None, name: str, alteration: Alteration) -> None:
-    calls.ask(home, lambda client: client.alter_stream(name, alteration))
+    async def change(client: AsyncMedusaClient) -> None:
+        await client.alter_stream(name, alteration)
+        for remark in client.remarks:
+            warn(remark)
+
+    calls.ask(home, change)

@@ -52,7 +52,7 @@ ROOTS: Final = frozenset(
         "ledger.sqlite.begun",
     }
 )
-"""What an archive may hold, at the top of a home: no key, no token, nothing that is run."""
+"""Names that an archive may hold, at the top of a home: no key, no token, no program."""
 
 _PIECE: Final = 2**20
 
@@ -70,7 +70,7 @@ class Member:
 
 
 class Manifest(Struct, frozen=True):
-    """What an archive says of itself.
+    """The contents of an archive, as its last member lists them.
 
     Attributes:
         made_at: seconds since the epoch. home: the folder that it was made of.
@@ -134,7 +134,7 @@ def _add(tar: tarfile.TarFile, member: Member, progress: Progress) -> str:
         info.mtime = int(os.fstat(opened.fileno()).st_mtime)
         reader = _Hashing(opened, progress)
         try:
-            tar.addfile(info, reader)  # type: ignore[arg-type]
+            tar.addfile(info, reader)  # type: ignore[arg-type]  # it reads, and nothing else is asked
         except OSError as error:
             if "unexpected end of data" in str(error):
                 raise InvalidInputError(f"{member.path} became shorter: try again") from None

@@ -1,4 +1,4 @@
-"""What a program gives to the client's calls, against the types of their parameters."""
+"""Checks the arguments of the client's calls against the types of their parameters."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _parameters(call: Callable[..., object]) -> tuple[inspect.Signature, dict[st
 
 
 def _is(value: object, kind: object) -> bool:
-    """Whether a value is of a type. What is neither a class, a union nor a sequence counts as any
-    type: whoever takes it looks at it."""
+    """Whether a value is of a type. A type that is neither a class, a union nor a sequence
+    fits every value: the call itself looks at it."""
     origin: Any = typing.get_origin(kind)
     if origin in {types.UnionType, typing.Union}:
         return any(_is(value, part) for part in typing.get_args(kind))

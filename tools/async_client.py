@@ -94,7 +94,7 @@ class AsyncMedusaClient(ClientCalls):
             MedusaError: this post or an earlier one to this stream has failed for good.
 
         Example:
-            >>> rows = [{"ts": 1521903600.5, "src_ip": "10.0.0.1", "dst_port": 80}]
+            >>> rows = [{"ts": 1521905406.5, "src_ip": "10.0.0.1", "dst_port": 80}]
             >>> await medusa.post_event("medusa://mit.edu/conns", rows)
         """
         poster = await self.poster(stream)

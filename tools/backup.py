@@ -38,7 +38,7 @@ FREEZE_S: Final = 60.0
 """Patience with a peer that gives its files second names, seconds: some microseconds each."""
 
 SECRETS: Final = ("root.key", "peer.key", "client.token", "tokens.json")
-"""What an archive never has."""
+"""Names that an archive never has."""
 
 
 def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Manifest:
@@ -162,7 +162,7 @@ def _freeze(home: Home) -> Path:
 
 @contextmanager
 def _ledger(home: Home, folder: Path) -> Iterator[list[Member]]:
-    """A copy of the ledger, made by SQLite, whoever writes it."""
+    """A copy of the ledger, made by SQLite while another process may write to it."""
     path = home.folder / LEDGER_FILE
     if not path.exists():
         yield []

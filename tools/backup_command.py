@@ -43,7 +43,7 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
 
 @click.command()
 @click.argument("file")
-@click.option("--keys", metavar="KEYS", help="What `medusa-peer backup --keys` wrote.")
+@click.option("--keys", metavar="KEYS", help="The file that `medusa-peer backup --keys` wrote.")
 @click.option(
     "--behind",
     metavar="T",

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+import trio
 
 from engine.availability_request import AvailabilityRequest
 from engine.classes import class_of, weakest_box
 from engine.definitions import QueryEntry
-from engine.messages import Objects, TaskStatus
+from engine.messages import Objects, Snapshot, TaskStatus
 from engine.moves.messages import MoveRecord
 from engine.query import QueryStatus
 from engine.view import View
-from overlay.errors import InvalidInputError, NotFoundError
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words
+from tools.command_line import warn
 from tools.entries import entry_of, hidden
 from tools.interrupt import run_interruptible
 from tools.travel_words import past_in_words, view_in_words
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 10.0
 """A person waits at the prompt."""
+
+LOOK_S: Final = 0.5
+"""How often it is looked whether Spark has started, which takes many seconds."""
 
 MAX_DOCUMENT_BYTES: Final = 1020 * 1024
 """What a peer accepts of one document: a request of 1 MiB has some words beside it."""
@@ -40,6 +45,32 @@ def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]])
             return await question(client)
 
     return run_interruptible(main)
+
+
+def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+    """Ask the peer in `home` one thing, and say on standard error what its people must mend: while
+    the others refuse the peer, a list looks as if there were nobody else."""
+
+    async def both(client: AsyncMedusaClient) -> T:
+        answer = await question(client)
+        for warning in await warnings_of(client):
+            warn(warning)
+        return answer
+
+    return ask(home, both)
+
+
+async def warnings_of(client: AsyncMedusaClient) -> tuple[str, ...]:
+    """The faults that people must mend at that peer; () if the token's scope hides them."""
+    try:
+        return own_warnings(await client.status(federation=False))
+    except NotAuthorisedError:
+        return ()
+
+
+def own_warnings(snapshot: Snapshot) -> tuple[str, ...]:
+    """The faults that people must mend at the peer that made the snapshot."""
+    return next((peer.warnings for peer in snapshot.peers if peer.peer == snapshot.by), ())
 
 
 def create(
@@ -58,7 +89,10 @@ def create(
         if request is not None and request.secondary:
             secondary = await _sibling(client, request.secondary)
             request = msgspec.structs.replace(request, secondary=secondary)
-        return await client.create_query_xml(text, request)
+        names = await client.create_query_xml(text, request)
+        for remark in client.remarks:
+            warn(remark)
+        return names
 
     try:
         return ask(home, define)
@@ -66,9 +100,28 @@ def create(
         raise type(error)(f"{file}: {error}") from None
 
 
-def set_query_status(home: str | None, name: str, status: str) -> str:
-    """Why a query that is to run computes nothing yet, and the mend, or nothing."""
-    return ask(home, lambda client: client.set_query_status(name, QueryStatus(status)))
+def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:
+    """Why a query that is to run computes nothing yet, and the mend, or nothing; known once what
+    computes it has started, or cannot."""
+
+    async def change(client: AsyncMedusaClient) -> str:
+        trouble = await client.set_query_status(name, status)
+        return trouble or (await _outcome(client, name) if status is QueryStatus.RUNNING else "")
+
+    return ask(home, change)
+
+
+async def _outcome(client: AsyncMedusaClient, query: str) -> str:
+    """Why a query that was started does not go on, or nothing, once Spark has started or failed."""
+    waits = False
+    while True:
+        tasks = (await client.lookup_object(query)).tasks
+        if all(task.state != "starting" for task in tasks):
+            return next((task.reason for task in tasks if task.reason), "")
+        if not waits:
+            warn(f"{query} is started, and waits for Spark to start")
+            waits = True
+        await trio.sleep(LOOK_S)
 
 
 def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
@@ -106,7 +159,7 @@ def told_of(kind: str, entry: object) -> list[str]:
 
 
 def list_objects(home: str | None) -> Objects:
-    return ask(home, lambda client: client.list_objects())
+    return ask_and_warn(home, lambda client: client.list_objects())
 
 
 def move_task(home: str | None, stream: str, to: str) -> MoveRecord:

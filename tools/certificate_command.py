@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from tools.command_line import home_option, json_option, say
+from tools.command_line import home_option, json_option, root_option, say
 
 
 @click.command()
-@click.option("--root", metavar="HOME", help="Where the root's key is (default: here).")
+@root_option
 @click.option("--request", "request_", metavar="FILE", help="Write a request to be signed there.")
 @click.option("--install", metavar="FILE", help="Take the certificate that was signed there.")
 @home_option
@@ -53,7 +53,7 @@ def renew(
 
 @click.command()
 @click.argument("request_", metavar="FILE")
-@click.option("--root", metavar="HOME", help="Where the root's key is (default: the home).")
+@root_option
 @click.option("--out", metavar="FILE", help="Where to write it (default: FILE with .crt).")
 @home_option
 @json_option

@@ -137,11 +137,17 @@ class MedusaClient:
         """Who numbers the posts of this client."""
         return self._client.producer
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the peer had to say beside of what was defined last, a sentence each."""
+        return self._client.remarks
+
     create_schema = _blocking(AsyncMedusaClient.create_schema)
     create_stream = _blocking(AsyncMedusaClient.create_stream)
     alter_stream = _blocking(AsyncMedusaClient.alter_stream)
     delete_stream = _blocking(AsyncMedusaClient.delete_stream)
     reopen_stream = _blocking(AsyncMedusaClient.reopen_stream)
+    forget_subscriber = _blocking(AsyncMedusaClient.forget_subscriber)
     delete_schema = _blocking(AsyncMedusaClient.delete_schema)
     create_query = _blocking(AsyncMedusaClient.create_query)
     create_query_xml = _blocking(AsyncMedusaClient.create_query_xml)

@@ -7,6 +7,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from engine.messages import (
+    Created,
+    Done,
     LookupObject,
     ObjectDescription,
 )
@@ -24,6 +26,10 @@ DEFINE_S: Final = 60.0
 class Asking:
     """Any peer takes any call and routes it by the catalog.
 
+    Attributes:
+        remarks: what the peer had to say beside of what was defined last, a sentence each: of a
+            reader, say, that is no member of the federation.
+
     Each may raise, besides what it says:
         InvalidInputError: an argument is of another type, or no name of an object.
         NotAuthorisedError: it is another participant's to say.
@@ -34,10 +40,11 @@ class Asking:
         self.portal = portal
         self._link = link
         self._patience_s = patience_s
+        self.remarks: tuple[str, ...] = ()
 
     @in_trio
     async def lookup_object(self, name: str) -> ObjectDescription:
-        """What the catalog has under a name.
+        """Look up the entries that the catalog has under a name.
 
         Raises:
             NotFoundError: nothing has that name.
@@ -55,6 +62,10 @@ class Asking:
 
     async def _define(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
         # Defining the same thing twice is no error, so these calls may be made again as well.
-        return await call(
+        self.remarks = ()
+        answer = await call(
             self._link, method, request, response, timeout_s=DEFINE_S, patience_s=self._patience_s
         )
+        if isinstance(answer, Created | Done):
+            self.remarks = answer.remarks
+        return answer

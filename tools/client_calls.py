@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 
 from engine.alteration import Alteration
@@ -17,17 +19,20 @@ from engine.messages import (
     ListObjects,
     Objects,
     ReceiveEvents,
+    Reopened,
     ReopenStream,
     Snapshot,
     Status,
+    Subscribe,
     Tuples,
 )
-from engine.schema import BEGINNING, Schema
+from engine.schema import BEGINNING, END, Schema
 from engine.streams.feed import Assembler
 from engine.streams.recent import Epoch
 from engine.view import View
 from engine.views.messages import CreateView, DeleteView
 from overlay.errors import NotFoundError, UnavailableError
+from overlay.rpc import EndOfCall
 from tools.client_asking import CALL_S
 from tools.client_query_calls import QueryCalls
 from tools.entries import entry_of
@@ -118,11 +123,14 @@ class ClientCalls(QueryCalls):
         await self._define("delete_stream", DeleteStream(stream), Done)
 
     @in_trio
-    async def reopen_stream(self, stream: str) -> None:
+    async def reopen_stream(self, stream: str) -> bool:
         """Let a source stream of ours that has ended go on, behind all that it has.
 
         Args:
             stream: its name. One that has not ended is left as it is.
+
+        Returns:
+            whether it had ended.
 
         Raises:
             NotFoundError: there is no such stream.
@@ -130,8 +138,31 @@ class ClientCalls(QueryCalls):
 
         Example:
             >>> await medusa.reopen_stream("medusa://mit.edu/alerts")
+            False
         """
-        await self._define("reopen_stream", ReopenStream(stream), Done)
+        return (await self._define("reopen_stream", ReopenStream(stream), Reopened)).had_ended
+
+    @in_trio
+    async def forget_subscriber(self, stream: str, subscriber: str) -> None:
+        """Have a stream wait no longer for a named subscriber of ours, which will not come back.
+
+        Args:
+            stream, subscriber: the names with which it subscribed.
+
+        Raises:
+            NotFoundError: the stream waits for none of that name.
+
+        Example:
+            >>> async with medusa.subscribe("medusa://mit.edu/conns", subscriber="desk") as desk:
+            ...     async for epoch in desk:
+            ...         break
+            >>> await medusa.forget_subscriber("medusa://mit.edu/conns", "desk")
+        """
+        connection = await self._link.connection()
+        request = Subscribe(stream, END, subscriber)
+        async with connection.open("subscribe", request) as duplex:
+            with suppress(EndOfCall):
+                await duplex.receive(Tuples)
 
     @in_trio
     async def delete_schema(self, schema: str) -> None:
@@ -197,7 +228,7 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def status(self, *, federation: bool = True) -> Snapshot:
-        """What the monitor draws: peers, streams, tasks and events.
+        """The status of peers, as the monitor draws it: peers, streams, tasks and events.
 
         Args:
             federation: of every peer, not of the one asked alone.
@@ -297,5 +328,5 @@ class ClientCalls(QueryCalls):
 
 
 def arrow_schema(entry: StreamEntry) -> pa.Schema:
-    """What a subscriber of the stream gets: source streams have their arrival numbers as well."""
+    """The schema of a subscription to the stream: source streams have arrival numbers as well."""
     return entry.schema.derived if entry.stream.query else entry.schema.source

@@ -31,6 +31,12 @@ def home_option(function: Function) -> Function:
     )(function)
 
 
+def root_option(function: Function) -> Function:
+    return click.option(
+        "--root", metavar="HOME", help="The home with the root key that signs (default: this one)."
+    )(function)
+
+
 def also_option(function: Function) -> Function:
     return click.option(
         "--also",

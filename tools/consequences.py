@@ -1,4 +1,4 @@
-"""What a person is told before a membership or a contract ends: what ends with it here."""
+"""Consequences of the end of a membership or a contract, told to a person beforehand."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ UNKNOWN: Final = "streams and tasks: not known, since this home's peer does not 
 
 @dataclass(frozen=True)
 class Running:
-    """What the daemon of a home says; None: it does not run, or does not answer."""
+    """The answers of a home's daemon; None: it does not run, or does not answer."""
 
     snapshot: Snapshot | None
     market: MarketStatus | None
 
 
 def ask(home: Home) -> Running:
-    """What runs at this home and at the peers that it knows."""
+    """Ask for the tasks that run at this home and at the peers that it knows."""
     if not home.is_locked():
         return Running(None, None)
 
@@ -52,7 +52,7 @@ def ask(home: Home) -> Running:
 
 
 def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -> list[str]:
-    """What ends when that participant, or one peer of it, is no member any more.
+    """The things that end when that participant, or one peer of it, is no member any more.
 
     Args:
         peer_id: hex; "": all its peers. now: seconds since the epoch.
@@ -81,7 +81,7 @@ def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -
 
 
 def of_sponsor(membership: Membership, name: str) -> list[str]:
-    """What becomes of the admission policy when that participant is no member any more."""
+    """The effect on the admission policy when that participant is no member any more."""
     policy = membership.tally.policy.policy
     left = [each for each in policy.sponsors if each != name and membership.root_of(each)]
     if name not in policy.sponsors or len(left) >= policy.needed:
@@ -93,7 +93,7 @@ def of_sponsor(membership: Membership, name: str) -> list[str]:
 
 
 def of_contract(home: Home, contract: Contract) -> list[str]:
-    """What ends with a contract."""
+    """The things that end with a contract."""
     market = ask(home).market
     if market is None:
         return ["tasks under it: not known, since this home's peer does not answer"]
@@ -106,7 +106,7 @@ def of_contract(home: Home, contract: Contract) -> list[str]:
 
 
 def of_leaving(home: Home, book: Book, now: float, *, whole: bool) -> list[str]:
-    """What ends when this peer, or its participant with all its peers, leaves."""
+    """The things that end when this peer, or its participant with all its peers, leaves."""
     running = ask(home)
     partners = {each.counterparty(book.participant) for each in book.in_force(now)}
     said = _line("contracts that end, with", partners) if whole else []

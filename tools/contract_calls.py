@@ -33,6 +33,7 @@ from tools.contract_papers import read_papers, write_papers
 from tools.home import Home
 from tools.interrupt import run_interruptible
 from tools.messages import BALANCE
+from tools.root_key import SAY_WHERE, load_root
 
 HAND_OVER_S: Final = 15.0
 """Seconds for the peer to take documents and to try to reach the other party's."""
@@ -62,18 +63,7 @@ class Office:
             InvalidInputError: the one given is another participant's.
         """
         place = self.home if root_home is None else Home.locate(root_home)
-        if not place.root_key.exists():
-            raise NotFoundError(
-                f"{place.root_key}: the participant's root key, which signs contracts, is not in "
-                "this home; say where it is with --root HOME"
-            )
-        root = Root.load(place.folder)
-        if root.participant != self.participant:
-            raise InvalidInputError(
-                f"{place.folder} holds the root of {root.participant}; this peer is of "
-                f"{self.participant}"
-            )
-        return root
+        return load_root(place, of=self.identity, mend=SAY_WHERE)
 
 
 @dataclass(frozen=True)

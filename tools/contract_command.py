@@ -11,11 +11,13 @@ from tools.command_line import (
     confirm,
     home_option,
     json_option,
+    root_option,
     say,
     say_json,
     warn,
     yes_option,
 )
+from tools.completion import contract_ids
 
 if TYPE_CHECKING:
     from contracts.terms import Terms
@@ -47,12 +49,6 @@ def contract() -> None:
     Amounts are decimal numbers of the parties' money; load is in units of 1 % of a core. MENU is
     LOAD[:KINDS[:STREAMS]], as in 40 or 40:filter,map:medusa://mit.edu/*
     """
-
-
-def _root_option(function: Function) -> Function:
-    return click.option(
-        "--root", metavar="HOME", help="The home with the root key that signs (default: this one)."
-    )(function)
 
 
 def _out_option(function: Function) -> Function:
@@ -91,7 +87,7 @@ def _out_option(function: Function) -> Function:
 @click.option("--valid-for", default="30d", show_default=True, metavar="TIME")
 @click.option("--from", "begin", metavar="DATE", help="When it begins (default: now).")
 @_out_option
-@_root_option
+@root_option
 @home_option
 @json_option
 def propose(
@@ -124,9 +120,9 @@ def propose(
 
 
 @contract.command()
-@click.argument("what", metavar="ID|FILE")
+@click.argument("what", metavar="ID|FILE", shell_complete=contract_ids)
 @_out_option
-@_root_option
+@root_option
 @home_option
 @json_option
 def accept(what: str, out: str | None, root: str | None, home: str | None, as_json: bool) -> None:
@@ -152,7 +148,7 @@ def accept(what: str, out: str | None, root: str | None, home: str | None, as_js
 
 
 @contract.command("list")
-@click.argument("id_", metavar="[ID]", required=False)
+@click.argument("id_", metavar="[ID]", required=False, shell_complete=contract_ids)
 @click.option("--all", "everything", is_flag=True, help="Expired and revoked ones too.")
 @home_option
 @json_option
@@ -184,9 +180,9 @@ def list_contracts(id_: str | None, everything: bool, home: str | None, as_json:
 
 
 @contract.command()
-@click.argument("id_", metavar="ID")
+@click.argument("id_", metavar="ID", shell_complete=contract_ids)
 @_out_option
-@_root_option
+@root_option
 @yes_option
 @home_option
 @json_option
@@ -224,7 +220,7 @@ def revoke(
 
 
 @contract.command()
-@click.argument("id_", metavar="[ID]", required=False)
+@click.argument("id_", metavar="[ID]", required=False, shell_complete=contract_ids)
 @home_option
 @json_option
 @click.pass_context

@@ -18,7 +18,7 @@ MAX_COLUMNS: Final = 4096
 """Of a file: well above any schema's fields. Each costs memory before its name is known."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""What such a text begins with."""
+"""The first characters of such a text."""
 
 _OTHER_COUNT: Final = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 _NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from overlay.clients import open_client
 from overlay.connection import Connection
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError, UnavailableError
 from overlay.identity import read_certificate
 from tools.addresses import Address
 from tools.home import Home
@@ -52,6 +52,13 @@ class Endpoint:
                 root = said.root_certificate()
                 return Endpoint(said.address, said.participant, root, said.secret)
             secret = said.secret
+            if not home.exists:
+                raise NotFoundError(
+                    f"the token of {said.participant} does not say where its peer is, and no peer "
+                    f"lives in {home.folder}: say that peer's home with --home, or have "
+                    f"{said.participant} put an address into the token: "
+                    "`medusa-peer token rotate NAME --address HOST:PORT`"
+                )
         running = home.running()
         return Endpoint(
             running.client,
@@ -64,9 +71,21 @@ class Endpoint:
 def given_token(
     token: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The token that a client means: the one it was given, else $MEDUSA_TOKEN; None: the owner's,
-    from the peer's home."""
-    return token or environment.get(TOKEN_VARIABLE) or None
+    """The token that a client was given, else $MEDUSA_TOKEN; None: neither, so the client shows the
+    owner's, from the peer's home.
+
+    Raises:
+        InvalidInputError: the token is empty, as after a command that failed to print one: the
+            owner's, with every scope, must not take its place.
+    """
+    what = "token" if token is not None else f"${TOKEN_VARIABLE}"
+    given = environment.get(TOKEN_VARIABLE) if token is None else token
+    if given is not None and not given.strip():
+        raise InvalidInputError(
+            f"{what} is empty: give a token that `medusa-peer token add` has printed, or none at "
+            "all to show the owner's"
+        )
+    return given
 
 
 def dial_to(

@@ -36,7 +36,11 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
 def hidden(name: str) -> str:
     """What can be said of an object that is not for us."""
     owner = ObjectName.parse(name).participant
-    return f"{name} is of {owner}, which does not let you read it: ask them to, or for a contract"
+    return (
+        f"{name} is of {owner}, which does not let you read it or post to it: {owner} can name "
+        "you, or agree to a content contract; if it is made of others' streams, their owners must "
+        f"let you, too, and {owner} knows them"
+    )
 
 
 def decode_entry(name: str, text: str, type_: type[T]) -> T:

@@ -42,7 +42,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 def producer_of(path: Path) -> str:
-    """Who posts this file: a name of the file on this machine, whoever runs the command."""
+    """The producer of a file: a name of the file on this machine, the same for all its users."""
     place = f"{socket.gethostname()}\0{path.resolve()}"
     return f"file-{hashlib.sha256(os.fsencode(place)).hexdigest()[:32]}"
 
@@ -84,7 +84,7 @@ class Trail:
         return self.position.offset
 
     def rest(self, tables: Iterator[pa.Table], since: Position) -> Iterator[pa.Table]:
-        """What of a file's tables comes after a position, with the trail gone up to it.
+        """The part of a file's tables after a position, with the trail gone up to it.
 
         Raises:
             InvalidInputError: the file does not begin with the rows up to it.

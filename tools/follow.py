@@ -112,8 +112,11 @@ def open_growing(path: Path, reading: Reading) -> Iterator[Growing]:
             growing.close()
 
 
-async def follow(path: Path, reading: Reading, since: Position, post: Post) -> None:
+async def follow(path: Path, reading: Reading, producer: str, since: Position, post: Post) -> None:
     """Post what a file has after a position, and all that comes; ends with an error only.
+
+    Args:
+        producer: as whom.
 
     Raises:
         InvalidInputError: a row does not fit; or no file beside it begins with the rows up to that
@@ -121,7 +124,7 @@ async def follow(path: Path, reading: Reading, since: Position, post: Post) -> N
     """
     reading = reading_of(path, reading)  # what it is rotated to has another name
     start = Position()
-    for older, position in await trio.to_thread.run_sync(_behind, path, reading, since):
+    for older, position in await trio.to_thread.run_sync(_behind, path, reading, producer, since):
         if older == path:
             start = position
         else:
@@ -143,7 +146,9 @@ async def follow(path: Path, reading: Reading, since: Position, post: Post) -> N
             await trio.sleep(LOOK_S)
 
 
-def _behind(path: Path, reading: Reading, since: Position) -> list[tuple[Path, Position]]:
+def _behind(
+    path: Path, reading: Reading, producer: str, since: Position
+) -> list[tuple[Path, Position]]:
     """The files that are to be posted before what comes, each with the position from which on.
 
     Raises:
@@ -158,13 +163,13 @@ def _behind(path: Path, reading: Reading, since: Position) -> list[tuple[Path, P
         newer.append((rotated, Position()))
     raise InvalidInputError(
         f"{path}: neither it nor a file rotated from it begins with the {since.rows:,} rows that "
-        "were posted last: if that one was moved, post it from there with the --producer of this "
-        "one; --again posts this one from its beginning"
+        f"were posted last: if that one was moved, post it from there with --producer {producer}; "
+        "--again posts this one from its beginning"
     )
 
 
 def _copy(path: Path, reading: Reading, reached: Position) -> Path | None:
-    """What a file was copied to before it was truncated."""
+    """The file to which this one was copied before it was truncated."""
     copies = (each for each in _rotated(path) if _begins_with(each, reading, reached))
     return next(copies, None) if reached.rows else None
 

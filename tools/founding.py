@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.admission_policy import FOUNDER
+from overlay.admission_policy import FOUNDER, AdmissionPolicy
 from overlay.errors import ConflictError, NotFoundError
 from overlay.files import write_atomically, write_secret
 from overlay.identity import Identity, Root
@@ -15,9 +15,10 @@ from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
 from overlay.names import check_participant
 from tools.addresses import Address
-from tools.admission import addresses_of, load_root
+from tools.admission import addresses_of
 from tools.config import TEMPLATE, write_bootstrap
 from tools.home import TOKEN_BYTES, Home
+from tools.root_key import load_root
 
 FOLDER_MODE: Final = 0o700
 
@@ -86,6 +87,22 @@ def next_steps(home: Home, made: Made) -> str:
     if home.root_key.exists():
         lines.append(f"keep {home.root_key} safe: it signs your peers and whom you admit")
     return "\n".join(lines)
+
+
+def first_admissions(policy: AdmissionPolicy) -> str:
+    """What a founder should know whom the policy does not let admit everybody alone at the start,
+    when it is the only member; "": it does."""
+    others = [name for name in policy.sponsors if name != policy.founder]
+    if not others:
+        return ""
+    if policy.needed == 1 and policy.founder in policy.sponsors:
+        return ""
+    needed = f"{policy.needed} of {', '.join(policy.sponsors)}"
+    none = "" if policy.founder in policy.sponsors else f"; {policy.founder} is none of these"
+    return (
+        f"{policy.founder} alone admits the sponsors {', '.join(others)}; nobody else can be "
+        f"admitted before {needed} are members and sign{none}"
+    )
 
 
 def _make_folder(home: Home) -> None:

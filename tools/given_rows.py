@@ -12,13 +12,13 @@ from overlay.errors import InvalidInputError
 
 
 class ArrowStream(Protocol):
-    """What has Arrow's C stream: tables of pyarrow, pandas (2.2 and later), polars, DuckDB."""
+    """Rows with Arrow's C stream: tables of pyarrow, pandas (2.2 and later), polars, DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class ArrowArray(Protocol):
-    """What has Arrow's C data: a RecordBatch of pyarrow."""
+    """Rows with Arrow's C data: a RecordBatch of pyarrow."""
 
     def __arrow_c_array__(
         self, requested_schema: object | None = None
@@ -37,10 +37,10 @@ FORMS: Final = (
 )
 
 PANDAS_INDEX: Final = "__index_level_"
-"""What the column begins with that pandas makes of an index without a name."""
+"""The first characters of the column that pandas makes of an index without a name."""
 
 _FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What pyarrow raises of values that make no column."""
+"""The errors of pyarrow for values that make no column."""
 
 
 def to_table(rows: Rows, schema: Schema) -> pa.Table:
@@ -85,14 +85,16 @@ def _without_index(table: pa.Table, schema: Schema) -> pa.Table:
 def _of_rows(rows: Sequence[object], schema: Schema) -> pa.Table:
     if not rows:
         return schema.payload.empty_table()
-    names: dict[str, None] = {}
+    names: dict[object, None] = {}
+    read: list[Mapping[object, object]] = []
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise InvalidInputError(
                 f"argument rows: row {number}: expected a dictionary, got {type(row).__qualname__}"
             )
         names.update(dict.fromkeys(row))
-    return _of_columns({name: [row.get(name) for row in rows] for name in names}, schema)  # type: ignore[attr-defined]
+        read.append(row)
+    return _of_columns({name: [row.get(name) for row in read] for name in names}, schema)
 
 
 def _of_columns(columns: Mapping[object, Any], schema: Schema) -> pa.Table:
@@ -105,7 +107,7 @@ def _of_columns(columns: Mapping[object, Any], schema: Schema) -> pa.Table:
 
 
 def _column(name: str, values: Any, schema: Schema) -> pa.ChunkedArray | pa.Array:  # noqa: ANN401 - anyone's
-    """By the types of the values themselves: whoever posts casts them to the field's."""
+    """By the types of the values themselves: `to_payload` casts them to the field's."""
     if hasattr(values, "__arrow_c_stream__"):
         return _made(lambda: pa.chunked_array(values))
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):

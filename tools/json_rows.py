@@ -57,7 +57,7 @@ class JsonRows:
             kw_only=True,
         )
         self._row: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
-        self._array: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
+        self._array: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]  # made above
 
     def tables(self, blocks: Iterator[bytes]) -> Iterator[pa.Table]:
         """Of blocks of lines with an object each; empty lines are skipped.

@@ -10,18 +10,19 @@ from typing import Final
 
 import trio
 
-from overlay.errors import DeadlineError, InvalidInputError, NotFoundError
+from overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedError
 from overlay.exchange import EXCHANGE_S
-from overlay.identity import Identity, Root
+from overlay.identity import Identity
 from overlay.membership_file import save_membership
-from tools.admission import load_federation
+from tools.admission import Agreed, load_federation
 from tools.dialling import dial_to
 from tools.home import Home
 from tools.messages import LEAVE, Leave, Left
+from tools.root_key import SAY_WHERE, load_root
 
-TOLD_S: Final = 3 * EXCHANGE_S
-"""Seconds for the peer to tell all others: an exchange has two calls, and a silent peer costs their
-time-outs."""
+TOLD_S: Final = 4 * EXCHANGE_S
+"""Seconds for the peer to tell all others: it may have to dial them, an exchange has two calls, and
+a silent peer costs their time-outs."""
 
 STOP_S: Final = 120.0
 """Seconds for the peer to stop: it ends its Spark and writes what it has."""
@@ -38,38 +39,44 @@ class Departure:
     told: tuple[str, ...]
 
 
-def leave(home: Home, root_home: Home, *, whole: bool) -> Departure:
+def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Departure:
     """Have the peer of `home` tell the others that it leaves, for good, and stop it.
 
     Args:
         root_home: where the participant's root key is, which signs that.
+        agreed: see `tools.admission.Agreed`.
         whole: all its participant's peers leave.
 
     Raises:
+        UntrustedError: it is out already, as it knows itself; RefusedError: as the others say.
         UnavailableError: the peer does not run: nobody would hear of it.
         NotFoundError: no root key there. InvalidInputError: it is another participant's.
         DeadlineError: it has left, and does not stop.
     """
     membership = load_federation(home)
+    identity = Identity.load(home.folder)
+    try:
+        membership.check(identity.name)
+    except UntrustedError as error:
+        raise UntrustedError(_out(home, error)) from None
     running = home.running()
-    if not root_home.root_key.exists():
-        raise NotFoundError(
-            f"{root_home.root_key}: the participant's root key, which signs that a peer leaves, is "
-            "not in this home; say where it is with --root HOME"
-        )
-    identity, root = Identity.load(home.folder), Root.load(root_home.folder)
-    if root.certificate != identity.root_certificate:
-        raise InvalidInputError(
-            f"{root_home.folder} holds the root of {root.participant}; this peer is of "
-            f"{identity.participant}"
-        )
+    root = load_root(root_home, of=identity, mend=SAY_WHERE)
     now = time.time()
     peer_id = b"" if whole else identity.peer_id
-    statement = membership.revoke(root, identity.participant, peer_id, now=now)
-    told = trio.run(_tell, home, statement)
+    statement = membership.revoke(root, identity.participant, peer_id, now=now, leaves=not whole)
+    agreed()
+    try:
+        told = trio.run(_tell, home, statement)
+    except RefusedError as error:
+        raise RefusedError(_out(home, error)) from None
     save_membership(home.folder, membership, now)
     _stop(home, running.pid)
     return Departure(identity.participant, identity.peer_id.hex(), told)
+
+
+def _out(home: Home, error: MedusaError) -> str:
+    stop = f"; `kill {home.running().pid}` stops it" if home.is_locked() else ""
+    return f"this peer is out of the federation already: {error}{stop}"
 
 
 async def _tell(home: Home, statement: bytes) -> tuple[str, ...]:

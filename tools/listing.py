@@ -1,10 +1,10 @@
-"""What `medusa stream|query|peer list|show` and `medusa status` ask: the catalog's entries, beside
-what peers say of them now."""
+"""The data of `medusa stream|query|peer list|show` and `medusa status`: the catalog's entries, with
+the present answers of peers."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 import msgspec
 import trio
@@ -21,9 +21,10 @@ from engine.query import streams_read, streams_written
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 from tools.async_client import AsyncMedusaClient
-from tools.calls import ask
+from tools.calls import ask, ask_and_warn
 from tools.entries import entry_of
 
+Entry = TypeVar("Entry")
 Line = TypeVar("Line")
 
 LOOKUPS_AT_ONCE: Final = 8
@@ -88,9 +89,9 @@ def streams(home: str | None) -> list[StreamLine]:
         listed = (await client.list_objects()).names.get("stream", ())
         names = [name for name in listed if base_of(name) == name]
         told = _kept((await client.status()).peers)
-        return await _each(names, lambda name: _stream(client, name, told))
+        return await _each(client, names, lambda name, found: _stream(name, found, told))
 
-    return ask(home, look)
+    return ask_and_warn(home, look)
 
 
 def stream(home: str | None, name: str) -> StreamLine:
@@ -99,13 +100,10 @@ def stream(home: str | None, name: str) -> StreamLine:
         NotFoundError: there is no such stream. InvalidInputError: it is something else.
     """
 
-    async def look(client: AsyncMedusaClient) -> StreamLine:
-        found = await client.lookup_object(name)
-        if "stream" not in found.private:
-            entry_of(found, "stream", StreamEntry)
-        return await _stream(client, name, _kept((await client.status()).peers))
+    def line(found: ObjectDescription, seen: Snapshot) -> StreamLine:
+        return _stream(name, found, _kept(seen.peers))
 
-    return ask(home, look)
+    return _one(home, name, "stream", StreamEntry, line)
 
 
 def queries(home: str | None) -> list[QueryLine]:
@@ -115,9 +113,10 @@ def queries(home: str | None) -> list[QueryLine]:
         objects = await client.list_objects()
         told = _run((await client.status()).peers)
         names = objects.names.get("query", ())
-        return await _each(names, lambda name: _query(client, name, told, objects.failing))
+        failing = objects.failing
+        return await _each(client, names, lambda name, found: _query(name, found, told, failing))
 
-    return ask(home, look)
+    return ask_and_warn(home, look)
 
 
 def query(home: str | None, name: str) -> QueryLine:
@@ -126,18 +125,14 @@ def query(home: str | None, name: str) -> QueryLine:
         NotFoundError: there is no such query. InvalidInputError: it is something else.
     """
 
-    async def look(client: AsyncMedusaClient) -> QueryLine:
-        found = await client.lookup_object(name)
-        if "query" not in found.private:
-            entry_of(found, "query", QueryEntry)
-        told = _run((await client.status()).peers)
-        return await _query(client, name, told, {})
+    def line(found: ObjectDescription, seen: Snapshot) -> QueryLine:
+        return _query(name, found, _run(seen.peers), {})
 
-    return ask(home, look)
+    return _one(home, name, "query", QueryEntry, line)
 
 
 def snapshot(home: str | None) -> Snapshot:
-    """What all peers say of themselves."""
+    """The present answers of all peers about themselves."""
     return ask(home, lambda client: client.status())
 
 
@@ -146,21 +141,35 @@ def failing(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
     return [task for task in tasks if task.reason]
 
 
-def parameters(box: msgspec.Struct) -> dict[str, Any]:
-    """What a box does, without its name and its streams."""
-    told = msgspec.to_builtins(box)
-    for known in ("name", "type", "input", "inputs", "output", "outputs"):
-        told.pop(known, None)
-    return {name: value for name, value in told.items() if value}
+def _one(
+    home: str | None,
+    name: str,
+    kind: str,
+    entry: type[Entry],
+    line: Callable[[ObjectDescription, Snapshot], Line],
+) -> Line:
+    """The line of an object that must be of that kind."""
+
+    async def look(client: AsyncMedusaClient) -> Line:
+        found = await client.lookup_object(name)
+        if kind not in found.private:
+            entry_of(found, kind, entry)
+        return line(found, await client.status())
+
+    return ask_and_warn(home, look)
 
 
-async def _each(names: Iterable[str], look: Callable[[str], Awaitable[Line]]) -> list[Line]:
+async def _each(
+    client: AsyncMedusaClient,
+    names: Iterable[str],
+    line: Callable[[str, ObjectDescription | str], Line],
+) -> list[Line]:
     found: dict[str, Line] = {}
     limit = trio.CapacityLimiter(LOOKUPS_AT_ONCE)
 
     async def one(name: str) -> None:
         async with limit:
-            found[name] = await look(name)
+            found[name] = line(name, await _described(client, name))
 
     async with trio.open_nursery() as nursery:
         for name in names:
@@ -169,43 +178,45 @@ async def _each(names: Iterable[str], look: Callable[[str], Awaitable[Line]]) ->
 
 
 async def _described(client: AsyncMedusaClient, name: str) -> ObjectDescription | str:
-    """What the catalog has, or why it cannot be told. A name in a list may be gone by now."""
+    """The catalog's entry, or the reason that there is none. A listed name may be gone by now."""
     try:
         return await client.lookup_object(name)
     except (NotFoundError, UnavailableError) as error:
         return str(error)
 
 
-async def _stream(
-    client: AsyncMedusaClient, name: str, told: dict[str, StreamStatus]
-) -> StreamLine:
-    owner, found = ObjectName.parse(name).participant, await _described(client, name)
+def _entry(
+    found: ObjectDescription | str, kind: str, entry: type[Entry], secret: str
+) -> Entry | str:
+    """The entry, or the reason that there is none. secret: the right that it needs."""
     if isinstance(found, str):
-        return StreamLine(name, owner, note=found)
-    if "stream" in found.private:
-        return StreamLine(name, owner, note=f"private: {owner} says who may read it")
+        return found
+    if kind in found.private:
+        return f"private: {ObjectName.parse(found.name).participant} says who may {secret}"
     try:
-        entry = entry_of(found, "stream", StreamEntry)
+        return entry_of(found, kind, entry)
     except DecodeError as error:
-        return StreamLine(name, owner, note=str(error))
+        return str(error)
+
+
+def _stream(name: str, found: ObjectDescription | str, told: dict[str, StreamStatus]) -> StreamLine:
+    owner = ObjectName.parse(name).participant
+    entry = _entry(found, "stream", StreamEntry, "read it")
+    if isinstance(entry, str):
+        return StreamLine(name, owner, note=entry)
     return StreamLine(name, owner, entry, told.get(name))
 
 
-async def _query(
-    client: AsyncMedusaClient,
+def _query(
     name: str,
+    found: ObjectDescription | str,
     told: dict[str, list[TaskStatus]],
     failing: dict[str, str],
 ) -> QueryLine:
-    owner, found = ObjectName.parse(name).participant, await _described(client, name)
-    if isinstance(found, str):
-        return QueryLine(name, owner, note=found)
-    if "query" in found.private:
-        return QueryLine(name, owner, note=f"private: {owner} says who may know what it does")
-    try:
-        entry = entry_of(found, "query", QueryEntry)
-    except DecodeError as error:
-        return QueryLine(name, owner, note=str(error))
+    owner = ObjectName.parse(name).participant
+    entry = _entry(found, "query", QueryEntry, "know what it does")
+    if isinstance(entry, str) or isinstance(found, str):
+        return QueryLine(name, owner, note=str(entry))
     tasks = tuple(found.tasks or told.get(name, ()))
     reason = failing.get(name) or next((task.reason for task in tasks if task.reason), "")
     return QueryLine(name, owner, entry, tasks, reason)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from engine.definitions import ANY, CONTRACT, StreamDefinition, StreamEntry
-from engine.messages import PeerStatus, Snapshot
+from engine.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
+from engine.messages import PeerStatus, Snapshot, StreamStatus
 from engine.query import Box, inputs_of, outputs_of
 from engine.schema import BEGINNING, Field, Schema
+from engine.xml_boxes import parameters_of, type_of
 from overlay.plain import plain
 from tools.availability_words import in_words
-from tools.listing import QueryLine, StreamLine, failing, parameters
+from tools.listing import QueryLine, StreamLine, failing
 from tools.plain_tables import details_table, lines_table
 from tools.tables import SHORT_ID, add_row, number, size, styled
 from tools.times import show_duration, show_time
@@ -24,15 +24,18 @@ T = TypeVar("T")
 
 
 def streams_table(lines: Sequence[StreamLine]) -> Table:
-    table = lines_table("stream", "owner", "made by", "who may read", "boundary", "rows/s")
+    table = lines_table(
+        "stream", "owner", "made by", "who may read", "boundary", "waiting", "rows/s"
+    )
     for line in map(plain, lines):
         if line.entry is None:
-            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "")
+            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "", "")
             continue
         boundary = show_time(line.status.boundary) if line.status else "-"
         rate = number(line.status.rate) if line.status else "-"
+        waiting = f"{line.status.waiting:,}" if line.status and line.status.waiting else "-"
         readers = readers_in_words(line.entry.stream)
-        add_row(table, line.name, line.owner, line.made_by, readers, boundary, rate)
+        add_row(table, line.name, line.owner, line.made_by, readers, boundary, waiting, rate)
     return table
 
 
@@ -48,10 +51,12 @@ def stream_details(line: StreamLine) -> Table:
         *[("", _field(field, line.entry.schema)) for field in line.entry.schema.fields],
         ("who may read", readers_in_words(stream)),
     ]
-    rows += [
-        ("", f"and {_names(policy.readers, policy.owner)}, as {policy.stream} says")
-        for policy in stream.label
-    ]
+    if stream.label:
+        rows.append(("", f"{_names(stream.readers, stream.owner)}: by its own definition"))
+        rows += [
+            ("", f"{_names(policy.readers, policy.owner)}: by {policy.stream}, of which it is made")
+            for policy in stream.label
+        ]
     if stream.declassify:
         rows.append(("declassify", ", ".join(stream.declassify)))
     if not stream.query and stream.view is None:
@@ -61,6 +66,7 @@ def stream_details(line: StreamLine) -> Table:
         rows += [
             ("boundary", show_time(line.status.boundary)),
             ("rows", f"{line.status.rows:,}, {number(line.status.rate)} a second"),
+            *_waiting(line.status, stream),
             ("late rows", f"{line.status.late:,}"),
             ("on disk", size(line.status.bytes)),
             ("subscribers", f"{line.status.subscribers:,}"),
@@ -70,8 +76,17 @@ def stream_details(line: StreamLine) -> Table:
 
 
 def readers_in_words(stream: StreamDefinition) -> str:
-    """Who may read it by its own definition."""
-    return _names(stream.readers, stream.owner)
+    """Its readers by its own definition, and by those of all streams that it is made from."""
+    policies = stream.policies
+    if any(CONTRACT in policy.readers for policy in policies):
+        if not stream.label:
+            return _names(stream.readers, stream.owner)
+        return f"{stream.owner}, and the readers of it and of all that it is made of"
+    lists = [{policy.owner, *policy.readers} for policy in policies if ANY not in policy.readers]
+    if not lists:
+        return "every member"
+    common = set[str].intersection(*lists)
+    return ", ".join([stream.owner, *sorted(common - {stream.owner})])
 
 
 def queries_table(lines: Sequence[QueryLine]) -> Table:
@@ -99,7 +114,7 @@ def query_details(line: QueryLine) -> Table:
         return details_table([*rows, ("", Text(line.note, "dim"))])
     entry = line.entry
     rows += [
-        ("status", entry.status),
+        ("status", styled(entry.status.lower())),
         ("peer", entry.peer[:SHORT_ID]),
         ("availability", in_words(entry.query.availability)),
         *[("reads" if first else "", name) for first, name in _first(line.inputs)],
@@ -145,10 +160,10 @@ def status_details(snapshot: Snapshot) -> Table:
     up = sum(peer.state == "running" for peer in snapshot.peers)
     here = [task for task in own.tasks if not task.owner]
     troubled = failing(here)
-    name = snapshot.name or snapshot.federation
     rows: list[tuple[str, str | Text]] = [
-        ("federation", f"{name}: {up} of {len(snapshot.peers)} peers up"),
+        ("federation", f"{snapshot.federation}: {up} of {len(snapshot.peers)} peers up"),
         ("peer", f"{own.peer[:SHORT_ID]} of {own.participant}, at {own.address}"),
+        *[("to mend" if first else "", Text(w, "bold red")) for first, w in _first(own.warnings)],
         ("state", Text.assemble(styled(own.state), f", up {show_duration(own.uptime_s)}")),
         ("spark", styled(own.spark)),
         ("load", f"{_load(own)}; {size(own.memory_bytes)} of memory"),
@@ -182,6 +197,20 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
     ]
 
 
+def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
+    """The rows that are stored and do not come out yet, and what lets them out."""
+    if not status.waiting:
+        return []
+    later = (
+        f"more than {show_duration(stream.slack_us / 1e6)} later" if stream.slack_us else "later"
+    )
+    clock = ", the clock," if stream.idle is Idle.CLOCK else ""
+    return [
+        ("waiting", f"{status.waiting:,} more, for the boundary to pass them"),
+        ("", f"a row {later}{clock} or the stream's end lets them come out"),
+    ]
+
+
 def _names(members: Sequence[str], owner: str) -> str:
     if ANY in members:
         return "every member"
@@ -197,13 +226,9 @@ def _field(field: Field, schema: Schema) -> str:
 
 
 def _box(box: Box) -> str:
-    told = ", ".join(f"{name} {_value(value)}" for name, value in parameters(box).items())
+    told = ", ".join(f"{name} {value}" for name, value in parameters_of(box))
     ends = f"{', '.join(inputs_of(box))} -> {', '.join(outputs_of(box))}"
-    return f"{box.name}: {type(box).__name__.lower()}, {ends}{f'; {told}' if told else ''}"
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"{box.name}: {type_of(box)}, {ends}{f'; {told}' if told else ''}"
 
 
 def _now(line: QueryLine) -> Text:

@@ -30,7 +30,7 @@ Form = Literal["console", "json"]
 FORMS: Final = ("console", "json")
 
 FOLDER_MODE: Final = 0o700
-"""Of `logs/`: a log names queries, streams and whoever reads them."""
+"""Of `logs/`: a log names queries, streams and their readers."""
 
 MAX_FILE_BYTES: Final = 16 * 2**20
 """Bytes of the file before it is put aside; with `OLD_FILES` some weeks of an orderly peer."""
@@ -117,7 +117,7 @@ def _lines(config: LogConfig) -> logging.Formatter:
 
 
 class ConsoleLines(logging.Formatter):
-    """Time, level, fields, text: what a stranger says comes last. A traceback is indented."""
+    """Time, level, fields, text: a stranger's words come last. A traceback is indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={_quoted(value)}" for name, value in _fields_of(record).items())

@@ -9,11 +9,10 @@ import click
 
 from tools import command_line
 from tools.command_line import home_option, json_option, say, say_json, warn
-from tools.completion import SHELLS, script
-from tools.network_command import peer
+from tools.completion import SHELLS, names_of, script
+from tools.create_command import create_command
 from tools.post_command import post
 from tools.query_command import query
-from tools.schema_command import schema
 from tools.stream_command import stream
 from tools.subscribe_command import subscribe
 from tools.travel_command import view
@@ -41,6 +40,50 @@ def medusa(token_file: str | None) -> None:
         from tools.token_text import read_token
 
         os.environ[TOKEN_VARIABLE] = read_token(token_file)
+
+
+@click.group()
+def schema() -> None:
+    """Define and delete schemas."""
+
+
+schema.add_command(create_command("schemas"))
+
+
+@schema.command("delete")
+@click.argument("name", metavar="SCHEMA", shell_complete=names_of("schema"))
+@home_option
+@json_option
+def delete_schema(name: str, home: str | None, as_json: bool) -> None:
+    """Delete SCHEMA; refused while a stream has it."""
+    from tools import calls
+
+    calls.ask(home, lambda client: client.delete_schema(name))
+    say(as_json, {"deleted": name}, f"{name}: deleted")
+
+
+@click.group()
+def peer() -> None:
+    """See the peers of the federation; `medusa-peer` is for your own."""
+
+
+@peer.command("list")
+@home_option
+@json_option
+def list_peers(home: str | None, as_json: bool) -> None:
+    """List the peers that are known, and how they do."""
+    from tools import listing
+    from tools.calls import own_warnings
+    from tools.listing_screen import peers_table
+    from tools.plain_tables import show
+
+    seen = listing.snapshot(home)
+    if as_json:
+        say_json(seen.peers)
+    else:
+        show(peers_table(seen))
+    for warning in own_warnings(seen):
+        warn(warning)
 
 
 for each in (schema, stream, query, view, peer, post, subscribe):
@@ -77,7 +120,7 @@ def completion(shell: str) -> None:
 
 
 @medusa.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names_of())
 @home_option
 @json_option
 def lookup(name: str, home: str | None, as_json: bool) -> None:
@@ -136,7 +179,7 @@ def _told(query_name: str, objects: Objects) -> str:
 
 
 @medusa.command()
-@click.argument("stream")
+@click.argument("stream", shell_complete=names_of("stream"))
 @click.option("--to", metavar="PEER", required=True, help="The beginning of its id, or home.")
 @home_option
 @json_option

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from overlay.clock import shown
 from overlay.errors import printable
 from overlay.roll import MemberRow, Roll
+from tools import plain_tables
+from tools.plain_tables import lines_table
 from tools.tables import add_row
 
 _STYLES: Final = {
@@ -27,13 +28,10 @@ _STYLES: Final = {
 
 def show(roll: Roll) -> None:
     """Print the members, and who admits others."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("participant", overflow="fold")
-    table.add_column("standing", no_wrap=True)
-    table.add_column("admitted by", overflow="fold")
-    table.add_column("since", no_wrap=True)
-    table.add_column("root", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table = lines_table("participant", "standing", "admitted by", "since", "root", "note")
+    for column in table.columns:
+        column.no_wrap = column.header in {"standing", "since", "root"}
+    now = time.time()
     for row in roll.members:
         add_row(
             table,
@@ -42,13 +40,10 @@ def show(roll: Roll) -> None:
             ", ".join(row.sponsors) or "the charter",
             shown(row.since)[:10],
             row.root,
-            _more(row),
+            _note(row, now),
         )
-    console = Console(markup=False, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    lines.append(f"federation {roll.name}: {roll.admits} may admit (policy {roll.policy})")
+    plain_tables.show(table)
+    lines = [f"federation {roll.name}: {roll.admits} may admit (policy {roll.policy})"]
     lines += [
         f"signed by {', '.join(each.signed_by)}, and waiting for others: policy {each.policy}"
         for each in roll.changes
@@ -56,12 +51,13 @@ def show(roll: Roll) -> None:
     click.echo("\n".join(printable(line) for line in lines))
 
 
-def _more(row: MemberRow) -> str:
+def _note(row: MemberRow, now: float) -> str:
     said = []
     if row.until:
-        said.append(f"until {shown(row.until)[:10]}")
+        until = shown(row.until)
+        said.append(f"until {until if until[:10] == shown(now)[:10] else until[:10]}")
     if row.ended:
         said.append(row.ended)
     if row.revoked_peers:
-        said.append(f"{len(row.revoked_peers)} of its peers revoked")
+        said.append(f"{len(row.revoked_peers)} of its peers left or revoked")
     return "; ".join(said)

@@ -1,4 +1,4 @@
-"""Posts that were not answered yet, in order: what is sent, and sent again. No IO."""
+"""Posts that were not answered yet, in order; they are sent, and sent again. No IO."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from overlay.log import LEVELS
 from tools import command_line
 from tools.backup_command import backup, restore
 from tools.certificate_command import renew, sign
-from tools.command_line import home_option, json_option, say
+from tools.command_line import home_option, json_option, say, warn
 from tools.contract_command import contract
 from tools.federation_command import COMMANDS
 from tools.token_command import token as token_group
@@ -53,7 +53,7 @@ def init(
     as_json: bool,
 ) -> None:
     """Make a home: keys, certificates, client token and medusa.toml."""
-    from overlay.admission_policy import FOUNDER
+    from overlay.admission_policy import FOUNDER, AdmissionPolicy
     from tools import founding
     from tools.home import Home
 
@@ -69,6 +69,9 @@ def init(
     else:
         assert participant is not None
         made = founding.make_peer(place, participant, found, admission or FOUNDER)
+        policy = AdmissionPolicy.parse(admission or FOUNDER, participant)
+        if first := founding.first_admissions(policy):
+            warn(first)
     say(
         as_json,
         {
@@ -105,7 +108,8 @@ def run_daemon(
 ) -> None:
     """Run the peer until SIGTERM or Ctrl-C. What it does is in logs/medusa.log of its home.
 
-    On SIGHUP it reads medusa.toml again, and notes what counts at once and what after a restart.
+    On SIGHUP, which `medusa-peer reload` sends, it reads medusa.toml again, and notes what counts
+    at once and what after a restart.
     """
     import trio
 
@@ -142,6 +146,28 @@ def run_daemon(
 
     load = partial(load_config, place, listen=address, log_level=log_level, log_format=log_format)
     trio.run(run_peer, place, load, ready)
+
+
+@peer.command()
+@home_option
+@json_option
+def reload(home: str | None, as_json: bool) -> None:
+    """Have the running peer read medusa.toml again, as SIGHUP does.
+
+    What is marked as live in the file counts at once; the log and `medusa monitor` name what waits
+    for a restart.
+    """
+    import os
+    import signal
+
+    from tools.config import load_config
+    from tools.home import Home
+
+    place = Home.locate(home)
+    pid = place.running().pid
+    load_config(place)  # a mistake is told here, and not in the log alone
+    os.kill(pid, signal.SIGHUP)
+    say(as_json, {"pid": pid}, f"the peer in {place.folder} (pid {pid}) reads {place.config} again")
 
 
 peer.add_command(contract)

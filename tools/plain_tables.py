@@ -28,7 +28,7 @@ def lines_table(*headers: str) -> Table:
 
 
 def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
-    """All about one thing: what it is called, and what it is."""
+    """All about one thing: names of facts, and the facts."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -38,8 +38,9 @@ def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print for a person, without blanks at line ends. What is no terminal has no width, whatever
-    $COLUMNS says: a program that has loaded readline hands its terminal's to all that it starts.
+    """Print for a person, without blanks at line ends. A file or pipe has no width, also where
+    $COLUMNS names one: a program that has loaded readline hands its terminal's width to all
+    programs that it starts.
     """
     width = None if sys.stdout.isatty() else PIPE_COLUMNS
     console = Console(markup=False, highlight=False, width=width)

@@ -34,7 +34,7 @@ class Portal(Generic[Opened]):
     def __init__(
         self, opening: Callable[[Portal[Opened]], AbstractAsyncContextManager[Opened]]
     ) -> None:
-        """opening: is given this portal."""
+        """opening: called with this portal."""
         self.opened: Future[Opened] = Future()
         self.closed: Future[None] = Future()
         self._opening = opening
@@ -173,8 +173,8 @@ def _closed() -> ClosedError:
 
 
 class Reached(Protocol):
-    """What has calls for programs of any event loop. portal: to where they are made; None: they are
-    made where the caller is, under trio."""
+    """An object with calls for programs of any event loop. portal: leads to the loop that makes the
+    calls; None: the caller's own, under trio."""
 
     @property
     def portal(self) -> Portal[Any] | None: ...

@@ -7,13 +7,14 @@ from typing import Final
 import click
 
 from tools.command_line import also_option, home_option, json_option, say
+from tools.completion import names_of
 
 SHOWN_ROWS: Final = 10
 """Numbers of rows in one line for people; --json has all."""
 
 
 @click.command()
-@click.argument("stream_name", metavar="STREAM")
+@click.argument("stream_name", metavar="STREAM", shell_complete=names_of("stream"))
 @click.argument("file", metavar="FILE")
 @click.option(
     "--format",
@@ -38,8 +39,8 @@ SHOWN_ROWS: Final = 10
 @click.option(
     "--producer",
     metavar="NAME",
-    help="Who posts, which the stream remembers with the rows that it has (default: the file's "
-    "place on this machine).",
+    help="The name under which the stream remembers the rows (default: the file's place on "
+    "this machine).",
 )
 @click.option("--again", is_flag=True, help="Post all of FILE, though the stream has it already.")
 @click.option(

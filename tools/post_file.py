@@ -105,7 +105,9 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
         posting.since = _since(await poster.resume(), poster, options)
         try:
             if options.follow:
-                await follow(Path(file), posting.reading, posting.since, posting.post)
+                await follow(
+                    Path(file), posting.reading, client.producer, posting.since, posting.post
+                )
             else:
                 with _open(file, posting.reading) as rows:
                     reached = await posting.post(rows, posting.since)

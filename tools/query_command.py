@@ -7,6 +7,7 @@ import click
 from overlay.errors import UnavailableError
 from tools.availability_options import availability_options, requested
 from tools.command_line import home_option, json_option, say, say_json
+from tools.completion import names_of
 from tools.create_command import create
 from tools.travel_command import copy_query
 
@@ -42,26 +43,28 @@ def create_query(  # noqa: PLR0917 - click passes by keyword
 
 def _add_status(verb: str, status: str, help_text: str) -> None:
     @query.command(verb, help=help_text)
-    @click.argument("name")
+    @click.argument("name", shell_complete=names_of("query"))
     @home_option
     @json_option
     def change(name: str, home: str | None, as_json: bool) -> None:
+        from engine.query import QueryStatus
         from tools import calls
 
-        trouble = calls.set_query_status(home, name, status)
-        value = {"query": name, "status": status, "trouble": trouble}
-        say(as_json, value, f"{name}: {status}")
+        trouble = calls.set_query_status(home, name, QueryStatus(status))
+        if as_json or not trouble:
+            value = {"query": name, "status": status, "trouble": trouble}
+            say(as_json, value, f"{name}: {status.lower()}")
         if trouble:
-            raise UnavailableError(f"it computes nothing yet: {trouble}")
+            raise UnavailableError(f"{name} is started and computes nothing yet: {trouble}")
 
 
-_add_status("start", "RUNNING", "Start query NAME.")
+_add_status("start", "RUNNING", "Start query NAME, and wait until it can be computed.")
 _add_status("stop", "STOPPED", "Stop query NAME; it goes on from where it stood when started.")
 _add_status("delete", "DELETED", "Delete query NAME and the streams it produces.")
 
 
 @query.command("modify")
-@click.argument("name")
+@click.argument("name", shell_complete=names_of("query"))
 @click.argument("file", metavar="[FILE.xml]", required=False)
 @click.option("--box", metavar="BOX", help="The box that is to have other parameters.")
 @click.option(
@@ -133,7 +136,7 @@ def list_queries(home: str | None, as_json: bool) -> None:
 
 
 @query.command("show")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=names_of("query"))
 @home_option
 @json_option
 def show_query(name: str, home: str | None, as_json: bool) -> None:

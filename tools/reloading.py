@@ -18,12 +18,12 @@ Take = Callable[[Config], None]
 
 
 def live_settings(engine: Engine) -> dict[str, Take]:
-    """What takes a new value while the peer runs, by `section.key`. Whoever has more adds it here;
-    tokens, certificates and membership are no settings: they are taken in by themselves."""
+    """Settings that take a new value while the peer runs, by `section.key`. Further ones are added
+    here; tokens, certificates and membership are no settings: they are taken in by themselves."""
     store, mover = engine.store, engine.mover
     return {
-        "engine.disk_bytes": lambda new: store.allow(disk_bytes=new.engine.disk_bytes),
-        "engine.foreign_hold_s": lambda new: store.allow(foreign_hold_s=new.engine.foreign_hold_s),
+        "engine.disk_bytes": lambda new: store.room.allow(new.engine.disk_bytes),
+        "engine.foreign_hold_s": lambda new: store.tending.be_patient(new.engine.foreign_hold_s),
         "engine.patience_s": lambda new: mover.be_patient(new.engine.patience_s),
     }
 
@@ -49,7 +49,7 @@ class Reloading:
         try:
             config = await trio.to_thread.run_sync(self._load)
         except (MedusaError, OSError) as error:
-            self._events.note("error", f"the settings stay as they are: {error}")
+            self._events.note("error", f"keeps the settings as they are: {error}")
             return
         changed = {name: new for name, new in _values(config).items() if new != self._now[name]}
         for name, new in changed.items():
@@ -60,10 +60,10 @@ class Reloading:
         waiting = sorted(set(changed) - set(self._live))
         if waiting:
             self._events.note(
-                "warning", f"{', '.join(waiting)}: changed in medusa.toml, counts after a restart"
+                "warning", f"waits for a restart: medusa.toml has changed {', '.join(waiting)}"
             )
         if not changed:
-            self._events.note("info", "medusa.toml was read again: no setting has changed")
+            self._events.note("info", "read medusa.toml again: no setting has changed")
 
 
 def _values(config: Config) -> dict[str, Any]:

@@ -38,6 +38,9 @@ HEADER_LINES: Final = 1
 
 _INDENT: Final = 2
 
+_BORDER_CELLS: Final = 2
+"""Left and right of a table."""
+
 _NARROWEST: Final = 20
 """Columns in which a reason is wrapped at least."""
 
@@ -84,7 +87,7 @@ def header(snapshot: Snapshot, width: int) -> Text:
     up = sum(peer.state == "running" for peer in snapshot.peers)
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(" medusa ", "bold magenta")
-    text.append(snapshot.name or snapshot.federation[:SHORT_ID], "bold")
+    text.append(snapshot.federation, "bold")
     text.append(f"  {up}/{len(snapshot.peers)} peers up", "green" if up else "red")
     if left_out := sum(peer.left_out for peer in snapshot.peers):
         text.append(f"  {number(left_out)} rows left out", "yellow")
@@ -101,7 +104,7 @@ def _to_mend(snapshot: Snapshot, width: int) -> Section:
     for peer in snapshot.peers:
         for warning in peer.warnings:
             told = f"{peer.participant} {peer.peer[:SHORT_ID]}: {shortened(warning)}"
-            lines = textwrap.wrap(told, max(width - 2, _NARROWEST))
+            lines = textwrap.wrap(told, max(width - _BORDER_CELLS, _NARROWEST))
             items.append([[Text(line, "bold red")] for line in lines])
     return Section("To mend", [titled("To mend")], items)
 
@@ -184,8 +187,8 @@ def _why(task: TaskStatus, width: int) -> list[Line]:
         style = "yellow"
     else:
         return []
-    lines = textwrap.wrap(text, max(_NARROWEST, width // 2 - _INDENT - 2))
-    return [[Text(" " * _INDENT).append(line, style)] for line in lines]
+    lines = textwrap.wrap(text, max(_NARROWEST, width - _INDENT - _BORDER_CELLS))
+    return [[Text(" " * _INDENT, no_wrap=True).append(line, style)] for line in lines]
 
 
 def _ours(snapshot: Snapshot) -> str:

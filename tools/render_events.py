@@ -1,4 +1,4 @@
-"""What happened, on the monitor's screen: the latest first, and nothing twice."""
+"""Events on the monitor's screen: the latest first, and none twice."""
 
 from __future__ import annotations
 

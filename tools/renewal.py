@@ -13,18 +13,26 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from cryptography import x509
 
-from overlay.certificates import PeerName, der, make_peer_certificate
+from overlay.certificates import PeerName, check_root, der, make_peer_certificate, peer_of
 from overlay.clock import shown
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError, UntrustedError
+from overlay.errors import (
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UntrustedError,
+)
 from overlay.events import Level
 from overlay.files import read_public, write_atomically
-from overlay.identity import MAX_PEM, Identity, Root, certificate_pem, read_certificate
+from overlay.identity import MAX_PEM, Identity, certificate_pem, read_certificate
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay
 from overlay.signing_request import make_request, read_request
 from tools.home import Home
+from tools.root_key import SAY_WHERE, load_root
 
 RENEW_S: Final = 60 * 86_400.0
 """Seconds before its end from which on a certificate is renewed: twice what a person is warned."""
@@ -65,8 +73,8 @@ class Renewal:
         if ends - now <= WARN_S:
             self._tell(
                 "warning",
-                f"this peer's certificate ends on {shown(ends)}, and {self._home.root_key} is not "
-                "here to renew it: `medusa-peer renew`",
+                f"needs another certificate: its own ends on {shown(ends)}, and "
+                f"{self._home.root_key} is not here to renew it: `medusa-peer renew`",
             )
 
     def _show(self) -> None:
@@ -79,7 +87,7 @@ class Renewal:
                 self._overlay.renew(kept)
             self._seen = written_at
         except (MedusaError, OSError) as error:
-            self._tell("error", f"the certificate in {self._home.folder} is not taken: {error}")
+            self._tell("error", f"could not take the certificate in {self._home.folder}: {error}")
 
     def _renew_if_due(self, now: float) -> None:
         is_due = self._overlay.identity.expires - now <= RENEW_S
@@ -88,7 +96,7 @@ class Renewal:
             try:
                 renew(self._home, self._home, now)
             except MedusaError as error:
-                self._tell("error", f"this peer's certificate is not renewed: {error}")
+                self._tell("error", f"could not renew this peer's certificate: {error}")
 
     def _tell(self, level: Level, text: str) -> None:
         now = trio.current_time()
@@ -121,24 +129,17 @@ def renew(home: Home, root_home: Home, now: float | None = None) -> Identity:
         InvalidInputError: that is another participant's.
     """
     identity = _identity(home)
-    if not root_home.root_key.exists():
-        raise NotFoundError(
-            f"{root_home.root_key}: the participant's root key is not in this home: say where it "
-            "is with --root HOME, or have it signed there: --request FILE, then "
-            "`medusa-peer sign FILE`, then --install FILE"
-        )
-    root = Root.load(root_home.folder)
-    if root.certificate != identity.root_certificate:
-        raise InvalidInputError(
-            f"{root_home.folder} holds another root of {root.participant}; this peer is of "
-            f"{identity.participant}"
-        )
+    mend = (
+        f"{SAY_WHERE}, or have it signed there: --request FILE, then `medusa-peer sign FILE`, "
+        "then --install FILE"
+    )
+    root = load_root(root_home, of=identity, mend=mend)
     at = time.time() if now is None else now
     return _keep(home, Identity.issue(root, at, identity.private_key))
 
 
 def request(home: Home) -> bytes:
-    """What the holder of the root signs; nothing in it is secret."""
+    """The request that the holder of the root signs; nothing in it is secret."""
     return make_request(_identity(home))
 
 
@@ -150,13 +151,12 @@ def sign(home: Home, path: Path) -> tuple[PeerName, bytes]:
         NotFoundError: no such file, or no root key here.
         UntrustedError: that peer was revoked.
     """
-    if not home.root_key.exists():
-        raise NotFoundError(
-            f"{home.root_key}: the participant's root key is not in this home: say where it is "
-            "with --root HOME"
-        )
-    root = Root.load(home.folder)
-    name, key = read_request(read_public(path, MAX_PEM))
+    root = load_root(home, mend=SAY_WHERE)
+    data = read_public(path, MAX_PEM)
+    try:
+        name, key = read_request(data)
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
     if name.participant != root.participant:
         raise InvalidInputError(
             f"{path}: of {name.participant}, and the root is {root.participant}'s"
@@ -176,15 +176,31 @@ def install(home: Home, path: Path) -> Identity:
         UntrustedError: not of this peer's key, not of its root, or one that ends earlier.
     """
     identity = _identity(home)
+    certificate = read_certificate(path)
     try:
-        renewed = identity.renewed(read_certificate(path))
+        renewed = identity.renewed(certificate)
     except UntrustedError as error:
-        raise UntrustedError(f"{path}: {error}") from None
+        wanted = f"peer {identity.peer_id.hex()[:8]} of {identity.participant}"
+        raise UntrustedError(
+            f"{path}: {_other(certificate, identity) or error}; wanted is the certificate of "
+            f"{wanted}"
+        ) from None
     if renewed.expires < identity.expires:
         raise UntrustedError(
             f"{path}: it ends on {shown(renewed.expires)}, before the one that is here"
         )
     return _keep(home, renewed)
+
+
+def _other(certificate: x509.Certificate, identity: Identity) -> str:
+    """Whose certificate that is, if it is none of a peer of ours; else ""."""
+    owner = peer_of(certificate)
+    if owner is not None:
+        return "" if owner == identity.participant else f"the certificate of a peer of {owner}"
+    try:
+        return f"the root certificate of {check_root(certificate)}"
+    except UntrustedError:
+        return "no certificate of a peer"
 
 
 def _identity(home: Home) -> Identity:

@@ -1,7 +1,7 @@
 """The bytes of a file or pipe that is posted: looked at, unpacked, in blocks of whole lines.
 
-A file gives blocks that are full. What comes in live, from a pipe or a terminal, gives what there
-is after a moment; a line that is not whole waits for its end.
+A file gives full blocks. A pipe or a terminal is live: after a moment its block has the lines that
+have come; a line that is not whole waits for its end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROWN_S: Final = 0.2
 """How often it is looked whether a file that is followed has grown, seconds."""
 
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-"""What files begin with that are compressed, and how."""
+"""The first bytes of compressed files, and the compression."""
 
 _LOOKED_AT: Final = 16
 """Bytes from the beginning, that tell a format."""
@@ -82,13 +82,13 @@ class RowInput(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any buffer is too wide
         data = self.take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def take(self, size: int) -> bytes:
-        """What there is, at most so many bytes; waits while there is nothing; b"": it has ended."""
+        """The bytes that are there, at most so many; waits while there are none; b"": the end."""
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
             return data
@@ -108,7 +108,7 @@ class RowInput(io.RawIOBase):
         return data
 
     def _read_within(self, size: int, seconds: float) -> bytes:
-        """What a file has grown by, soon or within so long."""
+        """The bytes that a file has grown by, soon or within that time."""
         until = time.monotonic() + seconds
         while not (data := self._file.read(size)) and not self._ended:
             left = until - time.monotonic()
@@ -132,7 +132,7 @@ class RowInput(io.RawIOBase):
         return lambda: buffered.read(BLOCK_BYTES)
 
     def _gather(self) -> bytes:
-        """What comes within a moment of the first of it."""
+        """The bytes that come within a moment of the first ones."""
         gathered = [data := self.take(BLOCK_BYTES)]
         until, size = time.monotonic() + LIVE_S, len(data)
         while data and size < BLOCK_BYTES and self.wait(max(0.0, until - time.monotonic())):

@@ -180,7 +180,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         # Not closed: a thread of Arrow's may be reading ahead in it, from a pipe that is silent.
-        file = open(0, "rb", buffering=0)  # noqa: SIM115
+        file = open(0, "rb", buffering=0)  # noqa: SIM115 - see above
         rows = read_rows(RowInput(file, asked.until), asked.name, asked.reading)
         _write(rows, asked.reading.schema.payload)
     except MedusaError as error:

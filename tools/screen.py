@@ -1,4 +1,4 @@
-"""What `medusa monitor` shows of a snapshot, as a person has chosen. Pure."""
+"""The screen of `medusa monitor` for a snapshot, as a person has chosen. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tools.tables import SECTION_LINES, SHORT_ID, Section, drawn, fitting
 from tools.view import HELP, Shown, View
 
 TAB_LINES: Final = 2
-"""What says which tables there are, and a blank line."""
+"""Lines that name the tables: one and a blank one or, where that is too narrow, two."""
 
 FOOT_LINES: Final = 1
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the peer answered. market: None where it has none."""
+    """The answers of the peer. market: None where it has none."""
 
     snapshot: Snapshot
     market: MarketStatus | None
@@ -57,7 +57,7 @@ def screen(
     tables = _chosen(seen, view, width)
     room = max(1, height - len(told) - HEADER_LINES - TAB_LINES - FOOT_LINES)
     body, shown = _body(seen.snapshot, tables, view, room)
-    top = (*told, header(seen.snapshot, width), _tabs(tables, view))
+    top = (*told, header(seen.snapshot, width), _tabs(tables, view, width))
     return Screen(Group(*top, *body, _foot(seen.snapshot, view, shown)), shown)
 
 
@@ -93,17 +93,20 @@ def _body(
     return [chosen.draw(lines, top)], Shown(titles, peers, len(chosen.items), page)
 
 
-def _tabs(tables: list[Section], view: View) -> RenderableType:
+def _tabs(tables: list[Section], view: View, width: int) -> RenderableType:
     """Which tables there are, how much is in each, and which is shown."""
-    text = Text(" ", no_wrap=True, overflow="ellipsis")
+    lines = [Text(" ", no_wrap=True, overflow="ellipsis")]
     entries = [
         ("", "All"),
         *((table.title, f"{table.title} {len(table.items)}") for table in tables),
     ]
     for number, (title, label) in enumerate(entries, 1):
         here = title == view.table and not view.help
-        text.append(f"{number} ", "dim").append(label, "reverse" if here else "").append("  ")
-    return Padding(text, (0, 0, 1, 0))
+        tab = Text.assemble((f"{number} ", "dim"), (label, "reverse" if here else ""))
+        if lines[-1].cell_len + tab.cell_len > width and len(lines) < TAB_LINES:
+            lines.append(Text(" ", no_wrap=True, overflow="ellipsis"))
+        lines[-1].append(tab).append("  ")
+    return Padding(Group(*lines), (0, 0, TAB_LINES - len(lines), 0))
 
 
 def _foot(snapshot: Snapshot, view: View, shown: Shown) -> Text:

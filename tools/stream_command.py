@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tools.command_line import home_option, json_option, say, say_json
+from tools.completion import names_of
 from tools.create_command import create_command
 
 
@@ -17,17 +18,25 @@ stream.add_command(create_command("streams"))
 
 
 @stream.command("alter")
-@click.argument("name", metavar="STREAM")
-@click.option("--readers", metavar="NAMES", help="Who may subscribe: a,b or * (the owner always).")
-@click.option("--writers", metavar="NAMES", help="Who may post, as --readers; '' for nobody else.")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@click.option("--readers", metavar="NAMES", help="Readers: a,b or * (the owner always).")
+@click.option(
+    "--writers",
+    metavar="NAMES",
+    help="Participants that may post, as --readers; '' for the owner alone.",
+)
 @click.option(
     "--declassify",
     metavar="NAMES",
-    help="Who may let others read what they make of it; '' for nobody.",
+    help="Participants whose queries over it may name other readers; '' for none.",
 )
 @click.option("--slack", metavar="SECONDS", help="How far behind the latest a tuple may come.")
-@click.option("--history", metavar="SECONDS", help="How much stays readable.")
-@click.option("--idle", metavar="explicit|clock", help="What moves the boundary without posts.")
+@click.option("--history", metavar="SECONDS", help="How far back it can be read.")
+@click.option(
+    "--idle",
+    metavar="explicit|clock",
+    help="What moves the boundary without posts: promises alone, or the clock.",
+)
 @click.option(
     "--max-ahead",
     metavar="SECONDS|none",
@@ -89,7 +98,7 @@ def list_streams(home: str | None, as_json: bool) -> None:
 
 
 @stream.command("show")
-@click.argument("name", metavar="STREAM")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
 @home_option
 @json_option
 def show_stream(name: str, home: str | None, as_json: bool) -> None:
@@ -106,7 +115,7 @@ def show_stream(name: str, home: str | None, as_json: bool) -> None:
 
 
 @stream.command("delete")
-@click.argument("name", metavar="STREAM")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
 @home_option
 @json_option
 def delete(name: str, home: str | None, as_json: bool) -> None:
@@ -121,7 +130,7 @@ def delete(name: str, home: str | None, as_json: bool) -> None:
 
 
 @stream.command("reopen")
-@click.argument("name", metavar="STREAM")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
 @home_option
 @json_option
 def reopen(name: str, home: str | None, as_json: bool) -> None:
@@ -131,5 +140,6 @@ def reopen(name: str, home: str | None, as_json: bool) -> None:
     """
     from tools import calls
 
-    calls.ask(home, lambda client: client.reopen_stream(name))
-    say(as_json, {"reopened": name}, f"{name}: goes on")
+    had_ended = calls.ask(home, lambda client: client.reopen_stream(name))
+    told = "goes on" if had_ended else "has not ended: nothing was to be done"
+    say(as_json, {"reopened": name, "had_ended": had_ended}, f"{name}: {told}")

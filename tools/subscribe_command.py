@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tools.command_line import also_option, home_option
+from tools.command_line import also_option, home_option, say
+from tools.completion import names_of
 
 
 @click.command()
-@click.argument("stream_name", metavar="STREAM")
+@click.argument("stream_name", metavar="STREAM", shell_complete=names_of("stream"))
 @click.option(
     "--from",
     "after",
@@ -42,6 +43,11 @@ from tools.command_line import also_option, home_option
     "--subscriber", default="", metavar="NAME", help="Have the stream wait for us under this name."
 )
 @click.option(
+    "--forget",
+    is_flag=True,
+    help="Write nothing: have the stream wait no longer for --subscriber NAME, which is gone.",
+)
+@click.option(
     "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link so long (default: 60)."
 )
 @home_option
@@ -55,14 +61,23 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     limit: int | None,
     corrections: str | None,
     subscriber: str,
+    forget: bool,
     patience: float,
     home: str | None,
     also: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write the tuples of STREAM, which may be a view, to standard output, epoch by epoch."""
-    from tools import print_stream
+    from tools import calls, print_stream
     from tools.times import parse_time
+
+    if forget:
+        if not subscriber:
+            raise click.UsageError("--forget is for a --subscriber NAME")
+        calls.ask(home, lambda client: client.forget_subscriber(stream_name, subscriber))
+        told = {"stream": stream_name, "forgotten": subscriber}
+        say(as_json, told, f"{stream_name}: waits for subscriber {subscriber} no longer")
+        return
 
     print_stream.print_stream(
         home,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -63,7 +64,7 @@ WORD_CELLS: Final = 22
 
 
 Line: TypeAlias = Sequence["str | Text"]
-"""The cells of one line."""
+"""The cells of one line; a single one is as wide as the table."""
 
 Item: TypeAlias = Sequence[Line]
 """What is shown whole: most are one line."""
@@ -129,9 +130,36 @@ class Section:
                 overflow="ellipsis",
                 max_width=column.limit,
             )
-        for line in chain.from_iterable(shown):
-            add_row(table, *line)
-        return Padding(table, (0, 1, 1, 1))
+        lines = list(chain.from_iterable(shown))
+        for line in lines:
+            if not self._is_wide(line):
+                add_row(table, *line)
+        wide = [line[0] if self._is_wide(line) else None for line in lines]
+        return Padding(_Interleaved(table, wide), (0, 1, 1, 1))
+
+    def _is_wide(self, line: Line) -> bool:
+        return len(line) == 1 < len(self.columns)
+
+
+@dataclass(frozen=True)
+class _Interleaved:
+    """A table of one header line and one line a row, and between its rows texts as wide as it is.
+
+    Attributes:
+        texts: for each line below the header the text that it is; None: the table's next row.
+    """
+
+    table: Table
+    texts: Sequence[str | Text | None]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = iter(console.render_lines(self.table, options))
+        yield from (*next(rows), Segment.line())
+        for text in self.texts:
+            if text is None:
+                yield from (*next(rows), Segment.line())
+            else:
+                yield Text(printable(text), no_wrap=True) if isinstance(text, str) else text
 
 
 def fitting(items: Sequence[Item], room: int) -> list[Item]:
@@ -141,11 +169,19 @@ def fitting(items: Sequence[Item], room: int) -> list[Item]:
     for item in items:
         if len(item) > left:
             if not shown and room > 0:
-                shown.append(item[:room])
+                shown.append([*item[: room - 1], _cut(item[room - 1])])
             break
         shown.append(item)
         left -= len(item)
     return shown
+
+
+def _cut(line: Line) -> Line:
+    """A line that others would follow says so, if it is no row of cells."""
+    if len(line) > 1:
+        return line
+    (text,) = line
+    return [Text.assemble(text, " \N{HORIZONTAL ELLIPSIS}", no_wrap=True, overflow="ellipsis")]
 
 
 def _said(item: Item) -> str:

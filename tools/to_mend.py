@@ -1,4 +1,4 @@
-"""What must be mended is said where a peer was started: its log and monitor may not be read."""
+"""Tells at a peer's terminal what a person must mend: the log and the monitor may not be read."""
 
 from __future__ import annotations
 

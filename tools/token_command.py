@@ -1,10 +1,10 @@
-"""`medusa-peer token`: what clients of this peer may show, and what that allows them."""
+"""`medusa-peer token`: tokens for clients of this peer, and their rights."""
 
 from __future__ import annotations
 
 import click
 
-from tools.command_line import home_option, json_option, say
+from tools.command_line import home_option, json_option, say, say_json
 
 
 @click.group()
@@ -22,7 +22,7 @@ def token() -> None:
     "--scope",
     metavar="SCOPES",
     required=True,
-    help="What it allows, with commas: read, post, define, operate.",
+    help="Its rights, with commas: read, post, define, operate.",
 )
 @click.option(
     "--expires", metavar="DURATION", help="How long it counts, as in 90d (default: ever)."
@@ -56,11 +56,14 @@ def add(  # noqa: PLR0917 - click passes by keyword
 @json_option
 def list_tokens(home: str | None, as_json: bool) -> None:
     """Show the tokens there are: their scopes, their end, and how many clients show them now."""
-    from tools import tokens
+    from tools import plain_tables, tokens
     from tools.home import Home
 
     shown = tokens.shown(Home.locate(home))
-    say(as_json, [line.as_json() for line in shown], tokens.table(shown))
+    if as_json:
+        say_json([line.as_json() for line in shown])
+    else:
+        plain_tables.show(tokens.table(shown))
 
 
 @token.command()

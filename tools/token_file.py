@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class TokenFile:
-    """What commands do to the tokens of a home; its peer takes it in by itself."""
+    """Changes of the tokens of a home, by commands; its peer takes them in by itself."""
 
     home: Home
 
@@ -165,7 +165,7 @@ class LiveTokens:
             try:
                 self._tokens = self._file.tokens()
             except MedusaError as error:
-                self._events.note("error", f"client tokens: what was known counts on: {error}")
+                self._events.note("error", f"keeps the client tokens that it knows: {error}")
             self._seen = state
         return self._tokens
 

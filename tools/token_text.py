@@ -28,7 +28,7 @@ _WHAT: Final = "client token"
 
 
 class TokenText(Struct, frozen=True, array_like=True):
-    """What the holder of a token knows.
+    """The text of a token, as its holder has it.
 
     Attributes:
         participant: whose peer it is for. root: DER of its root certificate.
@@ -85,10 +85,13 @@ def read_token(file: str) -> str:
 
     Raises:
         NotFoundError: there is no such file. NotAuthorisedError: others can read it.
-        InvalidInputError: it is too long, or not text.
+        InvalidInputError: it is empty, too long, or not text.
     """
     path = Path(file)
     try:
-        return read_secret(path, MAX_TOKEN_TEXT).decode("ascii")
+        text = read_secret(path, MAX_TOKEN_TEXT).decode("ascii")
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: no client token") from None
+    if not text.strip():
+        raise InvalidInputError(f"{path}: it is empty; `medusa-peer token add` prints a token")
+    return text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import trio
+from rich.table import Table
 
 from overlay.addresses import is_unspecified, outward_host
 from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
@@ -17,6 +18,8 @@ from tools.addresses import Address, parse_address
 from tools.config import load_client
 from tools.contract_terms import parse_duration
 from tools.home import Home
+from tools.plain_tables import lines_table
+from tools.tables import add_row
 from tools.times import show_clock
 from tools.token_file import TokenFile
 from tools.token_text import TokenText
@@ -96,26 +99,21 @@ def shown(home: Home) -> list[Line]:
     ]
 
 
-def table(lines: list[Line]) -> str:
+def table(lines: list[Line]) -> Table:
     """The list for a person."""
-    rows = [("NAME", "SCOPES", "MADE", "EXPIRES", "STATE", "CONNECTED")]
+    table = lines_table("name", "scopes", "made", "expires", "state", "connected")
     for line in lines:
         token = line.token
-        rows.append(
-            (
-                token.name,
-                in_words(token.scopes),
-                show_clock(token.made_at, day=True) if token.made_at else "-",
-                show_clock(token.expires_at, day=True) if token.expires_at else "never",
-                line.state,
-                "-" if line.connected is None else str(line.connected),
-            )
+        add_row(
+            table,
+            token.name,
+            in_words(token.scopes),
+            show_clock(token.made_at, day=True) if token.made_at else "-",
+            show_clock(token.expires_at, day=True) if token.expires_at else "never",
+            line.state,
+            "-" if line.connected is None else str(line.connected),
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return table
 
 
 def parse_scopes(text: str) -> frozenset[Scope]:

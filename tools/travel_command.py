@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tools.command_line import home_option, json_option, say
+from tools.completion import names_of
 
 
 @click.group()
@@ -14,7 +15,14 @@ def view() -> None:
 
 @view.command("create")
 @click.argument("name")
-@click.option("--of", "stream", metavar="STREAM", required=True, help="What it shows a part of.")
+@click.option(
+    "--of",
+    "stream",
+    metavar="STREAM",
+    required=True,
+    help="What it shows a part of.",
+    shell_complete=names_of("stream"),
+)
 @click.option("--last", type=int, metavar="N", help="The N most recent tuples.")
 @click.option("--last-seconds", type=float, metavar="S", help="The last S seconds of its time.")
 @click.option(
@@ -57,7 +65,7 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
 
 
 @view.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=names_of("stream"))
 @home_option
 @json_option
 def delete_view(name: str, home: str | None, as_json: bool) -> None:
@@ -69,7 +77,7 @@ def delete_view(name: str, home: str | None, as_json: bool) -> None:
 
 
 @click.command("copy")
-@click.argument("query")
+@click.argument("query", shell_complete=names_of("query"))
 @click.argument("new")
 @click.option(
     "--from",

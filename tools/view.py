@@ -1,4 +1,4 @@
-"""What of a snapshot a person looks at, and what a key changes (sans-IO)."""
+"""A person's view of a snapshot, and its changes by keys (sans-IO)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class View:
 
 @dataclass(frozen=True)
 class Shown:
-    """What was on the screen when a key was pressed.
+    """The screen when a key was pressed.
 
     Attributes:
         tables: the titles of those that have anything in them. peers: ids (hex), in their order.

@@ -26,7 +26,7 @@ Choose = Callable[[Sequence[str]], Sequence[str]]
 
 
 class _Header:
-    """What the `#` lines say."""
+    """The contents of the `#` lines."""
 
     def __init__(self) -> None:
         self.separator = "\t"

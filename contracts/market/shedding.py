@@ -115,7 +115,7 @@ class Shedder:
         accepted = [out.items.pop(task) for task in answer.accepted if task in out.items]
         if len(accepted) < len(answer.accepted):
             effects.append(
-                Note("warning", f"peer {state.partner.peer} accepted tasks it was not offered")
+                Note("warning", f"saw peer {state.partner.peer} accept tasks it was not offered")
             )
         for item in accepted:
             self._held.leave(item.task)

@@ -77,7 +77,9 @@ class Taker:
             return
         fault = _fault(state, offer)
         if fault:
-            effects.append(Note("warning", f"offer of peer {state.partner.peer}: {fault}"))
+            effects.append(
+                Note("warning", f"refused an offer of peer {state.partner.peer}: {fault}")
+            )
             self._reply(state, Answer(offer.number, (), NONE, fault), effects)
             return
         self._inbox[state.key] = (state, offer)

@@ -6,23 +6,27 @@ participant takes the call, and hands it on when another one of them keeps the o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 
-from engine.alteration import altered
+from engine.alteration import Alteration, altered
 from engine.api.views import ViewCalls
 from engine.classes import applied, check_secondary
 from engine.definitions import (
+    ANY,
+    CONTRACT,
     QueryEntry,
     StreamDefinition,
     StreamEntry,
     check_not_late,
     check_stream,
 )
+from engine.differing import queries_differ, schemas_differ, streams_differ
 from engine.engine import Engine
 from engine.kept import Role
 from engine.kinds import QUERY, SCHEMA, STREAM, find, lookup
@@ -37,6 +41,7 @@ from engine.messages import (
     DeleteStream,
     Done,
     QueryStatusSet,
+    Reopened,
     ReopenStream,
     SetQueryStatus,
 )
@@ -62,6 +67,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 ROUTED_CALL_S = 20.0
 """Patience with another peer of ours that carries a call out, seconds."""
+
+LISTED = 16
+"""Participants named in a remark; the others are counted."""
 
 
 class DefinitionCalls:
@@ -99,7 +107,8 @@ class DefinitionCalls:
                 await self._engine.catalog.publish(SCHEMA, name, schema)
                 self._engine.schemas.save(schema)
             elif existing.value != schema:
-                raise ConflictError(f"{name} exists with other fields; use another name")
+                how = schemas_differ(existing.value, schema)
+                raise ConflictError(f"{name} exists and differs ({how}): use another name")
         return Created((schema.name,))
 
     async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
@@ -121,7 +130,7 @@ class DefinitionCalls:
                 await self._host(name, stream)
         else:
             await self._route(home, "create_stream", request, Created)
-        return Created((stream.name,))
+        return Created((stream.name,), self._strangers(stream.name, stream))
 
     async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
         catalog, here = self._engine.catalog, self._engine.overlay.identity.peer_id.hex()
@@ -159,8 +168,10 @@ class DefinitionCalls:
             altered(entry.stream, request.alteration)  # which says why that cannot be
         if entry.stream.query:
             query = self._own_name(entry.stream.query)
-            return await self._at_its_peer(query, "alter_stream", request, Done, alter_output)
-        return await self._at_its_home(caller, name, "alter_stream", request, alter)
+            await self._at_its_peer(query, "alter_stream", request, Done, alter_output)
+        else:
+            await self._at_its_home(caller, name, "alter_stream", request, alter, response=Done)
+        return Done(self._strangers(request.stream, request.alteration))
 
     async def delete_stream(self, caller: Caller, request: DeleteStream, _: bytes) -> Done:
         name = await self._own_source(request.stream, "deleted")
@@ -169,16 +180,19 @@ class DefinitionCalls:
             await self._engine.deleting.delete_stream(request.stream)
             return Done()
 
-        return await self._at_its_home(caller, name, "delete_stream", request, delete)
+        return await self._at_its_home(
+            caller, name, "delete_stream", request, delete, response=Done
+        )
 
-    async def reopen_stream(self, caller: Caller, request: ReopenStream, _: bytes) -> Done:
+    async def reopen_stream(self, caller: Caller, request: ReopenStream, _: bytes) -> Reopened:
         name = await self._own_source(request.stream, "reopened")
 
-        async def reopen() -> Done:
-            await self._engine.deleting.reopen_stream(request.stream)
-            return Done()
+        async def reopen() -> Reopened:
+            return Reopened(await self._engine.deleting.reopen_stream(request.stream))
 
-        return await self._at_its_home(caller, name, "reopen_stream", request, reopen)
+        return await self._at_its_home(
+            caller, name, "reopen_stream", request, reopen, response=Reopened
+        )
 
     async def delete_schema(self, caller: Caller, request: DeleteSchema, _: bytes) -> Done:
         name, overlay = self._own_name(request.schema), self._engine.overlay
@@ -213,8 +227,10 @@ class DefinitionCalls:
         name: ObjectName,
         method: str,
         request: msgspec.Struct,
-        here: Callable[[], Awaitable[Done]],
-    ) -> Done:
+        here: Callable[[], Awaitable[T]],
+        *,
+        response: type[T],
+    ) -> T:
         """A call about a stream, carried out by `here` where this peer is its home; a call of
         another peer is not handed on once more: records out of date would make a circle."""
         engine, stream = self._engine, str(name)
@@ -236,20 +252,26 @@ class DefinitionCalls:
                     f"{stream}: its home, peer {home.hex()[:8]}, cannot be reached, nothing "
                     f"has changed: {error}"
                 ) from None
-        return await connection.call(method, request, Done, timeout_s=ROUTED_CALL_S)
+        return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
         name = self._own_name(request.query.name)
         existing = await find(self._engine.catalog, QUERY, name)
         if existing is not None:
             if existing.value.query != request.query:
-                raise ConflictError(f"{name} exists and differs; delete it first or rename")
+                how = queries_differ(existing.value.query, request.query)
+                raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
         inputs = await self._engine.queries.inputs(request.query)
         await self._engine.locator.check_past(request.query, inputs)
         entry = await self._engine.queries.create(request.query)
-        return Created((str(name), *entry.outputs))
+        remarks = [
+            remark
+            for stream, readers in request.query.readers
+            for remark in self._strangers(stream, Alteration(readers=readers))
+        ]
+        return Created((str(name), *entry.outputs), tuple(remarks))
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
         """Everything in a document, schemas first: what refers to a thing finds it."""
@@ -257,18 +279,23 @@ class DefinitionCalls:
         own = overlay.identity.participant
         document = await overlay.threads.run(own, partial(_read, request, f"medusa://{own}/"))
         names: list[str] = []
+        remarks: list[str] = []
         for schema in document.schemas:
             names += (await self.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
-            names += (await self.create_stream(caller, CreateStream(stream), body)).names
+            created = await self.create_stream(caller, CreateStream(stream), body)
+            names += created.names
+            remarks += created.remarks
         read, made = map(_created, document.views_by_streams())
         names += [(await self._views.create_view(caller, each, body)).name for each in read]
         for query in document.queries:
-            names += (await self.create_query(caller, CreateQuery(query), body)).names
+            created = await self.create_query(caller, CreateQuery(query), body)
+            names += created.names
+            remarks += created.remarks
         names += [(await self._views.create_view(caller, each, body)).name for each in made]
         if not names:
             raise InvalidInputError("the document defines no schema, stream, query or view")
-        return Created(tuple(names))
+        return Created(tuple(names), tuple(remarks))
 
     async def set_query_status(
         self, caller: Caller, request: SetQueryStatus, _: bytes
@@ -336,6 +363,22 @@ class DefinitionCalls:
                 f"{what} must be a peer of {own}; {peer.hex()[:8]} is one of {known.participant}"
             )
 
+    def _strangers(self, name: str, said: StreamDefinition | Alteration) -> tuple[str, ...]:
+        """Which participants it names that are no members: of a name that is written wrong nothing
+        else is seen."""
+        membership = self._engine.overlay.membership
+        members = membership.participants()
+        remarks = []
+        for attribute in ("readers", "writers", "declassify"):
+            named = getattr(said, attribute)
+            strangers = set() if named is UNSET else {*named} - {ANY, CONTRACT, *members}
+            if strangers:
+                remarks.append(
+                    f"{name}: {attribute} names {_listed(strangers)}, no member of federation "
+                    f"{membership.name}; its members are {_listed(members)}"
+                )
+        return tuple(remarks)
+
     def _own_name(self, text: str) -> ObjectName:
         name = ObjectName.parse(text)
         own = self._engine.overlay.identity.participant
@@ -361,17 +404,21 @@ def _read(request: CreateXml, base: str) -> Document:
     return replace(document, queries=queries)
 
 
+def _listed(names: Collection[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(sorted(names)[:LISTED])}{more}"
+
+
 def _created(views: Sequence[View]) -> list[CreateView]:
     return [CreateView(view) for view in views]
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
     """Creating a stream again as it is, is no error; a home not named may be anywhere."""
-    same = msgspec.structs.replace(asked, home=asked.home or existing.home)
     if existing.query:
         raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
-    if msgspec.structs.replace(existing, edition=0) != same:
+    if how := streams_differ(existing, asked):
         raise ConflictError(
-            f"{asked.name} exists with another definition: `medusa stream alter` changes it, or "
-            "use another name"
+            f"{asked.name} exists with another definition ({how}): `medusa stream alter` changes "
+            "what can be changed, or use another name"
         )

@@ -17,6 +17,7 @@ import trio
 
 from engine.definitions import StreamEntry, may_write
 from engine.engine import Engine
+from engine.homes import changing
 from engine.homes.posting import take_posts
 from engine.kept import KeptStream, Role
 from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
@@ -127,6 +128,8 @@ class FlowCalls:
         if after < kept.log.start:
             why = engine.subscriptions.why(kept.name, request.subscriber, caller.participant)
             raise too_old(kept.name, kept.log.start, after, why)
+        if request.subscriber and after == END:
+            engine.subscriptions.check_known(kept.name, request.subscriber, caller.participant)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
@@ -201,7 +204,11 @@ class FlowCalls:
     ) -> None:
         if boundary == END:
             who = reader_in_words(subscriber, caller.participant)
-            await self._engine.store.note_end_read(kept, who)
+            keeper = self._engine.homes.get(kept.name) if kept.variant == HOME else None
+            if keeper is not None:
+                await changing.tell_end(keeper, who)
+            else:
+                await self._engine.store.note_end_read(kept, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""

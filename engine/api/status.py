@@ -173,7 +173,7 @@ class StatusCalls:
         return Snapshot(
             self._overlay.clock(),
             self._overlay.identity.peer_id.hex(),
-            self._overlay.membership.federation,
+            self._overlay.membership.name,
             fitted(
                 [
                     msgspec.structs.replace(peer, health=self._health(peer_id))
@@ -182,7 +182,7 @@ class StatusCalls:
                     )
                 ]
             ),
-            self._overlay.membership.name,
+            self._overlay.membership.federation,
         )
 
     async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:

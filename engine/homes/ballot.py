@@ -11,9 +11,16 @@ anybody hears of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import Struct
+
+MAX_TOLD: Final = 16
+"""Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
+
+MAX_READER_CHARS: Final = 256
+"""Of one of them, so that all fit into every vote."""
 
 
 class Tenure(Struct, frozen=True):
@@ -51,6 +58,8 @@ class Ballot(Struct, frozen=True):
         joined: the fence whose home gave this peer its journal; 0: it has none.
         journal: the fence in which that journal was begun, 0: the founder's; names its folder.
         deleted: a majority has agreed to the deletion: it never changes again.
+        told: readers, for people, that this elector as the home has given the stream's end, or was
+            about to; a stream is reopened only where no elector has told anybody.
     """
 
     electors: tuple[str, ...]
@@ -60,6 +69,7 @@ class Ballot(Struct, frozen=True):
     joined: int = 0
     journal: int = 0
     deleted: bool = False
+    told: tuple[str, ...] = ()
 
     @property
     def majority(self) -> int:
@@ -83,6 +93,14 @@ def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
     if fence < ballot.promised or (fence == ballot.promised and candidate != ballot.voted):
         return None
     return msgspec.structs.replace(ballot, promised=fence, voted=candidate)
+
+
+def tell(ballot: Ballot, reader: str) -> Ballot:
+    """The ballot that remembers that this reader is given the end."""
+    reader = reader[:MAX_READER_CHARS]
+    if reader in ballot.told or len(ballot.told) >= MAX_TOLD:
+        return ballot
+    return msgspec.structs.replace(ballot, told=(*ballot.told, reader))
 
 
 def without_future(ballot: Ballot, latest: int) -> Ballot:

@@ -6,17 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from engine.homes.ballot import Ballot, Tenure
-from engine.homes.messages import (
-    AskVote,
-    Delete,
-    Deleted,
-    Inquire,
-    Install,
-    Installed,
-    Message,
-    View,
-    Vote,
-)
+from engine.homes.messages import Message
 from engine.streams.journal import Position
 
 
@@ -101,9 +91,15 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """A majority promised this fence: begin a segment of the journal with it."""
+    """A majority promised this fence: begin a segment of the journal with it.
+
+    Attributes:
+        reopened: all electors did, and none has told anybody of the stream's end: the segment
+            begins as if it had not ended.
+    """
 
     fence: int
+    reopened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +146,3 @@ class Drop:
 Effect: TypeAlias = (
     Drop | Keep | Send | Won | Ship | StopShipping | Activated | Committed | Suspended
 )
-
-
-def highest_fence(said: Received | Called) -> int:
-    """The highest that another elector speaks of."""
-    if isinstance(said, Called):
-        return said.fence
-    match said.message:
-        case Inquire() | Delete() | Deleted():
-            return 0
-        case AskVote(fence):
-            return fence
-        case Install(tenure):
-            return tenure.fence
-        case View(promised, tenure):
-            return max(promised, _fence(tenure))
-        case Vote(fence, _, promised, tenure) | Installed(fence, _, promised, tenure):
-            return max(fence, promised, _fence(tenure))
-
-
-def _fence(tenure: Tenure | None) -> int:
-    return 0 if tenure is None else tenure.fence

@@ -19,7 +19,7 @@ from engine.homes.keeper import Keeper
 from engine.homes.messages import Join, Part, Plan, Segment, Shipped, Standing, Stored
 from engine.kept import KeptStream
 from engine.messages import Tuples
-from engine.schema import BEGINNING
+from engine.schema import BEGINNING, END
 from engine.streams.entries import split
 from engine.streams.feed import Assembler
 from engine.streams.home import Home
@@ -72,20 +72,21 @@ class _Following:
 
     @property
     def _kept(self) -> KeptStream:
-        assert self._keeper.kept is not None
-        return self._keeper.kept
+        assert self._keeper.logs.kept is not None
+        return self._keeper.logs.kept
 
     @property
     def _home(self) -> Home:
-        return self._keeper.home
+        return self._keeper.logs.home
 
     async def run(self) -> None:
         if not self._keeper.tenure.whole:
             await self._keeper.forget()
         home, ballot = self._home, self._keeper.tenure.ballot
         segments = tuple(Segment(*each) for each in home.source.segments)
+        revised = BEGINNING if home.revisions_log is None else _stays(home.revisions_log)
         standing = Standing(
-            ballot.joined, segments, home.log.boundary, home.late_log.boundary, home.revised
+            ballot.joined, segments, _stays(home.log), home.late_log.boundary, revised
         )
         await self._duplex.send(standing)
         plan, _ = await self._duplex.receive(Plan)
@@ -100,7 +101,7 @@ class _Following:
         await self._store_parts()
 
     def _hold(self, said: Plan | Part) -> None:
-        self._keeper.hold(said.start, said.late_start, said.revisions_start)
+        self._keeper.logs.hold(said.start, said.late_start, said.revisions_start)
 
     # -- in step ------------------------------------------------------------------------------
 
@@ -121,8 +122,10 @@ class _Following:
         while True:
             at = part.at
             try:
-                async with home.exclusive():
+                # what begins a segment may shorten the logs
+                async with home.exclusive() if at[1] else home.at_rest():
                     _check(self._keeper, self._peer, self._fence)
+                    home.heed_reopening(at, rest)
                     if len(rest) > INLINE_BYTES:
                         await trio.to_thread.run_sync(home.replica.follow, at, rest)
                     elif rest:
@@ -149,7 +152,7 @@ class _Following:
             await self._drop_logs()
         discarded = standing.joined and sum(each.length for each in standing.segments)
         if discarded:
-            text = f"{keeper.name}: its journal of fence {standing.joined} is replaced"
+            text = f"replaced the journal of fence {standing.joined} of {keeper.name}"
             keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
         folder = keeper.around.store.folder_of(self._kept.key)
         async with self._at_rest_over():
@@ -172,8 +175,7 @@ class _Following:
         """
         keeper = self._keeper
         await keeper.forget()
-        await keeper.around.store.drop(self._kept.key)
-        keeper.kept = None
+        await keeper.logs.drop()
         await keeper.open()
         raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
 
@@ -204,6 +206,8 @@ class _Following:
                 raise
 
     async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
+        if log.boundary == END:
+            log.reopen(_stays(log))
         if log.boundary == BEGINNING and start > BEGINNING:
             await trio.to_thread.run_sync(log.begin, start)
         assembler = Assembler(log.schema, log.boundary)
@@ -238,8 +242,14 @@ def _fits(home: Home, planned: list[tuple[StreamLog, int, int]]) -> bool:
     tells of."""
     ahead = any(log is home.late_log and log.boundary > upto for log, _, upto in planned)
     return not ahead and all(
-        log.boundary == BEGINNING or log.boundary >= start for log, start, _ in planned
+        log.boundary == BEGINNING or _stays(log) >= start for log, start, _ in planned
     )
+
+
+def _stays(log: StreamLog) -> int:
+    """So far a log goes on whatever journal it has next: the stream may have gone on after the end
+    that the log has, even if it has ended once more."""
+    return log.before_end if log.boundary == END else log.boundary
 
 
 def _copy(journal: Journal, part: Part, body: bytes) -> None:

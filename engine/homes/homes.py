@@ -12,6 +12,7 @@ from engine.definitions import StreamEntry, base_of
 from engine.heeding import heeding
 from engine.homes.ballot import without_future
 from engine.homes.ballot_files import BallotFiles, StoredBallot
+from engine.homes.changing import why_no_home
 from engine.homes.events import HealthChanged
 from engine.homes.following import follow
 from engine.homes.keeper import Keeper, Surroundings, started
@@ -118,6 +119,8 @@ class Homes:
             await until_one_ends(connect, *([keeper.home_changed] if keeper is not None else []))
         if found:
             return found[0]
+        if keeper is not None:
+            raise UnavailableError(why_no_home(keeper))
         raise UnavailableError(f"{stream}: nobody is its home at the moment; try again")
 
     async def found(self, entry: StreamEntry) -> None:

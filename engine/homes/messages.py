@@ -36,12 +36,17 @@ class AskVote(Struct, frozen=True, tag="ask_vote"):
 
 
 class Vote(Struct, frozen=True, tag="vote"):
-    """tenure: the latest that the elector knows. promised: the highest fence it knows."""
+    """
+    Attributes:
+        promised: the highest fence the elector knows. tenure: the latest that it knows.
+        told: see `Ballot.told`; None: it is of an earlier version, and does not know.
+    """
 
     fence: int
     granted: bool
     promised: int
     tenure: Tenure | None
+    told: tuple[str, ...] | None = None
 
 
 class Install(Struct, frozen=True, tag="install"):
@@ -62,10 +67,32 @@ class Delete(Struct, frozen=True, tag="delete"):
 
 
 class Deleted(Struct, frozen=True, tag="deleted"):
-    """What an elector of a deleted stream answers, whatever it is asked."""
+    """An elector of a deleted stream answers every request with this."""
 
 
-Message: TypeAlias = Inquire | View | AskVote | Vote | Install | Installed | Delete | Deleted
+Request: TypeAlias = Inquire | AskVote | Install | Delete
+"""Answered at once by one of the others."""
+
+Message: TypeAlias = Request | View | Vote | Installed | Deleted
+
+
+def highest_fence(message: Message) -> int:
+    """The highest that an elector speaks of."""
+    match message:
+        case Inquire() | Delete() | Deleted():
+            return 0
+        case AskVote(fence):
+            return fence
+        case Install(tenure):
+            return tenure.fence
+        case View(promised, tenure):
+            return max(promised, _fence(tenure))
+        case Vote(fence, _, promised, tenure) | Installed(fence, _, promised, tenure):
+            return max(fence, promised, _fence(tenure))
+
+
+def _fence(tenure: Tenure | None) -> int:
+    return 0 if tenure is None else tenure.fence
 
 
 class Tell(Struct, frozen=True):

@@ -41,7 +41,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
                     break
                 posted = await store.intake.post(kept, writer, post, body)
                 # A duplicate as well waits for all that was before it.
-                await accepted.send((posted, keeper.home.source.position))
+                await accepted.send((posted, keeper.logs.home.source.position))
         await trio.sleep_forever()  # the answers still go
 
     async def answer() -> None:

@@ -73,7 +73,7 @@ class _Ship:
 
     @property
     def _home(self) -> Home:
-        return self._keeper.home
+        return self._keeper.logs.home
 
     async def run(self) -> None:
         standing, _ = await self._duplex.receive(Standing)

@@ -3,44 +3,43 @@
     FOLLOWER --silence--> INQUIRING --nobody hears a home--> STANDING --majority--> RECRUITING
     RECRUITING --k replicas in step--> INSTALLING --majority--> HOME
     HOME --asked to delete--> INSTALLING --majority--> deleted, for good
+    HOME --asked to reopen--> STANDING --all electors, none told anybody of the end--> RECRUITING
 
 A home whose replica is lost stands again, with a higher fence, and recruits another. Whoever hears
 of a higher fence than its own is a follower again. Nothing is acknowledged but by a HOME, and only
 what all replicas of its tenure have stored; `engine.homes.ballot` says why that is enough. A
 candidate that hears of a deletion from its majority brings that to its end instead of recruiting,
 and a witness stands for that, too: a deletion that was begun does not stay half done.
+
+Only a HOME tells a reader that the stream has ended, and it writes the reader into its ballot
+first. An elector that has voted for a fence becomes HOME again only under a higher fence. So if
+every elector has voted for a fence, and no elector has told a reader by then, no reader hears of
+the end while that fence lasts: the home of that fence may begin its segment of the journal before
+the end. A later home that may succeed it has that segment, unless the fence was never installed:
+then nothing that was posted under it counts.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+import math
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 -- the type only: the generator is passed in
 from typing import Final
 
 import msgspec
 
-from engine.homes.ballot import (
-    Ballot,
-    Tenure,
-    concede,
-    install,
-    latest_of,
-    learn,
-    may_succeed,
-    promise,
-)
+from engine.homes.ballot import Ballot, Tenure, install, latest_of, may_succeed, promise, tell
 from engine.homes.crew import Crew
+from engine.homes.elector import Elector, Role
 from engine.homes.events import (
     Activated,
     Called,
     CaughtUp,
     Committed,
-    Drop,
     Effect,
     Event,
     HealthChanged,
     InStep,
-    Keep,
     Lost,
     Received,
     Send,
@@ -58,6 +57,7 @@ from engine.homes.messages import (
     Install,
     Installed,
     Message,
+    Request,
     View,
     Vote,
 )
@@ -67,56 +67,40 @@ BEATS: Final = 4
 """Signs of life of a home within the time after which it counts as silent."""
 
 
-class Role(StrEnum):
-    FOLLOWER = "follower"
-    INQUIRING = "inquiring"
-    STANDING = "standing"
-    RECRUITING = "recruiting"
-    INSTALLING = "installing"
-    HOME = "home"
-
-
-class HomeTenure:
-    """
-    Args:
-        own: this peer's id (hex).
-        quiet_s: a home of which nothing was heard for so long is silent.
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a stream that has ended is not reopened.
 
     Attributes:
-        role: what it is now. ballot: as last kept.
-        fence: of the tenure that it stands for or holds.
+        told: who was given its end, for people. silent: electors that did not say, where nobody is
+            known to have been.
+    """
+
+    told: tuple[str, ...]
+    silent: tuple[str, ...]
+
+
+class HomeTenure(Elector):
+    """
+    Attributes:
         committed: everything before it is committed, where it is home.
-        whole: nothing of its journal was found damaged; one that is not whole does not stand.
+        refused: why the stream was not reopened when it was asked for the last time; None: it was,
+            or is about to be.
     """
 
     def __init__(
         self, own: str, ballot: Ballot, *, quiet_s: float, rng: Random, now: float
     ) -> None:
-        assert own in ballot.electors
-        self.own = own
-        self.ballot = ballot
-        self.role = Role.FOLLOWER
-        self.fence = 0
+        super().__init__(own, ballot, quiet_s=quiet_s, rng=rng, now=now)
         self.committed: Position = START
-        self.whole = True
-        self._quiet_s = quiet_s
-        self._rng = rng
-        self._others = tuple(peer for peer in ballot.electors if peer != own)
-        self._dead: set[str] = set()
+        self.refused: Refused | None = None
         self._views: dict[str, View] = {}
         self._votes: dict[str, Tenure | None] = {}
         self._installed: set[str] = set()
         self._confirmed: dict[str, float] = {}
+        self._told: dict[str, tuple[str, ...] | None] | None = None
         self._crew = self._new_crew()
         self._tenure: Tenure | None = None
-        self._heard_at = now
-        self._since = now
-        self._patience_s = self._drawn_patience()
-
-    @property
-    def home(self) -> str:
-        """Who is home, as far as this elector knows; "": nobody yet."""
-        return "" if self.ballot.tenure is None else self.ballot.tenure.home
 
     def found(self, now: float) -> list[Effect]:
         """Be the first home of a new stream, whose journal has been begun. All electors know of it.
@@ -132,25 +116,29 @@ class HomeTenure:
         """What was to be done could not be: another may try."""
         return self._follow(now, succeeded=False)
 
-    def found_damaged(self, now: float) -> list[Effect]:
-        """The journal is not whole any more: another member is to be home, and send it anew. Until
-        then it is kept: it may be all that there is."""
-        self.whole = False
-        return self._follow(now, succeeded=False)
-
-    def forget(self) -> list[Effect]:
-        """The journal is about to go, to be replaced."""
-        return self._keep(msgspec.structs.replace(self.ballot, joined=0))
-
-    @property
-    def deleted(self) -> bool:
-        """Whether the stream is, by the word of a majority."""
-        return self.ballot.deleted
-
     def is_confirmed(self, now: float) -> bool:
         """Whether a majority agreed a moment ago that this peer is home."""
-        lately = [at for at in self._confirmed.values() if now - at <= self._quiet_s]
-        return self.role is Role.HOME and len(lately) + 1 >= self.ballot.majority
+        lately = len(self.ballot.electors) - len(self.unconfirmed(now))
+        return self.role is Role.HOME and lately >= self.ballot.majority
+
+    def unconfirmed(self, now: float) -> tuple[str, ...]:
+        """The other electors that have not agreed a moment ago that this peer is home."""
+        return tuple(
+            peer
+            for peer in self._others
+            if now - self._confirmed.get(peer, -math.inf) > self._quiet_s
+        )
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The other electors that have not accepted the tenure yet which is being installed."""
+        return tuple(peer for peer in self._others if peer not in self._installed)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether this peer, as the home or a candidate, asks for the deletion now."""
+        asked = self._tenure is not None and self._tenure.deleted
+        return self.role is Role.INSTALLING and asked
 
     def delete(self, now: float) -> list[Effect]:
         """As the home: ask all electors to agree that the stream is deleted; see `deleted`. There
@@ -159,6 +147,24 @@ class HomeTenure:
         assert self._tenure is not None
         tenure = msgspec.structs.replace(self._tenure, deleted=True)
         return [StopShipping(), Suspended(succeeded=False), *self._propose(tenure, now)]
+
+    def tell_end(self, reader: str) -> list[Effect] | None:
+        """As the home: that reader is about to be given the stream's end. None: it must not be."""
+        if self.role is not Role.HOME:
+            return None
+        return self._keep(tell(self.ballot, reader))
+
+    def reopen(self, now: float) -> list[Effect]:
+        """As the home: stand anew, to begin the next segment of the journal before the stream's
+        end, if all electors say that nobody was told of it; see `Won` and `refused`."""
+        assert self.role is Role.HOME
+        silent, told = self.unconfirmed(now), self.ballot.told
+        self.refused = Refused(told, () if told else silent) if told or silent else None
+        if self.refused is not None:
+            return []
+        effects = self._replace(now)
+        self._told = {self.own: told}
+        return effects
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """What is to be done, in this order. now: seconds, never going back."""
@@ -186,22 +192,10 @@ class HomeTenure:
             case Lost(peer, fence):
                 return self._lost(peer, fence, now)
 
-    def hear(self, fence: int, now: float) -> None:
-        """Something of a home of that fence has come: it lives."""
-        if fence >= self.ballot.fence:
-            self._heard_at = now
-
-    def may_store(self, home: str, fence: int) -> bool:
-        """Whether what that home ships under that fence may still be written and acknowledged."""
-        ballot = self.ballot
-        return not ballot.deleted and (ballot.promised, ballot.voted) == (fence, home)
-
-    # -- as an elector ------------------------------------------------------------------------
-
     def _received(self, sender: str, message: Message, now: float) -> list[Effect]:
+        if isinstance(message, Request):
+            return self._asked(sender, message, now)
         match message:
-            case Inquire() | AskVote() | Install() | Delete():
-                return self._asked(sender, message, now)
             case Deleted():
                 return self._be_deleted(now)
             case View():
@@ -211,81 +205,6 @@ class HomeTenure:
             case Installed():
                 return self._take_installed(sender, message, now)
 
-    def _asked(
-        self, sender: str, request: Inquire | AskVote | Install | Delete, now: float
-    ) -> list[Effect]:
-        if self.deleted:
-            return [Send(sender, Deleted())]
-        match request:
-            case Inquire():
-                ballot = self.ballot
-                view = View(ballot.promised, ballot.tenure, self._is_silent(now))
-                return [Send(sender, view)]
-            case AskVote(fence):
-                return self._asked_to_vote(sender, fence, now)
-            case Install(tenure):
-                return self._asked_to_install(sender, tenure, now)
-            case Delete():
-                return [*self._be_deleted(now), Send(sender, Deleted())]
-
-    def _asked_to_vote(self, sender: str, fence: int, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        kept = promise(self.ballot, fence, sender)
-        if kept is not None:
-            effects += self._yield_to(fence, sender, now) + self._keep(kept)
-            self._since = now
-        ballot = self.ballot
-        return [
-            *effects,
-            Send(sender, Vote(fence, kept is not None, ballot.promised, ballot.tenure)),
-        ]
-
-    def _asked_to_install(self, sender: str, tenure: Tenure, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        kept = install(self.ballot, tenure) if tenure.home == sender else None
-        if kept is not None:
-            effects += self._yield_to(tenure.fence, sender, now) + self._keep(kept)
-            self.hear(tenure.fence, now)
-        ballot = self.ballot
-        answer = Installed(tenure.fence, kept is not None, ballot.promised, ballot.tenure)
-        return [*effects, Send(sender, answer)]
-
-    def _called(self, home: str, fence: int, now: float) -> list[Effect]:
-        kept = concede(self.ballot, fence, home)
-        if kept is None:
-            return []
-        self.hear(fence, now)
-        return self._yield_to(fence, home, now) + self._keep(kept)
-
-    def _caught_up(self, fence: int, journal: int, now: float) -> list[Effect]:
-        if self.ballot.promised != fence:
-            return []
-        self.hear(fence, now)
-        self.whole = True
-        return self._keep(msgspec.structs.replace(self.ballot, joined=fence, journal=journal))
-
-    def _yield_to(self, fence: int, peer: str, now: float) -> list[Effect]:
-        """Whoever has a higher fence than ours, or won the same, has taken over or is about to."""
-        if self.role is Role.FOLLOWER or fence < self.fence:
-            return []
-        assert fence > self.fence or peer != self.own, "nobody else has it from us"
-        return self._follow(now, succeeded=True)
-
-    def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
-        effects: list[Effect] = []
-        if self.role not in {Role.FOLLOWER, Role.INQUIRING}:
-            effects = [StopShipping(), Suspended(succeeded)]
-        self.role = Role.FOLLOWER
-        self._crew = self._new_crew()
-        self._since = now
-        self._patience_s = self._drawn_patience()
-        return effects
-
-    def _is_silent(self, now: float) -> bool:
-        if self.role in {Role.HOME, Role.INSTALLING, Role.RECRUITING}:
-            return False
-        return self.home in self._dead or now - self._heard_at >= self._quiet_s
-
     # -- as a candidate -----------------------------------------------------------------------
 
     def _tick(self, now: float) -> list[Effect]:
@@ -293,9 +212,11 @@ class HomeTenure:
             case Role.FOLLOWER:
                 return self._consider(now)
             case Role.INQUIRING | Role.STANDING:
-                if now - self._since >= self._quiet_s:
-                    return self._follow(now, succeeded=False)
-                return []
+                if now - self._since < self._quiet_s:
+                    return []
+                if self.role is Role.STANDING and len(self._votes) >= self.ballot.majority:
+                    return self._count(now)  # it has waited for all of them
+                return self._follow(now, succeeded=False)
             case Role.RECRUITING:
                 return self._recruit(now)
             case Role.INSTALLING:
@@ -304,8 +225,8 @@ class HomeTenure:
                 return self._announce() + self._look_after(now)
 
     def _consider(self, now: float) -> list[Effect]:
-        """Stand, after a while in which nothing was heard of a home. Who has no journal asks as
-        well: it may have been away when the stream was deleted."""
+        """Ask the others about a home that has been silent for a while. An elector without a
+        journal asks as well: the stream may have been deleted while that elector was away."""
         if not self._is_silent(now):
             self._since = now
             return []
@@ -314,13 +235,6 @@ class HomeTenure:
         self.role, self._since = Role.INQUIRING, now
         self._views.clear()
         return [Send(peer, Inquire()) for peer in self._others]
-
-    def _drawn_patience(self) -> float:
-        """Before we stand, seconds: the first replica before the others, and never at the same time
-        again and again (Ongaro and Ousterhout, Raft, 5.2)."""
-        members = () if self.ballot.tenure is None else self.ballot.tenure.replicas
-        turn = members.index(self.own) if self.own in members else len(members)
-        return self._quiet_s * (turn + self._rng.uniform(0.0, 0.5)) / 2
 
     def _take_view(self, sender: str, view: View, now: float) -> list[Effect]:
         effects = self._learn(view.tenure)
@@ -342,7 +256,7 @@ class HomeTenure:
         self.role, self._since = Role.STANDING, now
         kept = promise(self.ballot, self.fence, self.own)
         assert kept is not None, "a higher fence than any before"
-        self._votes = {self.own: self.ballot.tenure}
+        self._votes, self._told = {self.own: self.ballot.tenure}, None
         self._crew = self._new_crew()
         asked = [Send(peer, AskVote(self.fence)) for peer in self._others]
         return [*self._keep(kept), StopShipping(), *asked]
@@ -356,21 +270,37 @@ class HomeTenure:
                 return effects
             return effects + self._follow(now, succeeded=True)
         self._votes[sender] = vote.tenure
-        if len(self._votes) < self.ballot.majority:
-            return effects
+        if self._told is not None:
+            self._told[sender] = vote.told
+        wanted = self.ballot.majority if self._told is None else len(self.ballot.electors)
+        return effects if len(self._votes) < wanted else effects + self._count(now)
+
+    def _count(self, now: float) -> list[Effect]:
+        """At least a majority has voted for us."""
         if not may_succeed(self.ballot, self.own, self._votes.values()):
-            return effects + self._follow(now, succeeded=True)
+            return self._follow(now, succeeded=True)
         latest = latest_of(self._votes.values())
         if latest is not None and latest.deleted:
             replicas = self._others[: self.ballot.k_safety]
-            return effects + self._propose(Tenure(self.fence, self.own, replicas, True), now)
-        return [*effects, *self._begin(now)]
+            return self._propose(Tenure(self.fence, self.own, replicas, True), now)
+        return self._begin(now)
 
     def _begin(self, now: float) -> list[Effect]:
         """The majority is ours. What joins our fence from here on has all that was acknowledged."""
         self.role, self._since = Role.RECRUITING, now
+        won = Won(self.fence, self._may_reopen())
         kept = msgspec.structs.replace(self.ballot, joined=self.fence)
-        return [Won(self.fence), *self._keep(kept), *self._recruit(now)]
+        return [won, *self._keep(kept), *self._recruit(now)]
+
+    def _may_reopen(self) -> bool:
+        """Whether the stream was to be reopened, and may be; `refused` says why not."""
+        if self._told is None:
+            return False
+        told = [reader for readers in self._told.values() for reader in readers or ()]
+        silent = [peer for peer in self._others if self._told.get(peer) is None]
+        if told or silent:
+            self.refused = Refused(tuple(told), () if told else tuple(silent))
+        return self.refused is None
 
     def _recruit(self, now: float) -> list[Effect]:
         """Those that have the journal, before those that do not."""
@@ -378,6 +308,10 @@ class HomeTenure:
         return self._crew.recruit(
             sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
         )
+
+    def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
+        self._crew = self._new_crew()
+        return super()._follow(now, succeeded=succeeded)
 
     def _new_crew(self) -> Crew:
         return Crew(self.fence, self.ballot.k_safety, self._quiet_s / BEATS)
@@ -424,12 +358,6 @@ class HomeTenure:
         self.role = Role.HOME
         return [Activated(self._tenure), *self._commit()]
 
-    def _be_deleted(self, now: float) -> list[Effect]:
-        if self.deleted:
-            return []
-        kept = msgspec.structs.replace(self.ballot, deleted=True, joined=0)
-        return [*self._follow(now, succeeded=True), *self._keep(kept), Drop()]
-
     # -- as a home ----------------------------------------------------------------------------
 
     def _stored_at(self, peer: str, fence: int, upto: Position) -> list[Effect]:
@@ -468,15 +396,3 @@ class HomeTenure:
         (self._dead.add if dead else self._dead.discard)(peer)
         lost = dead and self.role is Role.HOME and self._crew.is_missing(peer)
         return self._replace(now) if lost else []
-
-    def _learn(self, tenure: Tenure | None) -> list[Effect]:
-        kept = learn(self.ballot, tenure)
-        if kept == self.ballot or self.role not in {Role.FOLLOWER, Role.INQUIRING}:
-            return []
-        return self._keep(kept)
-
-    def _keep(self, ballot: Ballot) -> list[Effect]:
-        if ballot == self.ballot:
-            return []
-        self.ballot = ballot
-        return [Keep(ballot)]

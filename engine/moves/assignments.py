@@ -31,14 +31,10 @@ from engine.moves.checks import (
     permitted_task,
     planned_task,
 )
-from engine.moves.crowding import crowding
 from engine.moves.messages import (
     Activate,
     Assignment,
     Confirmed,
-    GiveBackTask,
-    MoveRecord,
-    PassOn,
     Progress,
     Release,
     Released,
@@ -61,17 +57,10 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
 CONFIRM_S: Final = 2.0
 """How often the owner is asked whether it still counts on us, seconds."""
-
-PASS_ON_S: Final = 120.0
-"""Patience with a whole move that the owner makes for us, seconds."""
-
-LEAVE_S: Final = 300.0
-"""How long an owner may refuse to take a task back before it is left, seconds."""
 
 ORPHAN_S: Final = 300.0
 """How long an assignment that was never activated waits for its owner, seconds."""
@@ -122,7 +111,6 @@ class Assignments:
         self._released: dict[tuple[str, str, int], int] = {}
         # its owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
-        self._going_home: set[str] = set()
         self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
         self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
         self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
@@ -327,42 +315,6 @@ class Assignments:
         if assigned.kept is not None:
             await self._define(assigned.kept, assigned)
 
-    def refuse(self, assigned: AssignedTask, why: str) -> None:
-        """Compute no more of a task, and ask its owner to take it home, until it does."""
-        if assigned.reason != why:
-            assigned.reason, assigned.ready = why, False
-            assigned.scope.cancel()
-        self._go_home(assigned.task.name, why)
-
-    async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
-        """Ask the owner to let another peer go on with a task.
-
-        Raises:
-            MedusaError: it does not.
-        """
-        owner = self.of_task(task).stored.owner
-        connection = await self._overlay.connect(parse_peer_id(owner))
-        return await connection.call("task.pass_on", request, MoveRecord, timeout_s=PASS_ON_S)
-
-    async def give_back(self, task: str) -> MoveRecord:
-        """Ask the owner to take a task home. One that would not for `LEAVE_S` is left with it:
-        it has the whole output, and goes on from there when it likes.
-
-        Raises:
-            MedusaError: it does not.
-        """
-        assigned = self.of_task(task)
-        asked_at = trio.current_time() if assigned.asked_at is None else assigned.asked_at
-        request = GiveBackTask(task, assigned.stored.assignment.fence)
-        try:
-            connection = await self._overlay.connect(parse_peer_id(assigned.stored.owner))
-            return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
-        except MedusaError:
-            assigned.asked_at = asked_at
-            if trio.current_time() - asked_at > LEAVE_S:
-                await self.release(assigned.stored.owner, Release(*assigned.stored.key))
-            raise
-
     def of_task(self, task: str) -> AssignedTask:
         """
         Raises:
@@ -399,7 +351,7 @@ class Assignments:
                 task = await self._overlay.threads.run(self._participant, planning)
             except InvalidInputError as error:  # a limit is new; its owner takes it home
                 self._files.remove(stored)
-                text = f"{stored.assignment.task} is not run any more: {error}"
+                text = f"does not run {stored.assignment.task} any more: {error}"
                 self._overlay.events.note("error", text)
                 continue
             self._tasks[stored.key] = assigned = AssignedTask(stored, task)
@@ -416,31 +368,6 @@ class Assignments:
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
                     nursery.start_soon(self._confirm, assigned)
-            self._send_home_what_crowds()
-
-    def _send_home_what_crowds(self) -> None:
-        found = crowding(
-            self.all(),
-            self._participant,
-            disk_bytes=self._store.disk_bytes,
-            short_bytes=self._store.short_bytes,
-        )
-        for task, why in found.items():
-            self._go_home(task, why)
-
-    def _go_home(self, task: str, why: str) -> None:
-        if task not in self._going_home:
-            self._overlay.events.note("warning", f"sends {task} home: {why}")
-            self._going_home.add(task)
-            self._nursery.start_soon(self._send_home, task)
-
-    async def _send_home(self, task: str) -> None:
-        try:
-            await self.give_back(task)
-        except MedusaError as error:  # it is tried again
-            self._overlay.events.note("warning", f"could not give back {task}: {error}")
-        finally:
-            self._going_home.discard(task)
 
     async def _confirm(self, assigned: AssignedTask) -> None:
         stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
@@ -454,7 +381,9 @@ class Assignments:
             else:
                 await self._heed(stored, answer)
         except MedusaError as error:  # a full disk, say: it is asked again
-            self._overlay.events.note("warning", f"{stored.assignment.task}: {error}")
+            self._overlay.events.note(
+                "warning", f"could not confirm {stored.assignment.task}: {error}"
+            )
 
     async def _ask(self, stored: StoredAssignment) -> Confirmed:
         return await ask_owner(self._overlay, self._producers, stored)

@@ -133,8 +133,8 @@ class Primaries:
     def _release(self, running: RunningQuery, care: Care) -> None:
         if upkeep.release(running, care, trio.current_time()):
             bound_s = running.stored.availability.bound_s
-            text = f"its secondary is {bound_s:g} s behind; nobody waits until it has caught up"
-            self._overlay.events.note("warning", f"{running.name}: {text}")
+            text = f"waits no longer for the secondary of {running.name}, until it has caught up"
+            self._overlay.events.note("warning", f"{text}: it is {bound_s:g} s behind")
 
     # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
 

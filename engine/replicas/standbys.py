@@ -233,7 +233,7 @@ class Standbys:
             try:
                 await self._open(stored, again=True)
             except MedusaError as error:  # another's query must not keep this peer from its own
-                text = f"{stored.name} is not stood by for yet: {error}"
+                text = f"does not stand by for {stored.name} yet: {error}"
                 self._overlay.events.note("error", text)
             else:
                 del self._queries.pending[stored.name]

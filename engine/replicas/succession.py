@@ -91,7 +91,7 @@ class Succession:
                 running.halt()  # it may not have heard of the last modification
             self._queries.take_over(running)
         except MedusaError as error:
-            self._overlay.events.note("warning", f"{stored.name}: {error}")
+            self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: RunningQuery) -> None:
         """It is over: whose the higher fence is has the query, unless that one is gone as well."""

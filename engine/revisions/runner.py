@@ -134,8 +134,8 @@ class RevisionRunner(TaskRunner):
         if waiting:
             made.append(await self._compute_cases(pa.concat_tables(waiting), window.size_us))
         if left_out:
-            text = f"{left_out} windows from before {start} are not revised: their tuples are gone"
-            self._events.note("warning", f"{self.task.name}: {text}")
+            text = f"left {left_out} windows of {self.task.name} from before {start} unrevised"
+            self._events.note("warning", f"{text}: their tuples are gone")
         return made
 
     async def _compute_cases(self, tuples: pa.Table, size_us: int) -> Result:

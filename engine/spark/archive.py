@@ -21,13 +21,14 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
+
+from overlay.events import wall_clock
 
 SHAPING: Final = (
     "spark.driver.memory",
@@ -136,8 +137,8 @@ class ClassArchive:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[int | None]:
-        """A locked file, one for all archives; None while another process makes one. Who inherits
-        the file holds the lock, too."""
+        """A locked file, one for all archives; None while another process makes one. A
+        process that inherits the file holds the lock, too."""
         with (self.folder / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,6 +217,6 @@ def _is_ours(path: Path, kind: int) -> bool:
 def _age_s(path: Path) -> float:
     """Seconds since it was last written or used; infinite if it is not there."""
     try:
-        return time.time() - path.stat().st_mtime  # noqa: TID251 - the age of a file
+        return wall_clock() - path.stat().st_mtime
     except OSError:
         return float("inf")

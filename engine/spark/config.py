@@ -12,6 +12,9 @@ from typing import Final, Literal
 
 from overlay.errors import InvalidInputError
 
+MEND: Final = "mend [spark.options], or master in [spark], in medusa.toml, and start the peer again"
+"""The mend for settings that Spark refuses. A peer reads them when it starts."""
+
 Profile = Literal["edge", "throughput"]
 
 PROFILES: Final[Mapping[Profile, Mapping[str, str]]] = {

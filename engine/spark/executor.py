@@ -54,7 +54,7 @@ class SparkExecutor:
             for task in tasks:
                 await self.run(Program(task).rehearse)
         except MedusaError as error:
-            self._events.note("error", self.trouble or str(error))
+            self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
     def compile(self, task: Task) -> SparkComputation:
         """A task, to be run epoch by epoch."""

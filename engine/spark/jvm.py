@@ -21,8 +21,10 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from engine.spark.archive import ClassArchive, archive_for
+from engine.spark.config import MEND
 from engine.spark.java import find_java
 from overlay.errors import UnavailableError, printable
+from overlay.events import wall_clock
 from overlay.files import SECRET_MODE
 
 STILL_S: Final = 90.0
@@ -167,7 +169,7 @@ def _new_scratch(within: Path) -> Path:
     outlive everybody."""
     within.mkdir(parents=True, exist_ok=True)
     for old in within.iterdir():
-        if time.time() - old.stat().st_mtime > SCRATCH_S:  # noqa: TID251 - the age of a file
+        if wall_clock() - old.stat().st_mtime > SCRATCH_S:
             shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(dir=within))
 
@@ -239,9 +241,7 @@ def _await_hello(process: subprocess.Popen[bytes], hello: Path, output: Path) ->
             ended = process.poll() is not None
             _end(process)
             said = _said(output) if ended else f"it stood still for {STILL_S:g} s"
-            raise UnavailableError(
-                f"the JVM did not start: {said}; mend [spark] in medusa.toml; more is in {output}"
-            )
+            raise UnavailableError(f"the JVM did not start: {said}; {MEND}; more is in {output}")
         time.sleep(_POLL_S)
     content = hello.read_bytes()
     port, length = struct.unpack_from("!ii", content)

@@ -1,6 +1,7 @@
 """This peer's Spark: one JVM, started quietly, noticed when it dies, started again.
 
-PySpark keeps its gateway and its context in class attributes, so a process has one Spark at a time.
+PySpark keeps its gateway and its context in class attributes, so a process has one Spark at a time:
+a second one is refused until the first has stopped.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from engine.spark.config import SparkConfig
+from engine.spark.config import MEND, SparkConfig
 from engine.spark.jvm import Jvm
-from overlay.errors import InternalError, UnavailableError
+from overlay.errors import BusyError, InternalError, UnavailableError
 
 T = TypeVar("T")
 
@@ -33,9 +35,13 @@ class SparkLostError(UnavailableError, code="spark_lost"):
 _BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
 """What a job may raise when its JVM dies under it, or when Spark refuses it."""
 
+_CHANGING: Final = threading.RLock()
+"""Held by the thread that starts, ends or stops a Spark: PySpark's class attributes change then."""
+
 
 class Spark:
-    """The one Spark of this process. Every method blocks; `run` may be called from many threads.
+    """A Spark: from `start` to `stop` the only one of its process. Every method blocks; `run` may
+    be called from many threads.
 
     Args:
         folder: for the JVM's log, its output and its temporary files.
@@ -44,8 +50,8 @@ class Spark:
     def __init__(self, config: SparkConfig, folder: Path) -> None:
         self._config = config
         self._folder = folder
-        self._lock = threading.RLock()
         self._jvm: Jvm | None = None
+        self._gateway: JavaGateway | None = None
         self._session: SparkSession | None = None
 
     @property
@@ -62,24 +68,30 @@ class Spark:
         """Start the JVM and its session, a few seconds; nothing if it is alive.
 
         Raises:
+            BusyError: another Spark of this process has not been stopped.
             InvalidInputError: no Java.
             UnavailableError: the JVM did not start; the message names its log.
         """
-        with self._lock:
+        with _CHANGING:
             if self.alive:
                 return
             self._clear()
+            if SparkContext._gateway is not None:
+                text = (
+                    "this process has another Spark: stop it first, as PySpark takes one at a time"
+                )
+                raise BusyError(text)
             settings = self._config.settings()
             try:
                 self._jvm = Jvm.launch(settings, self._folder)
             except OSError as error:  # no process more, no room for its files
                 raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
-                self._session = _open_session(self._jvm, settings)
+                self._gateway = self._jvm.connect()
+                self._session = _open_session(self._gateway, settings)
             except _BREAKAGE as error:
-                log = self._jvm.output
+                text = f"{_first_line(error)}; {MEND}; more is in {self._jvm.output}"
                 self._clear()
-                text = f"{_first_line(error)}; more is in {log}"
                 raise SparkLostError(text) from error
             if self._jvm.archive is not None:
                 self._jvm.archive.make_apart()
@@ -94,13 +106,13 @@ class Spark:
         Raises:
             subprocess.TimeoutExpired: it took longer, seconds.
         """
-        with self._lock:
+        with _CHANGING:
             if self._jvm is not None:
                 self._jvm.end(limit_s)
 
     def stop(self) -> None:
         """End the JVM; jobs under way raise `SparkLostError`."""
-        with self._lock:
+        with _CHANGING:
             session = self._session if self.alive else None
             if session is not None and not self._config.master.startswith("local"):
                 with contextlib.suppress(*_BREAKAGE):  # a cluster wants to be told
@@ -125,39 +137,44 @@ class Spark:
             raise InternalError(f"Spark failed: {_first_line(error)}; see {jvm.log}") from error
 
     def _clear(self) -> None:
-        jvm, session = self._jvm, self._session
-        self._jvm = self._session = None
+        jvm, gateway = self._jvm, self._gateway
+        self._jvm = self._gateway = self._session = None
         if jvm is not None:
             jvm.kill()
-        _forget(session)
+        if gateway is not None:
+            _forget(gateway)
 
 
-def _open_session(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
-    gateway = jvm.connect()
+def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSession:
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(settings.items()))
     context = SparkContext(conf=conf, gateway=gateway)
     return SparkSession(context)
 
 
-def _forget(session: SparkSession | None) -> None:
+def _forget(gateway: JavaGateway) -> None:
     """Take a dead JVM out of PySpark's class attributes, where a new session would find it."""
-    context = SparkContext._active_spark_context if session is None else session.sparkContext
-    gateway = SparkContext._gateway
-    if context is not None:
-        context._jsc = None  # or stop() would talk to it
-        context.stop()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None
-    if gateway is not None:
-        with contextlib.suppress(Py4JError, OSError):
-            gateway.shutdown()
+    if SparkContext._gateway is gateway:
+        context = SparkContext._active_spark_context
+        if context is not None:
+            context._jsc = None  # or stop() would talk to it
+            context.stop()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """Of Java's exceptions what they say themselves: py4j begins with the call, on a line alone. It
+    asks the JVM for the text, which may be gone."""
+    try:
+        called, *said = str(error).splitlines()
+    except (Py4JError, OSError, ValueError):
+        return type(error).__name__
+    return said[0].removeprefix(": ") if said and isinstance(error, Py4JJavaError) else called
 
 
 # py4j logs broken connections: without a handler Python would print them on the terminal.

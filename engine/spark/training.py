@@ -55,11 +55,11 @@ _QUERY: Final = Query(
     ),
     outputs=("short",),
 )
-"""What tasks are made of: expressions, all functions, windows that tumble and slide."""
+"""Parts of tasks: expressions, all functions, windows that tumble and slide."""
 
 
 def tasks() -> tuple[Task, ...]:
-    """What the training run computes."""
+    """The tasks that the training run computes."""
     schemas = {_SCHEMA.name: _SCHEMA}
     return plan(_QUERY, schemas | check_query(_QUERY, schemas))
 

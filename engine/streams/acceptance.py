@@ -389,7 +389,8 @@ class Acceptance:
         if before < self.boundary == END:
             self.ended_at = max(before, entry.boundary)
         self.define(entry.definition)
-        if entry.count and (self._arrival or entry.position is None):
+        # what comes after the end does not count, should the stream go on
+        if before < END and entry.count and (self._arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
         if entry.position is None:
             self.rows = entry.first + entry.count

@@ -61,8 +61,9 @@ def _allowed(stream: StreamDefinition) -> str:
     assert stream.max_ahead_us is not None, "there is a limit"
     allowed = _in_words(stream.max_ahead_us)
     return (
-        f"{stream.name} takes {allowed} at most: `medusa stream alter {stream.name} "
-        "--max-ahead none` if its times are not of today"
+        f"{stream.name} takes {allowed} at most: mend that time; where such times are right, "
+        f"`medusa stream alter {stream.name} --max-ahead SECONDS`, or none if they are generated "
+        "or recorded ones"
     )
 
 

@@ -76,6 +76,11 @@ class Home:
         return self._source.late_rows
 
     @property
+    def pending_rows(self) -> int:
+        """Tuples that wait for the boundary to pass them."""
+        return self._source.pending_rows
+
+    @property
     def pending_bytes(self) -> int:
         return self._source.pending_bytes
 
@@ -224,20 +229,56 @@ class Home:
         async with self.exclusive():
             await trio.to_thread.run_sync(self._source.alter, definition)
 
-    async def reopen(self) -> None:
+    @property
+    def end_is_logged(self) -> bool:
+        """Whether readers find the stream's end."""
+        return all(log.boundary == END for log in self._logs_that_end)
+
+    @property
+    def _logs_that_end(self) -> list[StreamLog]:
+        return [log for log in (self.log, self.revisions_log) if log is not None]
+
+    async def reopen(self, fence: int | None = None) -> None:
         """Let the stream go on although it has ended; nobody has seen its end.
 
+        Args:
+            fence: where it has replicas: as the home of that one, see `ReplicatedSource.lead`.
+
         Raises:
-            UnavailableError: its end is not in the log yet.
+            UnavailableError: its end is not in the log yet, or somebody is reading there.
             StorageError: the disk does not take it; it has ended still.
         """
         async with self.at_rest():
-            logs = [log for log in (self.log, self.revisions_log) if log is not None]
-            if any(log.boundary < END for log in logs):
+            if not self.end_is_logged:
                 raise UnavailableError("its end is not in its log yet: try again")
-            boundary = await trio.to_thread.run_sync(self._source.reopen, self.log.before_end)
-            for log in logs:  # a crash before: what the logs say counts, and it has ended still
-                log.reopen(boundary)
+            boundary = self._source.goes_on_from(self.log.before_end)
+            self._shorten(boundary)  # a crash after it: the end that the journal has comes again
+            if fence is None:
+                await trio.to_thread.run_sync(self._source.reopen, boundary)
+            else:
+                lead = partial(self.replica.lead, fence, reopened=boundary)
+                await trio.to_thread.run_sync(lead)
+
+    def heed_reopening(self, at: Position, data: Bytes) -> None:
+        """Before a replica follows what begins a segment, `at_rest`: its logs may have an end that
+        the stream does not have any more.
+
+        Raises:
+            DecodeError: it is not what a home sends there. UnavailableError: somebody is reading
+                there. StorageError: the disk does not take it.
+        """
+        boundary = self.replica.reopened_by(at, data)
+        if boundary is not None:
+            self._shorten(boundary)
+
+    def _shorten(self, boundary: int) -> None:
+        """The logs have no end any more."""
+        try:
+            for log in self._logs_that_end:
+                if log.boundary == END:
+                    log.reopen(boundary)
+        finally:
+            self._source.shortened(boundary, self.log.boundary, self.revised)
 
     async def retire(self) -> None:
         """Take no posts any more: the stream is about to go. Returns once none is under way."""

@@ -53,6 +53,7 @@ from overlay.errors import (
     InternalError,
     NotRetainedError,
     StorageFullError,
+    UnavailableError,
 )
 from overlay.files import storing
 
@@ -240,9 +241,12 @@ class StreamLog:
         last tuple. Blocking.
 
         Raises:
+            UnavailableError: its last file is read at the moment.
             StorageError: the disk does not take it; nothing was changed.
         """
         assert self.boundary == END, "it has not ended"
+        if self._files[-1].pins:
+            raise UnavailableError(f"the end of the log in {self.folder} is being read: try again")
         self._folder.shorten(boundary)
         self._recent.begin(boundary)
         self.boundary = boundary
@@ -250,8 +254,12 @@ class StreamLog:
 
     @property
     def before_end(self) -> int:
-        """The boundary before the last epoch, as far as the files tell."""
-        return self._files[-1].after if self._files else BEGINNING
+        """Of a log that has come to the stream's end: the boundary that it had before, as far as
+        the files tell, or its last tuple's: so far the stream is the same should it go on."""
+        if not self._files:
+            return BEGINNING
+        last = self._files[-1]
+        return last.after if last.high is None else max(last.after, last.high)
 
     def append(self, upto: int, table: pa.Table | None) -> None:
         """Commits the epoch (boundary, upto] with these rows. Blocking.

@@ -120,6 +120,17 @@ class Pending:
         self.cut = None
         self.bytes = sum(piece.bytes for piece in self._pieces)
 
+    def shorten(self, upto: int, logged: int) -> None:
+        """The log goes no further than `upto` for now, and all rows are before it; it is at
+        `logged`."""
+        if self.cut is None:
+            return
+        boundary = min(self.cut[0], upto)
+        if logged >= boundary:
+            self.let_go()
+        else:
+            self.cut = boundary, self.cut[1]
+
     def _within(self, boundary: int) -> int:
         """The boundary, or the latest before it that keeps the epoch small."""
         size = 0

@@ -3,6 +3,10 @@
 One of them is the home's: it `lead`s, and takes posts; the others `follow` what it wrote. Nothing
 is cut, nor handed on as late, before `settle` says that all have it; so what a subscriber saw is in
 every later home's journal. Who leads, and when, is `engine.homes`' to say.
+
+A stream that goes on although it had ended does so with a segment that begins before its end. A
+replica shortens its logs before it stores that segment: where its journal has it, a log that is at
+the end has come there once more.
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ from typing import Any
 
 from engine.definitions import StreamDefinition
 from engine.messages import Posted
-from engine.schema import BEGINNING
-from engine.streams.acceptance import Acceptance, Entry, Offsets, Writer
+from engine.schema import BEGINNING, END
+from engine.streams.acceptance import Acceptance, Entry, Offsets, Writer, decode_snapshot
 from engine.streams.entries import Bytes, split
 from engine.streams.journal import START, Position
 from engine.streams.source import Source
@@ -67,17 +71,44 @@ class ReplicatedSource(Source):
         self._check_leading()
         super().alter(definition)
 
-    def lead(self, fence: int) -> None:
+    def lead(self, fence: int, *, reopened: int | None = None) -> None:
         """Begin a segment of the journal as the home of that fence. Posts go through once
         `leading` is set.
+
+        Args:
+            reopened: see `reopen`.
 
         Raises:
             StorageFullError: there is no room.
         """
         self._acceptance.fence = fence
+        if reopened is not None:
+            self.reopen(reopened)
+            return
         # after a loss of power a log may have more than the journal: no row goes behind it
         self._acceptance.advance(self._reached)
         self._begin_segment()
+
+    def reopen(self, boundary: int) -> None:
+        """As `Source.reopen`; it counts once the fence is installed."""
+        super().reopen(boundary)
+        self._forget_end()
+
+    def _forget_end(self) -> None:
+        """The boundary is before the end that the journal told of, and nobody is to see that."""
+        self._boundaries = deque((at, min(each, self.boundary)) for at, each in self._boundaries)
+        self._gate = max(self._committed, min(self._gate, self.boundary))
+
+    def reopened_by(self, at: Position, data: Bytes) -> int | None:
+        """Where the stream goes on that has ended, if that is what the home sends next.
+
+        Raises:
+            DecodeError: it is not what a home sends there.
+        """
+        if at[1] or self.boundary < END:
+            return None
+        boundary = next((decode_snapshot(meta).boundary for meta, _ in split(data)), END)
+        return boundary if boundary < END else None
 
     def follow(self, at: Position, data: Bytes) -> None:
         """What the home's journal has at that place, the end of ours.
@@ -108,6 +139,12 @@ class ReplicatedSource(Source):
         self._owed.hand_on(now, self._may_hand_on)
 
     # -----------------------------------------------------------------------------------------
+
+    def _restore_snapshot(self, segment: int, meta: bytes) -> None:
+        had_ended = self.boundary == END
+        super()._restore_snapshot(segment, meta)
+        if had_ended and self.boundary < END:
+            self._forget_end()
 
     def _opened(self) -> None:
         """Its journal begins when it leads, or follows."""

@@ -264,27 +264,35 @@ class Source:
         )
         self._append(altered, b"", None)
 
-    def reopen(self, logged: int) -> int:
-        """Goes on although it has ended; nobody has seen its end. Its logs must go on from the same
-        boundary, which is given: none that was ever promised is beyond it.
+    def goes_on_from(self, logged: int) -> int:
+        """The boundary from which it can go on although it has ended: none that was ever promised
+        is beyond it. logged: that of the log before its end, as far as the log knows."""
+        now = self._acceptance
+        before = logged if now.ended_at is None else now.ended_at
+        return max(before, now.greatest, now.revised_at)
 
-        Args:
-            logged: the boundary that the log had before its end, as far as the log knows.
+    def reopen(self, boundary: int) -> None:
+        """Go on from there although it has ended; nobody has seen its end, and its logs are
+        shortened.
 
         Raises:
-            StorageFullError: the disk is full; nothing has changed.
+            StorageFullError: the disk is full; it has ended still.
         """
         now = self._acceptance
         assert now.boundary == END, "it has not ended"
         ended_at = now.ended_at
-        now.reopen(max(logged if ended_at is None else ended_at, now.greatest))
+        now.reopen(boundary)
         try:
             self._begin_segment()
         except StorageError:
             now.boundary, now.ended_at = END, ended_at
             raise
-        self._committed = now.boundary
-        return now.boundary
+
+    def shortened(self, upto: int, logged: int, revised: int) -> None:
+        """Its logs go no further than `upto` for now: that of its tuples is at `logged`, and that
+        of its revisions at `revised`."""
+        self._pending.shorten(upto, logged)
+        self._committed, self._revised = logged, revised
 
     def tick(self, now: float, *, may_leap: bool = True) -> None:
         """Lets the clock move the boundary, where the stream says so.

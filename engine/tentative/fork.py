@@ -185,5 +185,7 @@ class Fork:
 
     def _note(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
-            self._events.note("error", f"{self._runner.task.name}, tentatively: {error}")
+            self._events.note(
+                "error", f"could not compute {self._runner.task.name} tentatively: {error}"
+            )
         self._reason = str(error)

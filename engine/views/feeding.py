@@ -139,7 +139,7 @@ class Feeding:
         while log.boundary < END:
             epoch = await next_of(source.log, log.boundary)
             await source.released(epoch.upto)
-            await self._store.wait_for_room()
+            await self._store.room.wait()
             await take(log, epoch, self._view.until)
             trim(self.kept)
             source.log.hold(past_of(self._user), log.boundary)

@@ -142,7 +142,9 @@ class Views:
                 await self._open(kept)
                 await self._publish(kept.entry)  # a crash may have come before; again is no change
             except MedusaError as error:
-                self._events.note("error", f"{kept.name} stands still until a restart: {error}")
+                self._events.note(
+                    "error", f"stands still with {kept.name} until a restart: {error}"
+                )
         known = {kept.name for kept in self.all()}
         for published in self._catalog.own(VIEW):
             if str(published.name) not in known:

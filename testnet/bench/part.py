@@ -10,7 +10,7 @@ import msgspec
 
 
 def main(name: str) -> int:
-    """Measure it; gives the exit code. What it fails with is its last figure."""
+    """Measure it; gives the exit code. If it fails, the error is its last figure."""
     lines, sys.stdout = sys.stdout, sys.stderr  # nothing else may come between them
     try:
         for entry in importlib.import_module(f"testnet.bench.{name}").measure():

@@ -196,7 +196,7 @@ class Play:
         try:
             async with while_moving(what, stands), trio.open_nursery() as asking:
                 asking.start_soon(ask)
-                while not condition() and not self._run.failure:  # noqa: ASYNC110
+                while not condition() and not self._run.failure:  # noqa: ASYNC110 - several tell
                     await trio.sleep(LOOK_S)
                 asking.cancel_scope.cancel()
         except DeadlineError as error:

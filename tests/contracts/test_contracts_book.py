@@ -50,14 +50,14 @@ def files(book: Book) -> dict[str, bytes]:
 def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> None:
     data = proposed(members, valid_from=NOW + DAY, valid_until=NOW + 2 * DAY)
     id_ = contract_id(data)
-    assert mit.merge(data, NOW) == f"contract {id_[:8]} with utah.edu proposed by mit.edu"
-    assert utah.merge(data, NOW) == f"contract {id_[:8]} with mit.edu proposed by mit.edu"
+    assert mit.merge(data, NOW) == f"proposed contract {id_[:8]} with utah.edu, by mit.edu"
+    assert utah.merge(data, NOW) == f"proposed contract {id_[:8]} with mit.edu, by mit.edu"
     assert mit.state(mit.get(id_), NOW) is State.OUR_PROPOSAL
     assert utah.state(utah.get(id_), NOW) is State.THEIR_PROPOSAL
     assert mit.in_force(NOW + DAY) == ()  # one-sided: nothing
     contract = accept(UTAH, data)
     for book in (mit, utah):
-        assert book.merge(contract, NOW).endswith("accepted by utah.edu")
+        assert book.merge(contract, NOW).startswith("accepted contract")
         agreed = book.get(id_)
         assert book.state(agreed, NOW) is State.LATER
         assert book.next_change(NOW) == NOW + DAY
@@ -69,7 +69,7 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
         assert book.next_change(NOW + 2 * DAY) == float("inf")
     end = revoke(MIT, members.federation, id_, NOW)
     for book in (mit, utah):
-        assert book.merge(end, NOW + 5).endswith("revoked")
+        assert book.merge(end, NOW + 5).startswith("revoked contract")
         # it counts from when it came: the time in it may be dated back
         assert book.get(id_).revoked_at == NOW + 5
         assert book.merge(end, NOW + 9) == ""

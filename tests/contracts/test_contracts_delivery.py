@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import trio
 import trio.testing
 from contracts_parties import DAY, federation, proposal, proposed
 from contracts_parties import MIT as OLD_MIT
-from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
+from watched import Watched
 
 from contracts.book import MAX_WAITING, Book
 from contracts.contract import Contract, State
@@ -35,7 +35,7 @@ from contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
 from overlay.clients import Clients, open_client, open_client_listener
 from overlay.connection import Connection
 from overlay.errors import DecodeError
-from overlay.events import Events, Level, wall_clock
+from overlay.events import wall_clock
 from overlay.exchange import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
@@ -47,30 +47,6 @@ from overlay.rpc import Service
 NOW = wall_clock()
 MIT, UTAH, BROWN = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu"))
 TOKEN = b"t" * 32
-
-
-class Watched(Events):
-    """Events that a test can wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._noted = trio.Event()
-
-    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
-        super().note(level, text, *more, **fields)
-        self.tell()
-
-    def tell(self) -> None:
-        self._noted.set()
-        self._noted = trio.Event()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(DEADLINE_S):
-            while not condition():
-                await self._noted.wait()
-
-    def told(self, text: str) -> bool:
-        return any(text in event.text for event in self.recent())
 
 
 def admitted() -> Membership:
@@ -174,11 +150,11 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             id_ = contract_id(data)
             answer = await one.deliver(data)
             assert answer.reasons == ("",)
-            assert answer.news == (f"contract {id_[:8]} with utah.edu proposed by mit.edu",)
+            assert answer.news == (f"proposed contract {id_[:8]} with utah.edu, by mit.edu",)
             assert set(answer.holders) == {Holder("utah.edu", two.id), Holder("utah.edu", four.id)}
             assert one.states() == {id_: State.OUR_PROPOSAL}
             assert two.states() == four.states() == {id_: State.THEIR_PROPOSAL}
-            assert two.events.told("proposed by mit.edu")
+            assert two.events.told("with mit.edu, by mit.edu")
             # who brought it is not sent it back
             bringer = two.overlay.peers.get(one.overlay.identity.peer_id)
             assert bringer is not None
@@ -299,13 +275,13 @@ async def test_time_and_membership_change_what_is_in_force(
         await trio.testing.wait_all_tasks_blocked()
         assert contracts.in_force() == ()
         clock.now = NOW + 60
-        await events.until(lambda: events.told("with utah.edu is in force"))
+        await events.until(lambda: events.told("with utah.edu in force"))
         clock.now = NOW + DAY
-        await events.until(lambda: events.told("with utah.edu is expired"))
+        await events.until(lambda: events.told("with utah.edu expired"))
         clock.now = NOW + 60
         await events.until(lambda: len(changes) == 3)
         members.revoke(MIT, "utah.edu", now=NOW)
-        await events.until(lambda: events.told("with utah.edu is barred"))
+        await events.until(lambda: events.told("with utah.edu barred"))
         assert changes == [1, 0, 1, 0]
 
 

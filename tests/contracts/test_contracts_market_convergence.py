@@ -2,6 +2,7 @@
 `medusa-testnet bpm`."""
 
 import pytest
+from contracts_brain import HIGH, LOW
 from contracts_market import CAPACITY, PRICE, World, crowd
 
 from contracts.market.cost import QueueingCost
@@ -70,3 +71,25 @@ def test_even_an_overloaded_market_falls_silent() -> None:
     world.run(12 * 3600)
     assert world.moves == moves
     assert world.messages - messages < 20 * 12 * len(world.brains)  # twenty a peer and hour
+
+
+def test_the_four_steps_of_the_poster() -> None:
+    world = World(capacity=80)
+    for node in range(3):
+        world.add(node)
+    links = [(0, 1, LOW, HIGH), (0, 2, LOW, HIGH), (1, 2, LOW, HIGH)]
+    world.connect(links)
+    world.load(0, 150)
+    world.load(1, 30)
+    world.load(2, 30)
+    world.run(300)
+    assert world.excess() == 0
+    world.load(1, 60)  # the whole system is overloaded
+    world.run(900)
+    assert world.excess() == pytest.approx(30)
+    assert world.unused() == 0
+    world.add(3)
+    world.connect([*links, (2, 3, int(0.7 * HIGH), int(0.8 * HIGH))])
+    world.run(3000)
+    assert world.excess() == 0
+    assert world.level(3) >= 30

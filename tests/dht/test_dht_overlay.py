@@ -18,7 +18,13 @@ from dht.catalog import Catalog, DhtConfig, Kind, open_catalog
 from dht.records import Record, digest_of, seal
 from overlay.addresses import Address
 from overlay.encoding import encode
-from overlay.errors import InvalidInputError, NotFoundError, UnavailableError, UntrustedError
+from overlay.errors import (
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+    UntrustedError,
+)
 from overlay.events import wall_clock
 from overlay.exchange import Preset
 from overlay.identity import Identity, Root
@@ -117,7 +123,7 @@ async def test_publish_on_one_look_up_on_the_others(tmp_path: Path) -> None:
         await mit.catalog.publish(THING, NAME, Thing("b"))
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("b")
         await mit.catalog.withdraw(THING, NAME)
-        with pytest.raises(NotFoundError, match="withdrawn"):
+        with pytest.raises(NotFoundError, match="its owner has deleted it"):
             await utah.catalog.lookup(THING, NAME)
         with pytest.raises(NotFoundError, match="not found"):
             await utah.catalog.lookup(THING, NAME.child("other"))
@@ -254,7 +260,7 @@ async def test_a_body_of_the_wrong_hash_is_not_kept(tmp_path: Path) -> None:
     async with three(tmp_path) as (mit, utah, _, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         body = encode(LARGE)
-        mit.catalog.body = lambda _digest, _who: b"y" * len(body)  # type: ignore[method-assign]
+        mit.catalog.body = lambda _digest, _who: b"y" * len(body)
         with pytest.raises(UntrustedError):
             await utah.catalog.lookup(THING, NAME)
         assert utah.catalog._bodies.get(digest_of(body)) is None
@@ -268,3 +274,15 @@ async def test_a_file_of_a_later_version_is_named_and_the_overlay_closes(tmp_pat
     with trio.fail_after(DEADLINE_S), pytest.raises(ExceptionGroup) as caught:
         await peer.run()
     assert caught.group_contains(InvalidInputError, match=r"catalog\.sqlite: version 99")
+
+
+async def test_looking_up_what_is_for_others_is_no_event_where_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    private = Kind("thing", Thing, is_private=lambda _: True)
+    async with three(tmp_path) as (mit, utah, _, _):
+        await mit.catalog.publish(private, NAME, Thing("a"))
+        with pytest.raises(NotAuthorisedError, match="may not read"):
+            await utah.catalog.lookup(private, NAME)
+        told = [event.text for event in mit.overlay.events.recent()]
+        assert not any("catalog.body" in text for text in told)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from dht_network import Home, World, open_network, settle
+from dht_network import Home, World, settle
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
@@ -47,13 +46,6 @@ def test_sealed_bodies_are_read_as_others_and_show_no_size(thing: Thing) -> None
 
 NAME = ObjectName.parse("medusa://mit.edu/thing")
 SECRET = Thing("what it is", ("utah.edu",))
-
-
-# each test names the clock itself: pytest-trio takes no notice of a fixture's fixtures
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with open_network() as network:
-        yield World(network, tmp_path)
 
 
 @asynccontextmanager

@@ -43,6 +43,13 @@ os.execvp(sys.argv[1], sys.argv[1:])' medusa-peer "$@" --listen 127.0.0.1:0 >"$l
 
 medusa-testnet() { "$MEDUSA_PYTHON" "$MEDUSA_TESTS/docs_parse.py" "$@"; }
 
+program() {
+    { echo "home = '$HOME/.medusa'"; cat; } >program.py
+    "$@" "$MEDUSA_PYTHON" -u program.py
+}
+
+interrupted_program() { program "$MEDUSA_PYTHON" "$MEDUSA_TESTS/docs_interrupt.py"; }
+
 pip() { :; }
 
 make() { command make -n -C "$MEDUSA_REPOSITORY" "$@" >/dev/null; }

@@ -10,6 +10,7 @@ SHOWN = 2
 """Lines: a table's header, and a row."""
 
 INTERRUPTED = 130
+"""As shells have it; a program in Python that does not mind Ctrl-C ends by the signal itself."""
 
 with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE) as process:
     assert process.stdout is not None
@@ -17,4 +18,4 @@ with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE) as process:
         sys.stdout.buffer.write(line)
         if number == SHOWN:
             process.send_signal(signal.SIGINT)
-sys.exit(0 if process.returncode == INTERRUPTED else process.returncode)
+sys.exit(0 if process.returncode in {INTERRUPTED, -signal.SIGINT} else process.returncode)

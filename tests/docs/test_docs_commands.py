@@ -1,12 +1,14 @@
 """Every command of the documentation, as printed, in order, in one folder: `examples/`.
 
-A block of Markdown that begins with ```sh is run. A comment that stands alone directly below a
-command is a line that it prints; three dots in it stand for anything.
+A block of Markdown that begins with ```sh is run, and so is a program, which begins with ```python.
+A comment that stands alone directly below a command is a line that it prints; three dots in it
+stand for anything.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -26,24 +28,37 @@ PAGES: Final = (
     "README.md",
     "docs/posting.md",
     "docs/queries.md",
+    "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",
 )
 """In the order in which a reader takes them: each goes on where the one before ended."""
 
-BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Commands: at which line of which page, and what they are said to print."""
+    """Commands, or a program: at which line of which page, and what they are said to print."""
 
     page: str
     line: int
+    language: str
     text: str
 
     @property
+    def command(self) -> str:
+        """For the shell."""
+        if self.language == "sh":
+            return self.text
+        goes_on = "for epoch in" in self.text and "break" not in self.text
+        runner = "interrupted_program" if goes_on else "program"
+        return f"{runner} <<'PROGRAM'\n{self.text}PROGRAM"
+
+    @property
     def prints(self) -> list[str]:
+        if self.language != "sh":
+            return []
         lines = self.text.splitlines()
         return [
             line.removeprefix("# ")
@@ -55,7 +70,7 @@ class Block:
 def blocks(page: str) -> list[Block]:
     text = (REPOSITORY / page).read_text()
     return [
-        Block(page, text.count("\n", 0, found.start()) + 1, found[1])
+        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
         for found in BLOCK.finditer(text)
     ]
 
@@ -63,8 +78,12 @@ def blocks(page: str) -> list[Block]:
 def script(every: list[Block]) -> str:
     parts = [f". {HERE / 'docs_commands.sh'}"]
     for block in every:
-        parts += [f"echo '=== {block.page}:{block.line}'", block.text]
+        parts += [f"echo '=== {block.page}:{block.line}'", block.command]
+    parts += ["echo '=== conns'", f"medusa stream show {CONNS} --json"]
     return "\n".join(parts)
+
+
+CONNS: Final = "medusa://mit.edu/conns"
 
 
 def pattern(printed: str) -> str:
@@ -118,3 +137,5 @@ def test_every_command_works_as_printed(tmp_path: Path) -> None:
         output = text.partition(at)[2].partition("\n=== ")[0]
         for line in block.prints:
             assert re.search(pattern(line), output), f"{at}does not print: {line}\n{output}"
+    conns = json.loads(text.partition("=== conns\n")[2].splitlines()[0])
+    assert conns["status"]["late"] == 0, "rows that a page posts are late after those before it"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from pyspark import SparkContext
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark
@@ -19,7 +18,11 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
 
 @pytest.fixture
 def spark(shared_spark: Spark) -> Spark:
-    if SparkContext._jvm is None:  # a test that had another Spark took this one out of PySpark
-        shared_spark.stop()
     shared_spark.start()
     return shared_spark
+
+
+@pytest.fixture
+def spark_stopped(shared_spark: Spark) -> None:
+    """For a test that starts a Spark of its own: while the shared one runs it is refused."""
+    shared_spark.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from contracts.config import ContractsConfig
 from engine.config import EngineConfig
 from engine.definitions import StreamDefinition
 from engine.kept import KeptStream
+from engine.query import Filter, Query
 from engine.schema import END, Field, FieldType, Schema
 from overlay.events import wall_clock
 from overlay.exchange import Preset
@@ -63,13 +64,17 @@ def pairs_of(table: pa.Table) -> list[Row]:
     )
 
 
-async def until(condition: Callable[[], bool], what: str = "") -> None:
-    """Poll a state that nothing announces, with a deadline."""
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str = "") -> None:
+    """Poll a state that nothing announces, or that a peer is asked for, with a deadline."""
     with trio.move_on_after(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not await _holds(condition()):  # noqa: ASYNC110 - what is waited for tells nobody
             await trio.sleep(0.005)
         return
     raise AssertionError(f"it never became true: {what or condition}")
+
+
+async def _holds(found: bool | Awaitable[bool]) -> bool:
+    return await found if isinstance(found, Awaitable) else found
 
 
 async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
@@ -187,6 +192,15 @@ class Town:
         await self.start(place)
         return place
 
+    async def settle_all(self, *participants: str) -> list[Place]:
+        """Peers that know one another, one for each; of a participant named again, a sibling."""
+        places: list[Place] = []
+        for participant in participants:
+            known = any(place.participant == participant for place in places)
+            places.append(await self.settle(participant, sibling=known))
+        await self.acquainted(*places)
+        return places
+
     def _home_of(self, participant: str) -> Home:
         return next(
             Home(path)
@@ -253,3 +267,25 @@ async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **opti
         StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
     )
     return name
+
+
+def passing(
+    place: Place, name: str, source: str, output: str, predicate: str = "value > 1"
+) -> Query:
+    """A query of one box."""
+    return Query(place.name(name), (Filter("pass", source, (output,), (predicate,)),))
+
+
+async def known(client: AsyncMedusaClient) -> dict[str, tuple[str, ...]]:
+    """Names of all objects, by kind."""
+    return (await client.list_objects()).names
+
+
+def files(place: Place) -> list[str]:
+    """The folders and files of a peer's streams and queries, without those of their logs."""
+    data = place.home.data
+    return sorted(
+        str(path.relative_to(data))
+        for folder in (data / "streams", data / "queries")
+        for path in folder.iterdir()
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from engine.homes.ballot import Ballot
+from engine.homes.elector import Role
 from engine.homes.events import (
     Activated,
     Called,
@@ -31,10 +32,14 @@ from engine.homes.events import (
     Tick,
     Won,
 )
-from engine.homes.messages import AskVote, Delete, Inquire, Install, Message
-from engine.homes.tenure import HomeTenure, Role
+from engine.homes.messages import Message
+from engine.homes.tenure import HomeTenure
 
 QUIET_S = 1.0
+
+REOPENED = "begins before the end"
+"""A segment of a journal, for short."""
+
 Journal = list[tuple[int, str]]
 
 
@@ -69,6 +74,7 @@ class World:
         acknowledged: texts, in any order. order: theirs in the journals, when last looked at.
         activated: who was home, by fence.
         deleted: the fence under which the stream was deleted; 0: it is not known to be.
+        told: the ends that somebody was told of.
     """
 
     def __init__(self, k: int, rng: Random) -> None:
@@ -86,6 +92,7 @@ class World:
         self.activated: dict[int, str] = {}
         self.posted = 0
         self.deleted = 0
+        self.told: set[str] = set()
         for node in self.nodes.values():
             self.start(node)
         first = self.nodes["a"]
@@ -115,8 +122,8 @@ class World:
                     node.ballot = ballot
                 case Send(to, message):
                     self.mail.append((node.name, to, message))
-                case Won(fence):
-                    node.journal.append((fence, "begins"))
+                case Won(fence, reopened):
+                    node.journal.append((fence, REOPENED if reopened else "begins"))
                 case Ship(peer, fence):
                     self.dial(node, peer, fence)
                 case StopShipping():
@@ -137,13 +144,37 @@ class World:
                     assert node.ballot.tenure is not None
                     self.deleted = self.deleted or node.ballot.tenure.fence
 
-    def post(self, node: Node) -> None:
+    def post(self, node: Node, what: str = "post") -> None:
         if node.tenure is None or node.tenure.role is not Role.HOME:
             return
         self.posted += 1
-        text = f"post {self.posted}"
+        text = f"{what} {self.posted}"
         node.journal.append((node.tenure.fence, text))
         node.pending[text] = len(node.journal)
+
+    def end(self, node: Node) -> None:
+        self.post(node, "end")
+
+    def ended(self, node: Node) -> str:
+        """The end of the stream that readers find there, if they do: what is committed."""
+        assert node.tenure is not None
+        committed = [text for _, text in node.journal[: node.tenure.committed[1]]]
+        marks = [text for text in committed if text == REOPENED or text.startswith("end")]
+        return marks[-1] if marks and marks[-1] != REOPENED else ""
+
+    def tell_end(self, node: Node) -> None:
+        """A reader that finds the end there asks for it."""
+        if node.tenure is None or not (end := self.ended(node)):
+            return
+        effects = node.tenure.tell_end("a reader")
+        if effects is not None:
+            self.do(node, effects)
+            self.told.add(end)
+
+    def reopen(self, node: Node) -> None:
+        if node.tenure is None or node.tenure.role is not Role.HOME or not self.ended(node):
+            return
+        self.do(node, node.tenure.reopen(self.now))
 
     def delete(self, node: Node) -> None:
         if node.tenure is not None and node.tenure.is_confirmed(self.now):
@@ -234,11 +265,11 @@ class World:
             return
         self.feed(self.nodes[to], Received(sender, message))
 
-    def settle(self, seconds: float = 20.0) -> None:
-        """Everybody is up and reaches everybody, for a while."""
+    def settle(self, seconds: float = 20.0, down: Node | None = None) -> None:
+        """Everybody, one perhaps left out, is up and reaches everybody, for a while."""
         self.cut.clear()
         for node in self.nodes.values():
-            if node.tenure is None:
+            if node.tenure is None and node is not down:
                 self.start(node)
         end = self.now + seconds
         while self.now < end:
@@ -260,8 +291,8 @@ class World:
         ]
 
     def check(self) -> None:
-        """What was acknowledged is in every later home's journal, once, in the one order; and who
-        knows of the deletion never forgets it."""
+        """Every acknowledged post is in the journal of each later home, once, in one order; and an
+        elector that knows of the deletion never forgets it."""
         for node in self.nodes.values():
             assert not node.ballot.deleted or self.deleted
             assert not node.ballot.deleted or not node.journal, "files are left"
@@ -274,7 +305,10 @@ class World:
             fence = node.tenure.fence
             if fence != max(self.activated):
                 continue
-            texts = [text for _, text in node.journal if text != "begins"]
+            all_texts = [text for _, text in node.journal]
+            for end in self.told:
+                assert REOPENED not in all_texts[all_texts.index(end) :], f"{end} was told"
+            texts = [text for text in all_texts if text not in {"begins", REOPENED}]
             assert len(texts) == len(set(texts)), "twice"
             missing = set(self.acknowledged) - set(texts)
             assert not missing, f"{node.name} in fence {fence} lacks {missing}"
@@ -282,6 +316,3 @@ class World:
             # a post whose home died is in the journal, and acknowledged when it is posted again
             assert [text for text in order if text in set(self.order)] == self.order, "reordered"
             self.order = order
-
-
-REQUESTS = (Inquire, AskVote, Install, Delete)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from engine_peers import Place, Town, open_town, until
 
 from engine.homes.keeper import Keeper
 from engine.kept import KeptStream, Role
+from overlay.errors import MedusaError, UnavailableError
 
 QUIET_S = 0.4
 
@@ -19,10 +20,7 @@ async def siblings(
     folder: Path, count: int = 3, **engine: float
 ) -> AsyncIterator[tuple[Town, list[Place]]]:
     async with open_town(folder, home_silence_s=QUIET_S, **engine) as town:
-        places = [await town.settle("mit.edu")]
-        places += [await town.settle("mit.edu", sibling=True) for _ in range(count - 1)]
-        await town.acquainted(*places)
-        yield town, places
+        yield town, await town.settle_all(*["mit.edu"] * count)
 
 
 def keeper(place: Place, stream: str) -> Keeper:
@@ -33,7 +31,7 @@ def keeper(place: Place, stream: str) -> Keeper:
 
 def kept_at(place: Place, stream: str) -> KeptStream:
     """What it keeps as an elector."""
-    kept = keeper(place, stream).kept
+    kept = keeper(place, stream).logs.kept
     assert kept is not None, "a witness has no journal"
     return kept
 
@@ -48,7 +46,7 @@ def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
 def serves_as_home(place: Place, stream: str) -> bool:
     """It has been confirmed, and its logs are open to readers: that takes a turn more."""
     its = keeper(place, stream)
-    return its.is_home and its.kept is not None and its.kept.role is Role.SOURCE
+    return its.is_home and its.logs.kept is not None and its.logs.kept.role is Role.SOURCE
 
 
 def home_of(places: list[Place], stream: str) -> Place | None:
@@ -61,3 +59,19 @@ async def new_home(places: list[Place], stream: str, besides: Place | None = Non
     found = home_of(places, stream)
     assert found is not None
     return found
+
+
+async def once_confirmed(
+    call: Callable[[str], Awaitable[None]], stream: str, *also: type[MedusaError]
+) -> None:
+    """A home whose electors have not answered lately asks for patience. also: other errors that
+    pass."""
+
+    async def is_done() -> bool:
+        try:
+            await call(stream)
+        except (UnavailableError, *also):
+            return False
+        return True
+
+    await until(is_done)

@@ -24,7 +24,7 @@ from test_engine_revisions_properties import (
     as_rows,
 )
 
-from engine.homes.following import _Anew, _copy, _fits
+from engine.homes.following import _Anew, _copy, _fits, _stays
 from engine.homes.messages import Part, Segment, Standing
 from engine.homes.shipping import _continues
 from engine.messages import Posted
@@ -42,10 +42,13 @@ from overlay.errors import StorageFullError
 
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
 
+REOPENED = "reopened"
+"""In `Town.order`, with the fence."""
+
 WRITERS = {
     "p": Writer("client"),
     "q": Writer("client", "utah.edu"),
-    "the end": Writer("the end"),
+    "ender": Writer("ender"),
 }
 """Two participants' clients, of one name."""
 
@@ -89,12 +92,12 @@ class Peer:
             await self.home.advance(0.0)
         assert self.home.revised >= self.home.log.boundary, "whoever has those finds these"
         for number, log in enumerate(self.home.logs):
-            self.seen.append((number, log.boundary, contents(log)))
+            self.seen.append((number, _stays(log), contents(log)))
             log.retain(0.0)
 
     def standing(self) -> Standing:
         segments = tuple(Segment(*each) for each in self.home.source.segments)
-        return Standing(bool(segments), segments, *(log.boundary for log in self.home.logs))
+        return Standing(bool(segments), segments, *(_stays(log) for log in self.home.logs))
 
     def lead(self, fence: int) -> None:
         self.home.replica.lead(fence)
@@ -103,7 +106,9 @@ class Peer:
         """One part of what the home's journal has beyond ours."""
         at = self.home.source.position
         if at < other.source.position:
-            self.home.replica.follow(*other.source.read(at, limit))
+            part = other.source.read(at, limit)
+            self.home.heed_reopening(*part)
+            self.home.replica.follow(*part)
 
     async def join(self, other: Peer, broken: int) -> None:
         """Be brought into step. broken: the peer dies after so many epochs, and tries again."""
@@ -125,6 +130,8 @@ class Peer:
         for (log, start, _), source in zip(self._planned(home), home.logs, strict=True):
             if log.boundary == BEGINNING and start > BEGINNING:
                 log.begin(start)
+            if log.boundary == END:
+                log.reopen(_stays(log))
             while epoch := next_epoch(source, max(log.boundary, source.start), 2):
                 if not broken:
                     await self.crash()
@@ -182,7 +189,8 @@ class Town:
     """Three peers, one of them home, another its replica; and two clients, of every other act.
 
     Attributes:
-        order: which acts are in the home's journal, by client and number.
+        order: which acts are in the home's journal, by client and number; and where the stream
+            went on although it had ended.
         answers: what was missed, of those that were acknowledged.
     """
 
@@ -191,7 +199,7 @@ class Town:
         self.home, self.replica, self.third = self.peers
         self.history_us = history_us
         self.fence = 1
-        self.acts = {"p": done[::2], "q": done[1::2]}
+        self.acts = {"p": done[::2], "q": done[1::2], "ender": list[Act]()}
         self.order: list[tuple[str, int]] = []
         self.answers: dict[tuple[str, int], list[int]] = {}
         self._sent: list[tuple[tuple[str, int], Position, Posted]] = []
@@ -204,30 +212,75 @@ class Town:
 
     async def fail_over(self, how: int) -> None:
         """One of both goes on, with the other or the third. how: which, and when it breaks."""
+        self._stand_down()
+        members = [self.home, self.replica]
+        home = members.pop(how % 2)
+        (other,) = members
+        home.lead(self.fence)
+        self._forget_what_is_not_in(home)
+        await self._go_on(home, other, how // 2)
+
+    async def reopen(self, how: int) -> None:
+        """The home goes on although the stream has ended, with one of the others. how: which, and
+        when it breaks; or the replica takes over, which knows nothing of that, or has heard of it
+        already."""
+        if not self.home.home.end_is_logged:
+            return
+        self._stand_down()
+        await self.home.home.reopen(self.fence)
+        self.order.append((REOPENED, self.fence))
+        if how % 3 == 0:
+            if how // 3 % 2:
+                await self.ship(300)
+            await self.fail_over(how // 6 * 2 + 1)
+        else:
+            await self._go_on(self.home, self.replica, how // 3)
+
+    def _stand_down(self) -> None:
         for (client, number), _, _ in reversed(self._sent):
             self._next[client] = number
         self._sent.clear()
         self.home.home.replica.leading = False
-        members = [self.home, self.replica]
-        home = members.pop(how % 2)
-        (other,) = members
-        joins = (other, self.third)[how // 2 % 2]
+        self.fence += 1
+
+    def _forget_what_is_not_in(self, home: Peer) -> None:
+        last_of = home.home.replica._acceptance.last_of
+        self.order = [
+            (client, n)
+            for client, n in self.order
+            if client == REOPENED or n < last_of(WRITERS[client])
+        ]
+        marks = [client for client, _ in self.order if client in {REOPENED, "ender"}]
+        if home.home.boundary == END and marks[-1:] == [REOPENED]:
+            self.order = [each for each in self.order if each != self._last(REOPENED)]
+
+    def _last(self, client: str) -> tuple[str, int]:
+        return next(each for each in reversed(self.order) if each[0] == client)
+
+    async def _go_on(self, home: Peer, other: Peer, how: int) -> None:
+        joins = (other, self.third)[how % 2]
         self.third = self.third if joins is other else other
         self.home, self.replica = home, joins
-        self.fence += 1
-        home.lead(self.fence)
-        last_of = home.home.replica._acceptance.last_of
-        self.order = [(client, n) for client, n in self.order if n < last_of(WRITERS[client])]
-        await joins.join(home, how // 4 % 8)
+        await joins.join(home, how // 2 % 8)
         home.home.replica.leading = True
         await self.settle()
         await self.tell()
 
     async def post(self, how: int) -> None:
-        client = "pq"[how % 2]
+        await self._post_next("pq"[how % 2])
+
+    async def end(self) -> None:
+        if self._next["ender"] == len(self.acts["ender"]):
+            self.acts["ender"].append(Act("s0", promise=END))
+        await self._post_next("ender")
+
+    async def _post_next(self, client: str) -> None:
         number = self._next[client]
         if number == len(self.acts[client]):
             return
+        ended = self.home.home.boundary == END and (client, number) not in self.order
+        if self.acts[client][number].revised and ended:
+            return  # it is refused
         posted = await self._post(self.acts[client][number], number + 1, client)
         assert posted.duplicate == ((client, number) in self.order)
         if not posted.duplicate:
@@ -235,9 +288,7 @@ class Town:
         self._sent.append(((client, number), self.home.home.source.position, posted))
         self._next[client] += 1
 
-    async def _post(
-        self, act: Act, sequence: int, client: str = "p", *, end: bool = False
-    ) -> Posted:
+    async def _post(self, act: Act, sequence: int, client: str = "p") -> Posted:
         home, writer = self.home.home, WRITERS[client]
         if act.revised:
             shape = request_schema(KEYED).payload
@@ -248,7 +299,7 @@ class Town:
             body = encode(pa.Table.from_pylist(request, schema=shape))
             return await home.revise(writer, sequence, body, history_us=self.history_us, now=0.0)
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await home.post(writer, sequence, body, boundary=act.promise, end=end, now=0.0)
+        return await home.post(writer, sequence, body, boundary=act.promise, now=0.0)
 
     async def ship(self, limit: int) -> None:
         self.replica.follow(self.home.home, limit)
@@ -282,34 +333,73 @@ class Town:
                 elif (how >> 5) % 2:
                     await victim.crash()
                     await self.fail_over(how >> 6)
-            case _:
+            case 13:
                 await self.fail_over(how)
+            case 14:
+                await self.end()
+            case _:
+                await self.reopen(how)
 
     async def finish(self) -> None:
+        while self.home.home.boundary == END:
+            await self.all_settled()
+            while not self.home.home.end_is_logged:
+                await self.home.advance()
+            await self.reopen(1)
         for client, done in self.acts.items():
             while self._next[client] < len(done):
-                await self.post("pq".index(client))
+                await self._post_next(client)
+                if self.home.home.boundary == END:
+                    await self.finish()
+                    return
         while self.replica.home.source.position < self.home.home.source.position:
             await self.ship(600)
         await self.settle()
         for (client, number), missed in self.answers.items():  # again: nothing happens
             posted = await self._post(self.acts[client][number], number + 1, client)
             assert (posted.duplicate, list(posted.missed)) == (True, missed)
-        await self._post(Act("s0"), 1, "the end", end=True)
-        await self.ship(600)
-        await self.settle()
-        await self.tell()
+        await self.end()
+        await self.all_settled()
         await self.third.join(self.home, 7)
         await self.third.home.settle(self.third.home.source.position, 0.0)
         for peer in self.peers:
             while peer.home.log.boundary < END:
                 await peer.home.advance(0.0)
 
+    async def all_settled(self) -> None:
+        while self.replica.home.source.position < self.home.home.source.position:
+            await self.ship(600)
+        await self.settle()
+        await self.tell()
+
+
+class EndingModel(Model):
+    """And it may end, and go on: from the greatest boundary that was ever promised."""
+
+    ended_at = -(2**63)
+
+    def take(self, act: Act) -> list[int]:
+        before, greatest = self.boundary, self.greatest
+        missed = super().take(act)
+        if before == END:
+            self.greatest = greatest
+        elif self.boundary == END:
+            self.ended_at = before
+        return missed
+
+    def reopen(self) -> None:
+        assert self.boundary == END, "it has not ended"
+        self.boundary = max(self.ended_at, self.greatest, self.revised_at)
+
 
 def check(town: Town) -> None:
-    model = Model(town.history_us)
-    assert len(town.order) == len(town.answers) == sum(len(done) for done in town.acts.values())
+    model = EndingModel(town.history_us)
+    done = [(client, number) for client, number in town.order if client != REOPENED]
+    assert len(done) == len(town.answers) == sum(len(acts) for acts in town.acts.values())
     for client, number in town.order:
+        if client == REOPENED:
+            model.reopen()
+            continue
         assert model.take(town.acts[client][number]) == town.answers[client, number]
     times = [time for log in town.home.home.logs[:2] for time in stimes(contents(log))]
     earliest = max(times, default=0) - town.history_us

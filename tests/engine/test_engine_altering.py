@@ -30,9 +30,7 @@ async def definition_at(client: AsyncMedusaClient, stream: str) -> StreamDefinit
 
 async def test_at_any_peer_of_the_owner_and_for_good(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        home = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(home, other)
+        home, other = await town.settle_all("mit.edu", "mit.edu")
         async with home.client() as near, other.client() as far:
             stream = await make_stream(near, home, "s", slack_us=7)
             await far.alter_stream(stream, Alteration(slack_us=3, readers=("utah.edu",)))
@@ -92,8 +90,7 @@ async def refused(subscription: Subscription) -> None:
 
 async def test_who_is_struck_off_loses_what_it_has_open(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s", readers=("utah.edu", "mit.edu"))
             await owner.post_event(stream, rows([(1, 1)]), boundary=1)
@@ -109,8 +106,7 @@ async def test_who_is_struck_off_loses_what_it_has_open(tmp_path: Path) -> None:
 
 async def test_a_mirror_learns_what_its_stream_is_now(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
             entry = await guest.stream_entry(stream)
@@ -129,8 +125,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_altered_is_refused(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
             with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
@@ -144,15 +139,15 @@ async def test_what_cannot_be_altered_is_refused(tmp_path: Path) -> None:
             assert (await definition_at(owner, stream)).edition == 0
             await owner.alter_stream(stream, Alteration(slack_us=2))
             again = StreamDefinition(stream, schema_of("mit.edu").name)
-            with pytest.raises(ConflictError, match="`medusa stream alter` changes it"):
+            with pytest.raises(
+                ConflictError, match="`medusa stream alter` changes what can be changed"
+            ):
                 await owner.create_stream(again)
 
 
 async def test_a_home_that_is_away_is_said(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        home = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(home, other)
+        home, other = await town.settle_all("mit.edu", "mit.edu")
         async with home.client() as near:
             stream = await make_stream(near, home, "s")
         home_id = home.id
@@ -200,9 +195,11 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
 
 async def until_defined(client: AsyncMedusaClient, definition: StreamDefinition) -> None:
     """Returns once the catalog says so."""
-    with trio.fail_after(DEADLINE_S):
-        while await definition_at(client, definition.name) != definition:  # noqa: ASYNC110
-            await trio.sleep(0.05)
+
+    async def is_defined() -> bool:
+        return await definition_at(client, definition.name) == definition
+
+    await until(is_defined)
 
 
 def test_of_outputs_and_views() -> None:

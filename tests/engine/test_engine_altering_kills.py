@@ -3,28 +3,22 @@ its restart it is done, once, and nothing is half done."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
-from crashing_peer import STEPS
-from deadline import DEADLINE_S
-from engine_peers import Row, pairs_of, rows, schema_of
-from test_engine_views_kills import Victim, When
+from engine_peers import rows, schema_of, to_the_end, until
+from killed_peers import Step, Victim, let_crash
 
 from engine.alteration import Alteration
 from engine.definitions import StreamDefinition
 from engine.schema import END
 from overlay.errors import NotFoundError
-from testnet import peers
 from testnet.peers import CONFIG, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
-
-Step = tuple[str, When, int]
 
 ALTERING: list[Step] = [
     ("streams.source:Source.alter", "before", 1),
@@ -49,31 +43,16 @@ REOPENING: list[Step] = [
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `medusa-peer` is one that may be armed."""
-    program = Path(__file__).with_name("crashing_peer.py")
-    script = tmp_path / "medusa-peer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
-    steps = sorted({f"engine.{name}" for name, _, _ in (*ALTERING, *DELETING, *REOPENING)})
-    monkeypatch.setenv(STEPS, ",".join(steps))
-
-
-async def read(client: AsyncMedusaClient, stream: str) -> list[Row]:
-    found: list[Row] = []
-    with trio.fail_after(DEADLINE_S):
-        async for epoch in client.subscribe(stream):
-            found += pairs_of(epoch.table)
-    return found
+    functions = [name for name, _, _ in (*ALTERING, *DELETING, *REOPENING)]
+    let_crash(tmp_path, monkeypatch, functions)
 
 
 async def until_ended(client: AsyncMedusaClient, stream: str) -> None:
-    with trio.fail_after(DEADLINE_S):
-        while True:
-            (peer,) = (await client.status(federation=False)).peers
-            if any(each.name == stream and each.boundary == END for each in peer.streams):
-                return
-            await trio.sleep(0.02)
+    async def has_ended() -> bool:  # who subscribes to see it keeps it from being reopened
+        (peer,) = (await client.status(federation=False)).peers
+        return any(each.name == stream and each.boundary == END for each in peer.streams)
+
+    await until(has_ended)
 
 
 async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[Step]) -> None:
@@ -104,7 +83,9 @@ async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[St
                 assert now.readers == (f"n{number}.edu",), step
             await client.post_event(stream, None, end=True)
             await client.flush()
-            assert await read(client, stream) == [(n * 100, n) for n in range(1, len(altering) + 1)]
+            assert await to_the_end(client.subscribe(stream)) == [
+                (n * 100, n) for n in range(1, len(altering) + 1)
+            ]
             for number, step in enumerate(deleting):
                 name = await make(f"d{number}")
                 await client.post_event(name, rows([(5, 5)]), boundary=9)
@@ -124,7 +105,7 @@ async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[St
                     assert await make(f"d{number}") == name
                     await anew.post_event(name, rows([(1, 1)]), end=True)
                     await anew.flush()
-                    assert await read(anew, name) == [(1, 1)], step
+                    assert await to_the_end(anew.subscribe(name)) == [(1, 1)], step
             for number, step in enumerate(reopening):
                 name = await make(f"r{number}")
                 await client.post_event(name, rows([(5, 5)]), end=True)
@@ -136,7 +117,7 @@ async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[St
                     await victim.revive()
                 await client.post_event(name, rows([(5, 6), (6, 7)]), end=True)
                 await client.flush()
-                assert await read(client, name) == [(5, 5), (6, 7)], step
+                assert await to_the_end(client.subscribe(name)) == [(5, 5), (6, 7)], step
 
 
 @pytest.mark.process

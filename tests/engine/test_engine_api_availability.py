@@ -54,8 +54,7 @@ async def test_flags_count_more_than_the_document(tmp_path: Path) -> None:
 
 async def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             source = await make_stream(client, mit, "s")
             text = f"<medusa>{SCHEMA}{DOCUMENT.format(attributes='')}</medusa>"
@@ -90,9 +89,7 @@ async def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.NONE])
 async def test_the_snapshot_says_who_has_a_query_and_who_lives(tmp_path: Path, mode: Mode) -> None:
     async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(mit, other)
+        mit, other = await town.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client:
             source = await make_stream(client, mit, "s")
             await client.create_query_xml(

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, make_stream, open_town, rows, schema_of, to_the_end, until
+from engine_peers import files, known, make_stream, open_town, passing, rows, schema_of
 
+from engine.alteration import Alteration
 from engine.api import definitions
 from engine.definitions import StreamDefinition
 from engine.kinds import QUERY, STREAM
@@ -41,14 +42,6 @@ from overlay.errors import (
     NotFoundError,
     StoppedError,
 )
-from tools.async_client import AsyncMedusaClient
-
-
-def passing(
-    place: Place, name: str, source: str, output: str, predicate: str = "value > 1"
-) -> Query:
-    """A query of one box."""
-    return Query(place.name(name), (Filter("pass", source, (output,), (predicate,)),))
 
 
 async def test_defining_twice_is_no_error_and_differing_is(tmp_path: Path) -> None:
@@ -65,11 +58,18 @@ async def test_defining_twice_is_no_error_and_differing_is(tmp_path: Path) -> No
             wider = msgspec.structs.replace(
                 schema, fields=(*schema.fields, Field("more", FieldType.INT))
             )
-            with pytest.raises(ConflictError, match=r"event exists with other fields"):
+            with pytest.raises(ConflictError, match=r"event exists .*\(it has no field more\)"):
                 await client.create_schema(wider)
-            with pytest.raises(ConflictError, match=r"mit\.edu/s exists with another definition"):
+            await client.alter_stream(stream.name, Alteration(readers=("utah.edu",)))
+            with pytest.raises(
+                ConflictError,
+                match=r"mit\.edu/s exists with another definition \(slack is 5e-06 s, not 6e-06 s; "
+                r"readers is utah\.edu, not \*\): `medusa stream alter` changes",
+            ):
                 await client.create_stream(msgspec.structs.replace(stream, slack_us=6))
-            with pytest.raises(ConflictError, match=r"mit\.edu/q exists and differs"):
+            with pytest.raises(
+                ConflictError, match=r"mit\.edu/q exists and differs \(box \w+ is another\): "
+            ):
                 await client.create_query(passing(mit, "q", stream.name, mit.name("out2")))
             with pytest.raises(ConflictError, match=r"mit\.edu/q produces it"):
                 await client.create_stream(StreamDefinition(mit.name("out"), schema.name))
@@ -103,8 +103,7 @@ async def test_at_once_it_is_defined_once(tmp_path: Path) -> None:
 
 async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as stranger:
             source = await make_stream(client, mit, "s")
             query = passing(mit, "q", source, mit.name("out"))
@@ -143,9 +142,7 @@ async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
 async def test_a_sibling_carries_it_out(tmp_path: Path) -> None:
     """Two peers of one participant: any takes the call, the one that keeps the object does it."""
     async with open_town(tmp_path) as town:
-        one = await town.settle("mit.edu")
-        two = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two)
+        one, two = await town.settle_all("mit.edu", "mit.edu")
         async with one.client() as client, two.client() as other:
             source = await make_stream(client, one, "s", home=two.id)
             assert two.kept("s").home is not None
@@ -172,8 +169,7 @@ async def test_a_sibling_carries_it_out(tmp_path: Path) -> None:
 
 async def test_streams_that_cannot_be(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             schema = schema_of("mit.edu")
             await client.create_schema(schema)
@@ -208,8 +204,7 @@ async def test_streams_that_cannot_be(tmp_path: Path) -> None:
 async def test_queries_that_cannot_be(tmp_path: Path) -> None:
     """Each is refused by a message that names the thing, and leaves nothing behind."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s")
             closed = await make_stream(other, utah, "closed", readers=())
@@ -292,8 +287,7 @@ async def test_a_declared_stream_becomes_the_output(tmp_path: Path) -> None:
 
 async def test_what_a_query_produces_takes_no_posts(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", writers=("utah.edu",))
             query = passing(mit, "q", source, mit.name("out"))
@@ -305,88 +299,10 @@ async def test_what_a_query_produces_takes_no_posts(tmp_path: Path) -> None:
                     await poster.flush()
 
 
-async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            before = await known(other), files(utah)
-            query = passing(utah, "q", source, utah.name("out"))
-            reading = passing(utah, "reading", utah.name("out"), utah.name("final"))
-            await other.create_query(query)
-            await other.create_query(reading)
-            assert source in {kept.name for kept in utah.up.engine.store.all()}
-            with pytest.raises(ConflictError, match=r"out is read by medusa://utah\.edu/reading"):
-                await other.delete_query(query.name)
-            await other.delete_query(reading.name)
-            told: list[MedusaError] = []
-
-            async def read(reader: AsyncMedusaClient) -> None:
-                with pytest.raises(NotFoundError, match=r"utah\.edu/out") as caught:
-                    await anext(reader.subscribe(utah.name("out")))
-                told.append(caught.value)
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(read, client)
-                nursery.start_soon(read, other)
-                await until(lambda: utah.kept("out").subscribers == 2)
-                await other.delete_query(query.name)
-            assert len(told) == 2, "those that read it are told that it is gone"
-            assert (await known(other), files(utah)) == before
-            with pytest.raises(NotFoundError):
-                await other.delete_query(query.name)
-            await other.create_query(passing(utah, "q", source, utah.name("new"), "value > 2"))
-            with pytest.raises(InvalidInputError, match="SETUP"):
-                await other.set_query_status(query.name, QueryStatus.SETUP)
-
-
-async def test_a_creation_that_fails_at_its_end_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engine.query_files import QueryFiles
-    from overlay.errors import StorageFullError
-
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            before = await known(client), files(mit)
-            query = passing(mit, "q", source, mit.name("out"))
-
-            def full(*_: object) -> None:
-                raise StorageFullError("no room for the query's file")
-
-            with monkeypatch.context() as patch:
-                patch.setattr(QueryFiles, "save", full)
-                with pytest.raises(StorageFullError, match="no room for the query"):
-                    await client.create_query(query)
-            assert (await known(client), files(mit)) == before
-            await client.create_query(query)
-
-
-async def test_what_a_crash_left_of_a_query_is_undone(tmp_path: Path) -> None:
-    """A query's file says that it is: without it, its outputs and its entry go at the start."""
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            before = await known(other), files(utah)
-            await other.create_query(passing(utah, "q", source, utah.name("out")))
-            await town.stop(utah)
-            (file,) = (utah.home.data / "queries").glob("*.json")
-            file.unlink()
-            await town.start(utah)
-            await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
-            assert (await known(other), files(utah)) == before
-
-
 async def test_stale_producers_do_not_send_a_call_in_circles(tmp_path: Path) -> None:
     """A peer that is asked by a peer for what it does not have says so, and asks nobody else."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             source = await make_stream(client, mit, "s", writers=("*",))
         connection = await mit.up.engine.overlay.connect(bytes.fromhex(utah.id))
@@ -397,57 +313,6 @@ async def test_stale_producers_do_not_send_a_call_in_circles(tmp_path: Path) -> 
             async with connection.open(method, request) as duplex:
                 with pytest.raises(NotFoundError, match="not produced by this peer"):
                     await duplex.receive(Tuples)
-
-
-async def known(client: AsyncMedusaClient) -> dict[str, tuple[str, ...]]:
-    return (await client.list_objects()).names
-
-
-def files(place: Place) -> list[str]:
-    """What is kept of streams and queries: folders and files, not what is inside of logs."""
-    data = place.home.data
-    return sorted(
-        str(path.relative_to(data))
-        for folder in (data / "streams", data / "queries")
-        for path in folder.iterdir()
-    )
-
-
-async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It must not keep the peer, or its other queries, from running."""
-    interpret(monkeypatch)
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            many, few = (
-                passing(mit, name, source, mit.name(f"out/{name}"), predicate)
-                for name, predicate in (("many", "value between 1 and 2"), ("few", "value > 1"))
-            )
-            for query in (many, few):
-                await client.create_query(query)
-                await client.start_query(query.name)
-        monkeypatch.setattr("engine.parse_expression.MAX_NODES", 5)
-        await town.restart(mit)
-        said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
-        (text,) = [event.text for event in said]
-        assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
-        assert text.endswith("at character 1; delete it")
-        async with mit.client() as client:
-            await client.post_event(source, rows([(10, 2)]), end=True)
-            assert await to_the_end(client.subscribe(mit.name("out/few"))) == [(10, 2)]
-            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
-                await client.start_query(many.name)
-            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
-                await client.stop_query(many.name)
-            await client.delete_query(many.name)
-            with pytest.raises(NotFoundError):
-                await client.lookup_object(many.name)
-            assert mit.up.engine.store.get(mit.name("out/many")) is None
-        await town.restart(mit)
-        assert not mit.up.engine.queries.unfit
 
 
 async def test_documents_are_read_and_planned_beside_the_event_loop(
@@ -470,8 +335,7 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
     )
     monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
     async with open_town(tmp_path) as town:
-        one, two = await town.settle("mit.edu"), await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two)
+        one, two = await town.settle_all("mit.edu", "mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = passing(one, "q", source, one.name("out"))

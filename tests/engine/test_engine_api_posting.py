@@ -59,8 +59,7 @@ async def post_one(
 
 async def test_a_post_is_handed_on_to_the_streams_home(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("utah.edu",))
             await other.post_event(stream, rows([(5, 1), (3, 2), (9, 3)]))
@@ -74,8 +73,7 @@ async def test_a_post_is_handed_on_to_the_streams_home(tmp_path: Path) -> None:
 
 async def test_who_may_post(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             own = await make_stream(client, mit, "own")
             for stream, refused in (
@@ -101,8 +99,7 @@ async def test_who_may_post(tmp_path: Path) -> None:
 async def test_what_does_not_fit_is_refused_where_it_enters(tmp_path: Path) -> None:
     """By the client before it is sent, and by the home whoever sends it; nothing is stored."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("*",))
             wrong = rows([(1, 1)]).set_column(2, "value", pa.array(["one"]))
@@ -181,8 +178,7 @@ async def test_a_writer_takes_no_number_of_anothers_producer(tmp_path: Path) -> 
 
 async def test_promises_late_tuples_and_the_end(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", slack_us=10)
             following, late = other.subscribe(stream), other.subscribe(f"{stream}/late")
@@ -226,10 +222,9 @@ async def test_no_room_left_is_told_and_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     async with open_town(tmp_path, disk_bytes=300_000) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         count = 2_000
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=1)
@@ -266,8 +261,7 @@ async def test_no_room_left_is_told_and_passes(
 async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(tmp_path: Path) -> None:
     """At the home, over its restarts; asked through any peer; each participant has its own."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", writers=("*",))
         places = {1: b"one", 2: b"two", 3: b"three"}

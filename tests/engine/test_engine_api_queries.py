@@ -53,7 +53,7 @@ class LentSpark:
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
 
 
 def odd(place: Place, name: str, source: str, output: str) -> Query:
@@ -88,8 +88,7 @@ async def windows(subscription: Subscription) -> list[tuple[int, int]]:
 
 
 async def two(town: Town) -> tuple[Place, Place]:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    await town.acquainted(mit, utah)
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
     return mit, utah
 
 

@@ -151,8 +151,7 @@ async def test_what_other_participants_are_told(tmp_path: Path) -> None:
 
 async def test_no_peer_has_another_one_ask_around(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
         for method, request, answer in (
             ("status", Status(), Snapshot),

@@ -33,13 +33,12 @@ from overlay.errors import (
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
 
 
 async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
             for stime in (10, 20, 30, 40, 50):
@@ -89,8 +88,7 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
 
 async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", readers=("utah.edu",))
             for puller in (client, other):
@@ -115,8 +113,7 @@ async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
 
 async def test_who_may_read(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
             for path, readers, refused in (
@@ -143,8 +140,7 @@ async def test_who_may_read(tmp_path: Path) -> None:
 async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
     """Cut anywhere on the way, in the middle of it: every tuple comes, once and in order."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
             reader = other.subscribe(stream)
@@ -182,8 +178,7 @@ async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
 async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path) -> None:
     """It is sent what its credit allows, the rest waits on disk; others read and post on."""
     async with open_town(tmp_path, recent_bytes=2**20) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other, utah.client() as third:
             stream = await make_stream(client, mit, "s", history_us=1)
             slow = [client.subscribe(stream, subscriber="slow"), other.subscribe(stream)]
@@ -212,8 +207,7 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path)
 async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
     """Over its own absence and over a restart of the peer; one without a name is not."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             streams = {
                 name: await make_stream(client, mit, path, history_us=1)
@@ -292,8 +286,7 @@ async def test_a_peer_that_is_starting_or_stopping(
         await close(store)
 
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         there = bytes.fromhex(mit.id)
 
         async def answer() -> str:
@@ -337,8 +330,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
 ) -> None:
     """It ends the call at once, against all custom: the mirror lives, and so does its peer."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, rows([(10, 1)]), boundary=10)
@@ -360,8 +352,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
 async def test_hostile_acknowledgements(tmp_path: Path) -> None:
     """They harm nobody but the one who sends them."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, rows([(10, 1)]), boundary=10)

@@ -96,8 +96,7 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             owned = await own_something(mit, client)
         for place in (utah, mit):  # nobody else remembers it either
@@ -140,9 +139,7 @@ async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_ove
     tmp_path: Path,
 ) -> None:
     async with open_town(tmp_path) as town:
-        one = await town.settle("mit.edu")
-        two = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two)
+        one, two = await town.settle_all("mit.edu", "mit.edu")
         early = Schema(one.name("x"), (Field("early", FieldType.LONG),))
         late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
         await town.stop(two)

@@ -110,8 +110,7 @@ async def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 async def test_random_bytes_on_every_port_of_a_live_peer(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("*",))
             reader = other.subscribe(stream)

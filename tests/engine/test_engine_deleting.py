@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,16 @@ from engine_peers import (
     Place,
     make_stream,
     open_town,
+    passing,
     received,
     rows,
     schema_of,
     to_the_end,
     until,
 )
-from test_engine_api_definitions import passing
 
-from engine.definitions import StreamDefinition
+from engine.alteration import Alteration
+from engine.definitions import StreamDefinition, StreamEntry
 from engine.schema import END
 from engine.view import Last, View
 from overlay.errors import (
@@ -49,11 +52,20 @@ async def gone(client: AsyncMedusaClient, stream: str) -> None:
             await client.stream_entry(name)
 
 
+async def refused_for(owner: AsyncMedusaClient, stream: str, readers: str) -> None:
+    """Returns once its deletion is refused because of these readers."""
+
+    async def is_refused() -> bool:
+        with pytest.raises(ConflictError) as error:
+            await owner.delete_stream(stream)
+        return readers in str(error.value)
+
+    await until(is_refused)
+
+
 async def test_at_any_peer_all_of_a_stream_goes_for_good(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        home = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(home, other)
+        home, other = await town.settle_all("mit.edu", "mit.edu")
         async with home.client() as near, other.client() as far:
             stream = await make_stream(near, home, "s")
             kept = await make_stream(near, home, "kept")
@@ -75,60 +87,83 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(tmp_path: Path) -> None
 
 async def test_who_reads_a_stream_is_named_and_keeps_it(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
-
-            async def refused(by: str, readers: str) -> None:
-                what = getattr(owner, by)
-                with trio.fail_after(DEADLINE_S):
-                    while True:
-                        with pytest.raises(ConflictError) as error:
-                            await what(stream)
-                        if readers in str(error.value):
-                            return
-                        await trio.sleep(0.02)
-
             await owner.create_query(passing(mit, "q", stream, mit.name("out")))
-            await refused("delete_stream", f"{stream} is read by {mit.name('q')}: end that first")
+            await refused_for(
+                owner, stream, f"{mit.name('q')} (`medusa query delete {mit.name('q')}`)"
+            )
             await owner.delete_query(mit.name("q"))
             await owner.create_view(View(mit.name("v"), stream, Last(5)))
-            await refused("delete_stream", mit.name("v"))
+            await refused_for(
+                owner, stream, f"{mit.name('v')} (`medusa view delete {mit.name('v')}`)"
+            )
             await owner.delete_view(mit.name("v"))
             subscription = guest.subscribe(stream, subscriber="watch")
             await owner.post_event(stream, rows([(1, 1)]), boundary=1)
             await received(subscription, 1)
-            await refused("delete_stream", "subscriber watch of utah.edu")
+            strike = f"`medusa stream alter {stream} --readers ...` without utah.edu"
+            await refused_for(owner, stream, f"subscriber watch of utah.edu ({strike})")
             subscription.close()
             mine = owner.subscribe(stream, subscriber="mine")
             await received(mine, 1)
-            await refused("delete_stream", "subscriber mine of mit.edu")
+            forget = f"`medusa subscribe {stream} --subscriber mine --forget`"
+            there = "connected now: end it there, then"
+            await refused_for(owner, stream, f"subscriber mine of mit.edu ({there} {forget})")
             mine.close()
+            plain = owner.subscribe(stream)
+            await received(plain, 1)
+            await refused_for(
+                owner, stream, "a subscriber of mit.edu (connected now: end it there)"
+            )
+            plain.close()
             assert mit.kept("s").log.rows == 1, "it is all there"
             stream = await make_stream(owner, mit, "t")
             late = owner.subscribe(f"{stream}/late", subscriber="late")
             with trio.move_on_after(0.2):
                 await anext(late)
-            await refused("delete_stream", f"{stream}/late is read by subscriber late of mit.edu")
+            await refused_for(
+                owner, stream, f"{stream}/late is read, end that first: subscriber late"
+            )
 
 
-async def test_who_has_taken_leave_is_no_reader(tmp_path: Path) -> None:
-    """A peer whose query was deleted."""
+async def test_a_subscriber_that_is_gone_can_be_forgotten(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
         await town.acquainted(mit, utah)
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
+            await owner.post_event(stream, rows([(1, 1)]), boundary=1)
+            for client in (owner, guest):
+                desk = client.subscribe(stream, subscriber="desk")
+                await received(desk, 1)
+                desk.close()
+            await until(lambda: mit.kept("s").subscribers == 0)
+            with pytest.raises(ConflictError) as error:
+                await owner.delete_stream(stream)
+            away = r"subscriber desk of mit\.edu \(away, waited for until \d{4}-[^)]* UTC: `medusa"
+            assert re.search(away, str(error.value))
+            assert "without utah.edu" in str(error.value)
+            for name, waits in (("disk", "desk"), ("desk", "")):
+                if not waits:
+                    await owner.forget_subscriber(stream, name)
+                told = f"{stream} waits for no subscriber {name} of mit.edu; for {waits or 'none'}"
+                with pytest.raises(NotFoundError, match=re.escape(told)):
+                    await owner.forget_subscriber(stream, name)
+            await owner.alter_stream(stream, Alteration(readers=()))
+            await until(lambda: not mit.up.engine.subscriptions.readers(mit.kept("s")))
+            await owner.delete_stream(stream)
+
+
+async def test_who_has_taken_leave_is_no_reader(tmp_path: Path) -> None:
+    """A peer whose query was deleted."""
+    async with open_town(tmp_path) as town:
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
+        async with mit.client() as owner, utah.client() as guest:
+            stream = await make_stream(owner, mit, "s")
             await guest.create_query(passing(utah, "q", stream, utah.name("out")))
-            peer = f"peer {utah.id[:8]} of utah.edu"
-            with trio.fail_after(DEADLINE_S):
-                while True:
-                    with pytest.raises(ConflictError) as error:
-                        await owner.delete_stream(stream)
-                    if peer in str(error.value):
-                        break
-                    await trio.sleep(0.02)
+            await refused_for(owner, stream, f"peer {utah.id[:8]} of utah.edu")
             await guest.delete_query(utah.name("q"))
             await until(lambda: not mit.up.engine.subscriptions.readers(mit.kept("s")))
             await owner.delete_stream(stream)
@@ -137,8 +172,7 @@ async def test_who_has_taken_leave_is_no_reader(tmp_path: Path) -> None:
 
 async def test_what_is_not_a_source_of_ours(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
             await owner.create_query(passing(mit, "q", stream, mit.name("out")))
@@ -173,11 +207,40 @@ async def test_posts_under_way_are_told(tmp_path: Path) -> None:
         assert mit.errors() == []
 
 
+async def test_an_alteration_and_a_deletion_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one after the other: what is deleted is not told to the catalog once more."""
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as owner:
+            stream = await make_stream(owner, mit, "s")
+            engine = mit.up.engine
+            announce = engine.producers.announce_altered
+            altering, deleted = trio.Event(), trio.Event()
+
+            async def slowly(entries: Iterable[StreamEntry]) -> None:
+                altering.set()
+                with trio.move_on_after(0.3):
+                    await deleted.wait()
+                await announce(entries)
+
+            async def delete() -> None:
+                await engine.deleting.delete_stream(stream)
+                deleted.set()
+
+            monkeypatch.setattr(engine.producers, "announce_altered", slowly)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(engine.altering.alter, stream, Alteration(slack_us=7))
+                await altering.wait()
+                nursery.start_soon(delete)
+            assert stream not in engine.catalog.own_names().get("stream", ())
+            await gone(owner, stream)
+
+
 async def test_a_schema_goes_once_no_stream_has_it(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        first = await town.settle("mit.edu")
-        second = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(first, second)
+        first, second = await town.settle_all("mit.edu", "mit.edu")
         schema = schema_of("mit.edu")
         async with first.client() as near, second.client() as far:
             await near.create_schema(schema)
@@ -207,14 +270,12 @@ async def ended(client: AsyncMedusaClient, place: Place, path: str) -> str:
 
 async def test_an_ended_stream_goes_on_behind_all_that_it_had(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        home = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(home, other)
+        home, other = await town.settle_all("mit.edu", "mit.edu")
         async with home.client() as near, other.client() as far:
             stream = await ended(near, home, "s")
             await ended(near, home, "restarted")
-            await far.reopen_stream(stream)
-            await far.reopen_stream(stream)
+            assert await far.reopen_stream(stream)
+            assert not await far.reopen_stream(stream), "it has not ended by now"
             assert home.kept("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
             await near.post_event(stream, rows([(29, 4), (31, 5)]), boundary=40)
             await near.flush()
@@ -252,13 +313,12 @@ async def test_a_promise_that_was_given_is_kept(tmp_path: Path) -> None:
 
 async def test_who_was_told_of_the_end_is_named_for_good(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as owner, utah.client() as guest:
             read = await ended(owner, mit, "read")
             assert len(await to_the_end(guest.subscribe(read))) == 3
             pulled = await ended(owner, mit, "pulled")
-            epoch = await owner.receive_events(pulled, timeout_s=1.0)
+            epoch = await owner.receive_events(pulled, timeout_s=DEADLINE_S)
             assert epoch is not None
             assert epoch.upto == END
             queried = await make_stream(owner, mit, "queried")

@@ -72,8 +72,7 @@ async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, p
 
 
 async def besieged(town: Town) -> tuple[Place, Place]:
-    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
-    await town.acquainted(mit, evil)
+    mit, evil = await town.settle_all("mit.edu", "evil.org")
     return mit, evil
 
 

@@ -48,10 +48,9 @@ def fill(disk: Path) -> Path:
 
 
 async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     async with open_town(small_disk) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("*",))
             await client.post_event(stream, rows([(1, 1)]), boundary=1)

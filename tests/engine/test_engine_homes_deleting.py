@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, make_stream, received, rows, until
-from homes_town import keeper, new_home, replicas_of, serves_as_home, siblings
+from engine_peers import DEADLINE_S, Place, make_stream, received, rows, schema_of, until
+from homes_town import keeper, new_home, once_confirmed, replicas_of, serves_as_home, siblings
+from msgspec.structs import replace
+from test_engine_revisions_peers import changes_of, deletions
 
+from engine.alteration import Alteration
+from engine.definitions import StreamDefinition
+from engine.homes import changing
 from engine.homes.ballot import Ballot
 from engine.kept import key_of
 from engine.stream_store import HOME, StreamStore
+from engine.streams.journal import Position
 from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
 from tools.async_client import AsyncMedusaClient
 
@@ -44,18 +51,6 @@ async def posted(client: AsyncMedusaClient, home: Place, path: str = "s") -> str
     return stream
 
 
-async def deleted_once_confirmed(client: AsyncMedusaClient, stream: str) -> None:
-    """A home whose electors have not answered lately asks for patience."""
-    with trio.fail_after(DEADLINE_S):
-        while True:
-            try:
-                await client.delete_stream(stream)
-            except (UnavailableError, ConflictError):
-                await trio.sleep(0.05)
-            else:
-                return
-
-
 async def test_all_of_it_goes_everywhere_and_for_good(tmp_path: Path) -> None:
     async with siblings(tmp_path) as (town, places):
         home, *others = places
@@ -83,6 +78,74 @@ async def test_all_of_it_goes_everywhere_and_for_good(tmp_path: Path) -> None:
             assert (await near.stream_entry(stream)).stream.k_safety == 0, "the new one stays"
 
 
+async def test_what_is_beside_a_stream_that_is_revised_goes_along(tmp_path: Path) -> None:
+    async with siblings(tmp_path) as (town, places):
+        home = places[0]
+        async with home.client() as client:
+            schema = replace(schema_of("mit.edu"), key=("t",))
+            await client.create_schema(schema)
+            stream = home.name("s")
+            await client.create_stream(StreamDefinition(stream, schema.name, k_safety=1))
+            await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
+            assert await client.post_revisions(stream, deletions([5])) == []
+            await client.post_event(stream, rows([(20, 3)]), boundary=20)
+            await client.flush()
+            revisions = f"{stream}/revisions"
+            reading = client.subscribe(revisions, subscriber="me")
+            with trio.fail_after(DEADLINE_S):
+                assert changes_of((await anext(reading)).table)[0][1:] == ("DELETION", 5, 1)
+            with pytest.raises(
+                ConflictError, match=f"{revisions} is read, end that first: subscriber me"
+            ):
+                await client.delete_stream(stream)
+            reading.close()
+            home.up.engine.subscriptions.forget(revisions)  # as if its lease had run out
+            await once_confirmed(client.delete_stream, stream, ConflictError)
+            await none_left(places, stream)
+            for name in (stream, f"{stream}/late", revisions):
+                with pytest.raises(NotFoundError):
+                    await client.stream_entry(name)
+        for place in places:
+            await town.restart(place)
+        await town.acquainted(*places)
+        assert all(stream not in own_names(place) for place in places)
+        assert all(revisions not in own_names(place) for place in places)
+
+
+def own_names(place: Place) -> tuple[str, ...]:
+    return tuple(place.up.engine.catalog.own_names().get("stream", ()))
+
+
+async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another elector may bring it to its end, so that no lock of the home's is enough."""
+    async with siblings(tmp_path) as (_, places):
+        home = places[0]
+        async with home.client() as client:
+            stream = await posted(client, home)
+            its = keeper(home, stream)
+            acknowledged, everywhere = its.acknowledged, trio.Event()
+
+            async def slowly(upto: Position) -> None:
+                await acknowledged(upto)
+                everywhere.set()
+                await its.cleared.wait()
+
+            monkeypatch.setattr(its, "acknowledged", slowly)
+            async with trio.open_nursery() as nursery:
+
+                async def alter() -> None:
+                    with pytest.raises(NotFoundError, match="is deleted"):
+                        await changing.alter(its, Alteration(slack_us=7))
+
+                nursery.start_soon(alter)
+                await everywhere.wait()
+                await changing.delete(its)
+            assert all(stream not in own_names(place) for place in places)
+            await gone(client, stream)
+
+
 async def test_who_reads_it_is_named_and_keeps_it(tmp_path: Path) -> None:
     async with siblings(tmp_path) as (_, places):
         home = places[0]
@@ -90,7 +153,9 @@ async def test_who_reads_it_is_named_and_keeps_it(tmp_path: Path) -> None:
             stream = await posted(client, home)
             subscription = client.subscribe(stream, subscriber="me")
             await received(subscription, 2)
-            with pytest.raises(ConflictError, match=r"is read by subscriber me of mit\.edu"):
+            with pytest.raises(
+                ConflictError, match=r"is read, end that first: subscriber me of mit\.edu"
+            ):
                 await client.delete_stream(stream)
             assert keeper(home, stream).is_home
             subscription.close()
@@ -103,10 +168,13 @@ async def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
         home, *others = places
         async with home.client() as client:
             stream = await posted(client, home)
+            silent = sorted(place.id for place in others)
             for place in others:
                 await town.stop(place)
-            await until(lambda: not keeper(home, stream).tenure.is_confirmed(trio.current_time()))
-            with pytest.raises(UnavailableError):
+            tenure = keeper(home, stream).tenure
+            await until(lambda: not tenure.is_confirmed(trio.current_time()))
+            await until(lambda: tenure.down == tuple(silent))
+            with pytest.raises(UnavailableError, match=f", and {in_words(silent)} "):
                 await client.delete_stream(stream)
             assert not ballot(home, stream).deleted
             for place in others:
@@ -129,7 +197,7 @@ async def test_an_elector_that_was_away_learns_of_it(tmp_path: Path, away: str) 
             )
             await town.stop(absent)
             home = await new_home(places, stream)
-            await deleted_once_confirmed(client, stream)
+            await once_confirmed(client.delete_stream, stream, ConflictError)
         await town.stop(home)  # who decided it is away when the other asks
         await town.start(absent)
         await none_left([place for place in places if place is not home], stream)
@@ -148,7 +216,8 @@ async def test_a_home_that_dies_in_the_middle(
             its = keeper(home, stream)
             with monkeypatch.context() as patching:
                 patching.setattr(its.tenure, "_take_installed", lambda *_: [])
-                with pytest.raises(UnavailableError):
+                waited_for = in_words(place.id for place in others)
+                with pytest.raises(UnavailableError, match=f"of its electors, and {waited_for} "):
                     await client.delete_stream(stream)
                 assert all(_asked(ballot(place, stream)) for place in others)
                 await town.stop(home)
@@ -158,6 +227,10 @@ async def test_a_home_that_dies_in_the_middle(
         await none_left(places, stream)
         async with home.client() as client:
             await gone(client, stream)
+
+
+def in_words(peers: Iterable[str]) -> str:
+    return ", ".join(f"peer {peer[:8]}" for peer in sorted(peers))
 
 
 def _asked(found: Ballot) -> bool:
@@ -195,8 +268,10 @@ async def test_a_new_home_waits_for_whom_the_last_one_knew(tmp_path: Path) -> No
         await town.stop(home)
         second = await new_home(places, stream)
         async with second.client() as client:
-            with pytest.raises(ConflictError, match="who read it from the last one is waited for"):
+            with pytest.raises(
+                ConflictError, match="readers of the last one may come back for up to"
+            ):
                 await client.delete_stream(stream)
-            await deleted_once_confirmed(client, stream)
+            await once_confirmed(client.delete_stream, stream, ConflictError)
         await town.start(home)
         await none_left(places, stream)

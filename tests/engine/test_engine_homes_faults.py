@@ -129,7 +129,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
             posted = await post(client, stream, range(1, 41))
             home = keeper(first, stream)
             assert home.is_home, "slow is not lost"
-            assert home.tenure.committed == home.home.source.position
+            assert home.tenure.committed == home.logs.home.source.position
             await town.stop(first)
         monkeypatch.undo()
         home_now = await new_home(places, stream)

@@ -21,7 +21,7 @@ STREAM = f"medusa://{PARTICIPANT}/s"
 QUIET_S = 1.0
 
 
-async def who_is_home(peers: list[Peer]) -> Peer | None:
+async def who_is_home(peers: list[Peer], stream: str = STREAM) -> Peer | None:
     """As they say themselves; of two, the one that has it from the other is the later."""
     for peer in peers:
         if not peer.alive:
@@ -31,13 +31,13 @@ async def who_is_home(peers: list[Peer]) -> Peer | None:
                 (status,) = (await client.status(federation=False)).peers
         except MedusaError:
             continue
-        if any(s.name == STREAM and s.role == "source" for s in status.streams):
+        if any(s.name == stream and s.role == "source" for s in status.streams):
             return peer
     return None
 
 
-async def stable_home(peers: list[Peer]) -> Peer:
-    while (peer := await who_is_home(peers)) is None:  # noqa: ASYNC110 - it tells nobody
+async def stable_home(peers: list[Peer], stream: str = STREAM) -> Peer:
+    while (peer := await who_is_home(peers, stream)) is None:  # noqa: ASYNC110 - it tells nobody
         await trio.sleep(0.02)
     return peer
 

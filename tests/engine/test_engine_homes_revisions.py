@@ -294,7 +294,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the home keeps begins later than its logs end."""
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     async with siblings(tmp_path) as (town, places):
         first = places[0]
         async with first.client() as client:

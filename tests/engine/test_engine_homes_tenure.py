@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -10,10 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.homes.ballot import Ballot, Tenure, install, may_succeed, promise, without_future
+from engine.homes.ballot import (
+    Ballot,
+    Tenure,
+    install,
+    may_succeed,
+    promise,
+    without_future,
+)
+from engine.homes.elector import Role
 from engine.homes.events import Called, Keep, Received, Send, Tick
 from engine.homes.messages import AskVote, Install, Installed, Vote
-from engine.homes.tenure import Role
 
 
 class Electors(RuleBasedStateMachine):
@@ -171,12 +179,15 @@ def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> No
     assert all(node.ballot.deleted for node in world.nodes.values())
 
 
-def many_lives(seeds: int) -> None:
+Act = Callable[[World, Node], None]
+
+
+def many_lives(seeds: int, steps: int = 3_000, act: Act = World.post) -> None:
     for seed in range(seeds):
-        wander(World(1, Random(seed)), 3_000)
+        wander(World(1, Random(seed)), steps, act=act)
 
 
-def wander(world: World, steps: int, *, delete_at: int = -1) -> None:  # noqa: PLR0912 - one branch a thing that happens
+def wander(world: World, steps: int, *, delete_at: int = -1, act: Act = World.post) -> None:  # noqa: PLR0912 - one branch a thing that happens
     rng, nodes = world.rng, list(world.nodes.values())
     for step_number in range(steps):
         if step_number >= delete_at >= 0 and not world.deleted:
@@ -194,7 +205,7 @@ def wander(world: World, steps: int, *, delete_at: int = -1) -> None:  # noqa: P
                 if world.cut:
                     world.cut.discard(rng.choice(sorted(world.cut, key=sorted)))
             case 6 | 7 | 8:
-                world.post(rng.choice(nodes))
+                act(world, rng.choice(nodes))
             case 9 | 10 | 11:
                 world.now += 0.03
                 for node in nodes:
@@ -280,7 +291,7 @@ def test_a_vote_is_kept_before_it_is_given() -> None:
     effects = witness.handle(Received("b", AskVote(9)), 1.0)
     assert isinstance(effects[0], Keep)
     assert effects[0].ballot.promised == 9
-    assert effects[-1] == Send("b", Vote(9, True, 9, None))
+    assert effects[-1] == Send("b", Vote(9, True, 9, None, ()))
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))

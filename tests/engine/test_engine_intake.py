@@ -1,28 +1,37 @@
-"""The home of a source stream moves posted tuples into the stream's log."""
+"""The intake writes posts into the log, and stands still while the disk refuses them."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
+import trio
 from engine_peers import make_stream, open_town, rows, until
 
-PENDING_BYTES = 2**20
-ROWS = 10_000
-"""Of one post: they take more than the share of `PENDING_BYTES` at which a log hurries."""
+from engine import intake
 
 
-async def test_a_stream_is_not_silent_after_a_burst_that_its_memory_could_not_hold(
-    tmp_path: Path,
+async def test_a_folder_that_was_removed_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these posts needs an epoch at once; the one after them waits for its own alone."""
-    async with open_town(tmp_path, epoch_s=1.0, pending_bytes=PENDING_BYTES) as town:
-        place = await town.settle("mit.edu")
-        async with place.client() as client:
-            stream = await make_stream(client, place, "s")
-            for number in range(40):
-                await client.post_event(stream, rows([(number, 1)] * ROWS), boundary=number)
-            await client.post_event(stream, rows([(100, 1)]), boundary=100)
+    monkeypatch.setattr(intake, "AGAIN_S", 0.05)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+            await client.post_event(stream, rows([(1, 1)]), boundary=1)
             await client.flush()
-            kept = place.up.engine.store.serving(stream)
-            assert kept is not None
-            await until(lambda: kept.log.boundary == 100, "the last post is served")
+            await until(lambda: mit.kept("s").log.boundary == 1)
+            folder = mit.up.engine.store.folder_of(stream) / "log"
+            shutil.rmtree(folder)
+            await client.post_event(stream, rows([(2, 2)]), boundary=2)
+            await client.flush()
+            await until(lambda: bool(mit.errors()))
+            await trio.sleep(5 * intake.AGAIN_S)
+        assert mit.errors() == [
+            f"stands still with {stream}, and its posts wait: {folder}: there is no such "
+            "folder: make it, or put it back"
+        ]
+        await town.restart(mit)
+        await until(lambda: mit.kept("s").log.boundary == 2)

@@ -32,7 +32,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.mending.LOOK_S", 0.05)
     monkeypatch.setattr("engine.mending.AGAIN_S", 0.3)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
 
 
 def files(place: Place, key: str) -> list[Path]:
@@ -109,8 +109,11 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
         whole_again = pq.read_table(path, page_checksum_verification=True)
         assert whole_again.column("stime").to_pylist() == [5]
         texts = said(one)
-        assert any(text.startswith(f"{stream}: {path} is damaged or missing") for text in texts)
-        assert f"{stream}: the rows after boundary 4 up to 5 were fetched again" in texts
+        assert any(
+            text.startswith(f"misses rows of {stream}: {path} is damaged or missing")
+            for text in texts
+        )
+        assert f"fetched the rows after boundary 4 up to 5 of {stream} again" in texts
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -138,7 +141,7 @@ async def test_what_nobody_has_is_named_and_all_else_goes_on(
             posted += await each_its_epoch(client, mit, stream, range(9, 12))
             assert await received(client.subscribe(stream, 5), 6) == posted[5:]
             named = [text for text in said(mit) if "is damaged or missing" in text]
-            assert named[0].startswith(f"{stream}: {path}")
+            assert named[0].startswith(f"misses rows of {stream}: {path}")
             path.write_bytes(copy)
             await until(lambda: whole(mit, stream), "somebody has put a copy there")
             assert await received(client.subscribe(stream, 1), 10) == posted[1:]
@@ -147,8 +150,7 @@ async def test_what_nobody_has_is_named_and_all_else_goes_on(
 async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
     """Its task computes from all of it, or not at all."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
             await other.create_query(windows(utah, stream))
@@ -165,8 +167,7 @@ async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
 
 async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
             name = utah.name("range")
@@ -178,7 +179,9 @@ async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> N
             flip(path)
             forget_recent(utah.kept(name))
             assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
-            assert any(text.startswith(f"{name}: {path} is damaged") for text in said(utah))
+            assert any(
+                text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah)
+            )
 
 
 async def test_an_output_is_computed_again(tmp_path: Path) -> None:
@@ -200,7 +203,9 @@ async def test_an_output_is_computed_again(tmp_path: Path) -> None:
             await sums.take(499)
             assert sums.rows == before
             assert whole(mit, out)
-            assert any(text.startswith(f"{out}: {path} is damaged") for text in said(mit))
+            assert any(
+                text.startswith(f"misses rows of {out}: {path} is damaged") for text in said(mit)
+            )
 
 
 async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_path: Path) -> None:
@@ -231,7 +236,7 @@ async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            kept = keeper(first, stream).kept
+            kept = keeper(first, stream).logs.kept
             assert kept is not None
             for at in range(1, 9):
                 await client.post_event(stream, rows([(at, at)]), boundary=at)
@@ -327,8 +332,8 @@ async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> 
         data[-1] ^= 1
         journal.write_bytes(data)
         await town.start(mit)
-        assert any(text.startswith(f"{stream}: {journal}: ") for text in said(mit))
+        assert any(text.startswith(f"misses rows of {stream}: {journal}: ") for text in said(mit))
         await put(4, boundary=9)
-        text = f"{stream}: posts 3 to 3 of p are missing from the journal"
+        text = f"misses rows of {stream}: posts 3 to 3 of p are missing from the journal"
         await until(lambda: any(each.startswith(text) for each in said(mit)))
         assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]

@@ -30,7 +30,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
     monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
 
 
 def stored(place: Place) -> StoredQuery:
@@ -261,8 +261,7 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
 
 async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as stranger:
             source = await make_stream(client, mit, "s")
             query = sieve_and_sums(mit, source)

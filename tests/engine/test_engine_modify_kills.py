@@ -12,7 +12,6 @@ answered.
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,10 +20,11 @@ from typing import Literal
 
 import pytest
 import trio
-from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+from crashing_peer import Crasher, Order, When, arm, is_armed
 from deadline import DEADLINE_S
 from engine_modified import Answer, Edition, answers, change, sieve_and_sums
 from engine_peers import rows, schema_of
+from killed_peers import let_crash
 
 from engine.availability import Availability, Mode, Recovery
 from engine.definitions import StreamDefinition
@@ -32,7 +32,6 @@ from engine.modifying.messages import BoxChange
 from engine.modifying.parameters import modified_query
 from engine.schema import BEGINNING, END
 from overlay.errors import MedusaError
-from testnet import peers
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa
 
@@ -77,13 +76,7 @@ ALL = [
 
 @pytest.fixture(autouse=True)
 def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `medusa-peer` is one that may be armed."""
-    program = Path(__file__).with_name("crashing_peer.py")
-    script = tmp_path / "medusa-peer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
-    monkeypatch.setenv(STEPS, ",".join(sorted({step.order.step for step in ALL})))
+    let_crash(tmp_path, monkeypatch, [step.name for step in ALL])
 
 
 @dataclass

@@ -32,7 +32,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
     parted_after(monkeypatch, 0.3)
     monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

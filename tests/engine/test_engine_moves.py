@@ -27,7 +27,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
 
 
 def windows(place: Place, source: str, path: str = "out") -> Query:
@@ -75,10 +75,7 @@ class Sums:
 
 
 async def siblings(town: Town, *, others: int = 1) -> list[Place]:
-    places = [await town.settle("mit.edu")]
-    places += [await town.settle("mit.edu", sibling=True) for _ in range(others)]
-    await town.acquainted(*places)
-    return places
+    return await town.settle_all(*["mit.edu"] * (1 + others))
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:

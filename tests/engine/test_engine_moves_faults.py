@@ -50,7 +50,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:
@@ -537,7 +537,7 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Pat
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.moves.assignments.LEAVE_S", 0.2)
+    monkeypatch.setattr("engine.moves.returning.LEAVE_S", 0.2)
     async with open_town(tmp_path, patience_s=0.5) as town:
         one, two = await siblings(town)
         async with one.client() as client:
@@ -545,13 +545,13 @@ async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
             mover = one.up.engine.mover
             await mover.move(one.name("out"), two.id, Deal(giver=one.id))
             monkeypatch.setattr(mover, "give_back", refuse_all)
-            guests = two.up.engine.assignments
+            guests, returning = two.up.engine.assignments, two.up.engine.returning
             with pytest.raises(NotAuthorisedError):
-                await guests.give_back(one.name("out"))
+                await returning.give_back(one.name("out"))
             assert guests.all(), "it is given time"
             await trio.sleep(0.3)
             with pytest.raises(NotAuthorisedError):
-                await guests.give_back(one.name("out"))
+                await returning.give_back(one.name("out"))
             assert not guests.all()
             await client.post_event(source, rows([(300, 1)]), end=True)
             await sums.take(END)

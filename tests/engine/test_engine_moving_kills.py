@@ -10,7 +10,6 @@ that was posted by then. What it received over all steps is compared at the end.
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,12 +20,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 import trio
-from crashing_peer import STEPS, Crasher, Order, When, arm, is_armed
+from crashing_peer import Crasher, Order, When, arm, is_armed
 from deadline import DEADLINE_S
+from killed_peers import let_crash
 
 from engine.schema import BEGINNING
 from overlay.errors import ConflictError, MedusaError
-from testnet import peers
 from testnet.bench.minutes import (
     MINUTE_US,
     Answer,
@@ -109,14 +108,7 @@ WORKER = [
 
 @pytest.fixture(autouse=True)
 def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `medusa-peer` is one that may be armed."""
-    program = Path(__file__).with_name("crashing_peer.py")
-    script = tmp_path / "medusa-peer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-    script.chmod(0o755)
-    names = {step.order.step for step in (*OWNER, *WORKER)}
-    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
-    monkeypatch.setenv(STEPS, ",".join(sorted(names)))
+    let_crash(tmp_path, monkeypatch, [step.name for step in (*OWNER, *WORKER)])
 
 
 @dataclass

@@ -40,7 +40,7 @@ HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     for module in ("engine.mirrors", "engine.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
@@ -107,8 +107,7 @@ async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, ste
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 async def test_a_copy_makes_what_the_original_made(tmp_path: Path, elsewhere: bool) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at = utah if elsewhere else mit
         async with mit.client() as client, at.client() as copier:
             sources = await two_sources(client, mit)
@@ -174,8 +173,7 @@ async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
 
 async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=50)
             await client.create_query(network(mit, source))
@@ -213,8 +211,7 @@ async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
 async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
     """A copy that was created and did not run yet has its history kept, over restarts too."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             sources = await two_sources(client, mit, history_us=1)
             await client.create_query(network(mit, *sources))
@@ -245,9 +242,7 @@ async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
 
 async def test_a_copy_moves_to_another_peer(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        one = await town.settle("mit.edu")
-        two = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two)
+        one, two = await town.settle_all("mit.edu", "mit.edu")
         async with one.client() as client:
             sources = await two_sources(client, one)
             await client.create_query(network(one, *sources))
@@ -276,8 +271,7 @@ async def test_a_copy_moves_to_another_peer(tmp_path: Path) -> None:
 async def test_a_query_over_a_frozen_view_is_a_batch(tmp_path: Path) -> None:
     """It ends, and so does what is made of it; a moving one goes on."""
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s")
             await post(client, source, range(300))

@@ -31,7 +31,7 @@ BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
 
 
 def network(place: Place, source: str) -> Query:
@@ -145,8 +145,7 @@ async def fill(
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 async def test_a_copy_over_revised_history_is_exact(tmp_path: Path, elsewhere: bool) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at = utah if elsewhere else mit
         async with mit.client() as client, at.client() as copier:
             schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))

@@ -6,11 +6,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Place, Town, make_stream, open_town, pairs_of, received, rows, until
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    Town,
+    make_stream,
+    open_town,
+    pairs_of,
+    received,
+    rows,
+    until,
+)
 
 from engine.availability import Availability, Mode
 from engine.kept import KeptEntry
@@ -32,9 +43,9 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
 
 
-def keep(query: str, source: str, output: str, **asked: object) -> Query:
+def keep(query: str, source: str, output: str, **asked: Any) -> Query:
     box = Filter("some", source, (output,), ("value > 0",))
-    return Query(query, (box,), **asked)  # type: ignore[arg-type]
+    return Query(query, (box,), **asked)
 
 
 @dataclass
@@ -58,11 +69,13 @@ class Neighbourhood:
 
 
 async def is_refused(there: Connection, name: str) -> None:
+    """By a peer that has the stream, or that has given it away and keeps nothing of it."""
+    refused = (NotAuthorisedError, NotFoundError)
     for request in (Subscribe(name), Subscribe(name, BEGINNING, "x", tentative=BEGINNING)):
         async with there.open("subscribe", request) as duplex:
-            with pytest.raises(NotAuthorisedError):
+            with pytest.raises(refused):
                 await duplex.receive(Tuples)
-    with pytest.raises((NotAuthorisedError, NotFoundError)):  # a worker knows of no history
+    with pytest.raises(refused):  # a worker knows of no history
         await there.call("locate", Locate(name, Last(1), False), Located)
     assert not (await there.call("versions", AskVersions((name,)), Versions)).versions
 
@@ -70,9 +83,7 @@ async def is_refused(there: Connection, name: str) -> None:
 @asynccontextmanager
 async def neighbourhood(folder: Path, **options: object) -> AsyncIterator[Neighbourhood]:
     async with open_town(folder) as town:
-        places = [await town.settle(each) for each in ("mit.edu", "utah.edu", "evil.org")]
-        await town.acquainted(*places)
-        mit, utah, evil = places
+        mit, utah, evil = await town.settle_all("mit.edu", "utah.edu", "evil.org")
         async with mit.client() as client, utah.client() as reader, evil.client() as other:
             clients = {"mit.edu": client, "utah.edu": reader, "evil.org": other}
             options.setdefault("readers", ("utah.edu",))
@@ -205,6 +216,6 @@ async def test_a_pull_is_refused_as_well(tmp_path: Path) -> None:
         for name in (here.stream, out):
             with pytest.raises(NotAuthorisedError):
                 await here.clients["evil.org"].receive_events(name)
-        epoch = await here.clients["utah.edu"].receive_events(out, timeout_s=10)
+        epoch = await here.clients["utah.edu"].receive_events(out, timeout_s=DEADLINE_S)
         assert epoch is not None
         assert pairs_of(epoch.table)[0] == (1, 1)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -64,11 +65,11 @@ class Three:
     async def readers(self, *names: str) -> None:
         await self.clients["mit.edu"].alter_stream(self.stream, Alteration(readers=names))
 
-    async def keep(self, place: Place, path: str, source: str, **asked: object) -> str:
+    async def keep(self, place: Place, path: str, source: str, **asked: Any) -> str:
         """A query of that path's name runs there; gives its output."""
         client, out = self.clients[place.participant], place.name(f"{path}/out")
         box = Filter("some", source, (out,), ("value > 0",))
-        await client.create_query(Query(place.name(path), (box,), **asked))  # type: ignore[arg-type]
+        await client.create_query(Query(place.name(path), (box,), **asked))
         await client.start_query(place.name(path))
         return out
 
@@ -76,8 +77,7 @@ class Three:
 @asynccontextmanager
 async def three(folder: Path, **options: object) -> AsyncIterator[Three]:
     async with open_town(folder) as town, AsyncExitStack() as stack:
-        places = [await town.settle(each) for each in NAMES]
-        await town.acquainted(*places)
+        places = await town.settle_all(*NAMES)
         clients = {p.participant: await stack.enter_async_context(p.client()) for p in places}
         options.setdefault("readers", ALL)
         stream = await make_stream(clients["mit.edu"], places[0], "s", **options)
@@ -231,7 +231,7 @@ async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> N
 
 
 def _policy(kept: object) -> tuple[str, ...]:
-    (policy,) = kept.entry.stream.label  # type: ignore[attr-defined]
+    (policy,) = kept.entry.stream.label
     return policy.readers
 
 

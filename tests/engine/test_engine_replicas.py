@@ -29,7 +29,7 @@ LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

@@ -33,7 +33,7 @@ from overlay.identity import parse_peer_id
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -211,7 +211,7 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
         async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
             connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
             kind = KeptUp if method in {"replica.stand_by", "replica.keep_up"} else Done
-            await connection.call(method, message, kind, timeout_s=5.0)
+            await connection.call(method, message, kind, timeout_s=DEADLINE_S)
 
         with pytest.raises(NotAuthorisedError):  # another participant's
             await ask(stranger, secondary, "replica.stand_by", StandBy(stored))

@@ -29,7 +29,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
     monkeypatch.setattr("engine.replicas.primaries.SETTLE_S", 0.1)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
     monkeypatch.setattr("engine.subscriptions.GRACE_S", 0.1)
     return detectors(monkeypatch)
 

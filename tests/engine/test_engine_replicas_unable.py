@@ -31,7 +31,7 @@ from overlay.gossip.events import Health
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.05)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

@@ -218,8 +218,7 @@ def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[objec
 @pytest.mark.parametrize("corrections", list(Corrections))
 async def test_a_client_far_away_is_told_of_them(tmp_path: Path, corrections: Corrections) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await keyed_stream(client, mit)
             query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
@@ -252,8 +251,7 @@ async def test_a_client_far_away_is_told_of_them(tmp_path: Path, corrections: Co
 
 async def test_over_restarts_of_the_home_and_of_the_query(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="me") as client, utah.client() as other:
             stream = await keyed_stream(client, mit)
             query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))

@@ -103,7 +103,7 @@ def gone(*keys: int) -> Act:
 async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
     done = [act(10, 20, promise=25), gone(10), act(40, promise=45)]
     town = Town(tmp_path, [], HISTORY_US)
-    town.acts = {"p": done, "q": [gone(20)]}
+    town.acts |= {"p": done, "q": [gone(20)]}
     await town.found()
     await town.post(0)
     await town.ship(10_000)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from deadline import DEADLINE_S
 from pyspark.find_spark_home import _find_spark_home
 
 from engine.spark import archive as archives
@@ -146,7 +147,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
+    """For the files of another process, which tells nobody."""
+    until = time.monotonic() + DEADLINE_S
     while not condition():
+        assert time.monotonic() < until
         time.sleep(0.02)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark, SparkLostError
-from overlay.errors import InternalError, InvalidInputError, UnavailableError
+from overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
 
 pytestmark = pytest.mark.spark
 
@@ -105,6 +105,30 @@ def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
     assert spark.run(total) == 4950
 
 
+def test_of_two_in_a_process_one_is_refused_until_the_other_is_stopped(
+    shared_spark: Spark, tmp_path: Path
+) -> None:
+    shared_spark.stop()
+    both = (shared_spark, Spark(SparkConfig(), tmp_path))
+    with ThreadPoolExecutor(2) as pool:
+        errors = [job.exception(DEADLINE_S) for job in [pool.submit(s.start) for s in both]]
+    try:
+        assert sorted(type(error).__name__ for error in errors) == ["BusyError", "NoneType"]
+        first, second = sorted(both, key=lambda spark: not spark.alive)
+        with pytest.raises(SparkLostError):
+            second.run(total)
+        second.stop()
+        assert first.run(total) == 4950, "it goes on, whatever becomes of the second"
+        first.stop()
+        second.start()
+        with pytest.raises(BusyError, match="this process has another Spark"):
+            first.start()
+        first.stop()
+        assert second.run(total) == 4950
+    finally:
+        both[1].stop()
+
+
 PEER = """
 import sys
 from pathlib import Path
@@ -147,10 +171,8 @@ def test_the_jvm_dies_with_a_killed_python_and_prints_nothing(tmp_path: Path) ->
         stream.close()
 
 
-def test_a_jvm_that_cannot_start_is_an_error_that_names_its_output(
-    shared_spark: Spark, tmp_path: Path
-) -> None:
-    shared_spark.stop()  # one at a time in a process
+@pytest.mark.usefixtures("spark_stopped")
+def test_a_jvm_that_cannot_start_is_an_error_that_names_its_output(tmp_path: Path) -> None:
     broken = Spark(SparkConfig(options={"spark.driver.memory": "1m"}), tmp_path)
     with pytest.raises(UnavailableError, match=r"spark\.out"):
         broken.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from engine.spark.config import SparkConfig
 from engine.spark.java import find_java
 from engine.spark.session import Spark, SparkLostError
 from overlay.errors import UnavailableError
+
+pytestmark = pytest.mark.usefixtures("spark_stopped")
 
 MEND = "install one, for example `apt-get install openjdk-17-jre-headless`"
 
@@ -63,15 +66,55 @@ async def test_it_is_said_at_the_start_and_when_looked_up(tmp_path: Path, no_jav
             assert (await client.list_objects()).failing == {query: trouble}
             (status,) = (await client.status()).peers
             assert (status.spark, status.tasks[0].reason) == ("failed", trouble)
-            assert [e.text for e in status.events if e.level == "error"] == [trouble]
+            assert [e.text for e in status.events if e.level == "error"] == [
+                f"cannot compute yet: {trouble}"
+            ]
         code, told = await medusa("query", "start", query, "--home", home)
         assert code == 1
-        assert "medusa: it computes nothing yet: Spark does not start: no Java 17" in told
+        assert told == f"medusa: {query} is started and computes nothing yet: {trouble}\n"
         assert (
             f"{task.name} is failing: {trouble}"
             in (await medusa("lookup", query, "--home", home))[1]
         )
         assert f"failing: {trouble}" in (await medusa("list", "--home", home))[1]
+        assert f"failing: {trouble}" in (await medusa("query", "list", "--home", home))[1]
+
+
+async def test_a_failure_that_takes_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+
+    def start(_: Spark) -> None:
+        told.wait()
+        raise UnavailableError("no such master")
+
+    monkeypatch.setattr(Spark, "start", start)
+    monkeypatch.setattr("engine.queries.LOOK_S", 0.01)
+    async with open_town(tmp_path) as town:
+        mit = await town.settle("mit.edu")
+        query, home = await filtered(mit), str(mit.home.folder)
+        async with mit.client() as client:
+            assert await client.start_query(query) == "", "nothing is known yet"
+            (task,) = (await client.lookup_object(query)).tasks
+            assert (task.state, task.reason) == ("starting", "")
+        shown = (await medusa("query", "list", "--home", home))[1]
+        assert shown.splitlines()[1].endswith("starting")
+        command = [sys.executable, "-m", "tools.medusa_command"]
+        process = await trio.lowlevel.open_process(
+            [*command, "query", "start", query, "--home", home],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        said = b""
+        async for data in process.stdout:
+            said += data
+            if b"waits for Spark to start" in said:
+                told.set()
+        assert await process.wait() == 1
+        assert b"computes nothing yet: Spark does not start: no such master" in said
+        assert f"{query}: running".encode() not in said
 
 
 async def test_it_is_tried_again_and_the_query_goes_on(
@@ -92,9 +135,7 @@ async def test_a_query_at_another_peer_of_ours_is_asked_for_there(
     tmp_path: Path, no_java: None
 ) -> None:
     async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        second = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(mit, second)
+        mit, second = await town.settle_all("mit.edu", "mit.edu")
         query = await filtered(second)
         async with mit.client() as client:
             trouble = await client.start_query(query)
@@ -111,11 +152,21 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
         spark.start()
     assert "the JVM did not start: Invalid maximum heap size: -Xmxplenty" in str(caught.value)
-    assert "mend [spark] in medusa.toml" in str(caught.value)
+    assert "mend [spark.options], or master in [spark], in medusa.toml" in str(caught.value)
+    assert "start the peer again" in str(caught.value)
     assert str(tmp_path / "spark.out") in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "A fatal exception" not in str(caught.value), "the cause alone"
     assert (tmp_path / "spark.out").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spark
+def test_a_session_that_is_refused_says_why(tmp_path: Path) -> None:
+    with pytest.raises(SparkLostError) as caught:
+        Spark(SparkConfig(master="local[few]"), tmp_path).start()
+    assert "Could not parse Master URL: 'local[few]'" in str(caught.value)
+    assert "mend [spark.options], or master in [spark], in medusa.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_jvm_that_no_process_is_free_for_is_no_fault(

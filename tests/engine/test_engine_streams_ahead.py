@@ -48,7 +48,8 @@ def test_a_row_beyond_is_refused_with_its_number_and_the_mend(
     text = str(refused.value)
     for part in said.split("…"):
         assert part in text
-    assert "takes 1 hour at most: `medusa stream alter medusa://mit.edu/s --max-ahead none`" in text
+    assert "takes 1 hour at most: mend that time; where such times are right, " in text
+    assert "`medusa stream alter medusa://mit.edu/s --max-ahead SECONDS`, or none if" in text
 
 
 def test_up_to_the_limit_and_in_the_past_all_is_well() -> None:

@@ -71,9 +71,11 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(
                 (task,) = (await client.lookup_object(mit.name("q"))).tasks
                 return task.state, task.waits_for, task.waits_s
 
-            with trio.fail_after(DEADLINE_S):
-                while (found := await waiting())[0] != "waiting":  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            async def is_waiting() -> bool:
+                return (await waiting())[0] == "waiting"
+
+            await until(is_waiting)
+            found = await waiting()
             assert found[1] == behind
             assert (await waiting())[2] > found[2]
-            assert (await client.status()).name == "town"
+            assert (await client.status()).federation == "town"

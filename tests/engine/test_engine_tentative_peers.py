@@ -39,8 +39,7 @@ async def define(client: AsyncMedusaClient, place: Place, *boxes: Box, bound_s: 
 @asynccontextmanager
 async def chain(town: Town) -> AsyncIterator[tuple[Place, Place, AsyncMedusaClient]]:
     """Two streams at mit.edu, merged there; what comes of it is filtered at utah.edu."""
-    mit, utah = await town.settle(MIT), await town.settle(UTAH)
-    await town.acquainted(mit, utah)
+    mit, utah = await town.settle_all(MIT, UTAH)
     async with mit.client() as poster, utah.client() as client:
         for path in ("a", "b"):
             await make_stream(poster, mit, path)
@@ -207,6 +206,6 @@ async def test_what_a_restart_forgets_is_tentative_alone(tmp_path: Path) -> None
         await until(lambda: utah.kept("some").log.boundary >= 200)
         async with utah.client() as client:
             with trio.fail_after(DEADLINE_S):
-                epoch = await client.receive_events(utah.name("some"), timeout_s=1.0)
+                epoch = await client.receive_events(utah.name("some"), timeout_s=DEADLINE_S)
         assert epoch is not None
         assert pairs_of(epoch.table) == [(10, 1), (10, 1), (140, 2), (150, 3)]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from engine_peers import (
+    DEADLINE_S,
     Place,
     Row,
-    Town,
     make_stream,
     open_town,
     pairs_of,
@@ -37,15 +37,9 @@ from tools.async_client import AsyncMedusaClient
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     for module in ("engine.mirrors", "engine.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
-
-
-async def two(town: Town) -> tuple[Place, Place]:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    await town.acquainted(mit, utah)
-    return mit, utah
 
 
 async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:
@@ -63,7 +57,7 @@ async def caught_up(place: Place, view: str, boundary: int) -> None:
 
 async def test_the_last_tuples_move_and_what_is_frozen_does_not(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await two(town)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
             await post(client, mit, stream, 10, 11, 12)
@@ -138,7 +132,7 @@ async def test_the_last_seconds(tmp_path: Path) -> None:
 
 async def test_a_range_lasts_however_little_the_stream_keeps(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await two(town)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
             for stime in (10, 20, 30):
@@ -165,7 +159,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(tmp_path: Path) -> 
             beginning = View(utah.name("from_the_beginning"), view.name, Range(BEGINNING, 30))
             assert (await other.create_view(beginning)).after == 10
             assert await to_the_end(other.subscribe(beginning.name)) == shown[:2]
-            epoch = await other.receive_events(beginning.name, timeout_s=5)
+            epoch = await other.receive_events(beginning.name, timeout_s=DEADLINE_S)
             assert epoch is not None
             assert pairs_of(epoch.table) == shown[:2]
 
@@ -202,9 +196,7 @@ async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(tmp_path: 
 
 async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit, utah = await two(town)
-        brown = await town.settle("brown.edu")
-        await town.acquainted(mit, utah, brown)
+        mit, utah, brown = await town.settle_all("mit.edu", "utah.edu", "brown.edu")
         async with mit.client() as client, utah.client() as other, brown.client() as third:
             own = await make_stream(client, mit, "own", readers=())
             shared = await make_stream(client, mit, "shared", readers=("utah.edu",))
@@ -284,9 +276,7 @@ async def test_names_and_numbers_that_cannot_be(
 
 async def test_deleting_frees_what_it_kept(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        beside = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(mit, beside)
+        mit, beside = await town.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client, beside.client() as other:
             stream = await make_stream(client, mit, "s", history_us=1)
             await post(client, mit, stream, 1, 2, 3)

@@ -9,7 +9,7 @@ import pytest
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, received, rows, to_the_end, until
 from homes_town import new_home, replicas_of, siblings
-from test_engine_views import caught_up, post, two
+from test_engine_views import caught_up, post
 
 from engine.query import Filter, Query
 from engine.streams.log import StreamLog
@@ -19,7 +19,7 @@ from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
 
 
 async def test_views_of_views_and_of_what_is_deleted(
@@ -27,7 +27,7 @@ async def test_views_of_views_and_of_what_is_deleted(
 ) -> None:
     interpret(monkeypatch)
     async with open_town(tmp_path) as town:
-        mit, utah = await two(town)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
             odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))

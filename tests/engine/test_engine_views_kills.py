@@ -3,28 +3,25 @@ a whole, or not at all."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
-from crashing_peer import STEPS, Order, When, arm, is_armed
-from deadline import DEADLINE_S
-from engine_peers import Row, pairs_of, rows, schema_of
+from engine_peers import rows, schema_of, to_the_end
+from killed_peers import Step, Victim, let_crash
 
 from engine.definitions import StreamDefinition
 from engine.schema import END
 from engine.view import Last, View
 from overlay.errors import NotFoundError
-from testnet import peers
-from testnet.peers import CONFIG, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from testnet.peers import CONFIG, open_federation
+from tools.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
 
-MAKING: list[tuple[str, When, int]] = [
+MAKING: list[Step] = [
     ("views.host:Views._open", "before", 1),
     ("streams.log:StreamLog.begin", "before", 1),
     ("mirrors:Mirrors.follow_past", "before", 1),
@@ -34,7 +31,7 @@ MAKING: list[tuple[str, When, int]] = [
     ("streams.log:StreamLog.commit", "before", 1),
     ("streams.log:StreamLog.commit", "after", 1),
 ]
-DELETING: list[tuple[str, When, int]] = [
+DELETING: list[Step] = [
     ("views.host:Views._remove", "before", 1),
     ("mirrors:Mirrors.part_with", "before", 1),
     ("stream_store:StreamStore.drop", "after", 1),
@@ -52,47 +49,10 @@ SOME = {
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `medusa-peer` is one that may be armed."""
-    program = Path(__file__).with_name("crashing_peer.py")
-    script = tmp_path / "medusa-peer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
-    steps = sorted({f"engine.{name}" for name, _, _ in (*MAKING, *DELETING)})
-    monkeypatch.setenv(STEPS, ",".join(steps))
+    let_crash(tmp_path, monkeypatch, [name for name, _, _ in (*MAKING, *DELETING)])
 
 
-async def shown(client: AsyncMedusaClient, view: str) -> list[Row]:
-    found: list[Row] = []
-    with trio.fail_after(DEADLINE_S):
-        async for epoch in client.subscribe(view):
-            found += pairs_of(epoch.table)
-    return found
-
-
-class Victim:
-    """A peer that is killed where a test wants it to, and started again."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-
-    def arm(self, step: tuple[str, When, int]) -> None:
-        name, when, call = step
-        arm(self._peer.home.folder, Order(f"engine.{name}", when, call))
-
-    async def revive(self) -> None:
-        """Once it has died of the order."""
-        assert self._peer.process is not None
-        with trio.fail_after(DEADLINE_S):
-            await self._peer.process.wait()
-        assert not is_armed(self._peer.home.folder)
-        await self._peer.start()
-        await self._peer.ready()
-
-
-async def kill_at(
-    making: list[tuple[str, When, int]], deleting: list[tuple[str, When, int]]
-) -> None:
+async def kill_at(making: list[Step], deleting: list[Step]) -> None:
     async with open_federation() as federation:
         federation.config = CONFIG + "[engine]\nepoch_s = 0.05\n"
         peer = await federation.found(PARTICIPANT)
@@ -110,7 +70,7 @@ async def kill_at(
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(client.create_view, view)  # asks again until it is there
                     await victim.revive()
-                assert await shown(client, view.name) == posted[-7:], step
+                assert await to_the_end(client.subscribe(view.name)) == posted[-7:], step
             for number, step in enumerate(deleting):
                 name = f"medusa://{PARTICIPANT}/d{number}"
                 await client.create_view(View(name, STREAM, Last(7), frozen=True))
@@ -128,9 +88,9 @@ async def kill_at(
                 assert name not in listed["stream"], step
                 again = await client.create_view(View(name, STREAM, Last(3), frozen=True))
                 assert (again.after, again.until) == (17, 20)
-                assert await shown(client, name) == posted[-3:]
+                assert await to_the_end(client.subscribe(name)) == posted[-3:]
             await client.post_event(STREAM, None, end=True)
-            assert await shown(client, STREAM) == posted
+            assert await to_the_end(client.subscribe(STREAM)) == posted
             snapshot = await client.status()
             views = [s for s in snapshot.peers[0].streams if s.role == "view"]
             assert len(views) == len(making) + len(deleting)

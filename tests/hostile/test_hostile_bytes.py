@@ -66,7 +66,7 @@ async def test_bodies_that_decode_to_more_than_they_are(
         "padded": lambda: hostile_arrow.padded(few, MAX_BATCH_BYTES - 2**16),
         "batches": lambda: hostile_arrow.many_batches(schema, 1000),
     }[kind]()
-    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+    async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         await post_again_and_again(wire, stream, body, seconds)
     print(watch)
     watch.check()
@@ -81,7 +81,7 @@ async def test_posts_that_wait_for_a_boundary_on_many_streams(siege: Siege, seco
     ]
     body = bytes(encode(rows([(t, t) for t in range(250_000)])))
     assert len(body) < MAX_BATCH_BYTES
-    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+    async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         with trio.move_on_after(seconds):
             for number in range(1, 100):
                 for stream in streams:
@@ -92,7 +92,7 @@ async def test_posts_that_wait_for_a_boundary_on_many_streams(siege: Siege, seco
 
 
 async def test_messages_that_are_announced_and_never_end(siege: Siege, seconds: float) -> None:
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def announce(task_status: trio.TaskStatus[None]) -> None:
             async with siege.evil.peer().wire(siege.address) as wire:
@@ -112,7 +112,7 @@ async def test_messages_that_are_announced_and_never_end(siege: Siege, seconds: 
 
 async def test_errors_that_nobody_reads(siege: Siege, seconds: float) -> None:
     """Calls of methods that there are not, as fast as they can be sent, answers unread."""
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def call() -> None:
             while True:
@@ -131,7 +131,7 @@ async def test_errors_that_nobody_reads(siege: Siege, seconds: float) -> None:
 
 
 async def test_calls_opened_and_reset_and_pings_without_end(siege: Siege, seconds: float) -> None:
-    async with siege.watched() as watch:
+    async with siege.watched(seconds) as watch:
         with trio.move_on_after(seconds):
             while True:
                 async with siege.evil.peer().wire(siege.address) as wire:
@@ -145,7 +145,7 @@ async def test_calls_opened_and_reset_and_pings_without_end(siege: Siege, second
 
 
 async def test_as_many_connections_as_are_accepted(siege: Siege, seconds: float) -> None:
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def connect() -> None:
             async with siege.evil.peer().wire(siege.address) as wire:
@@ -163,7 +163,7 @@ async def test_as_many_connections_as_are_accepted(siege: Siege, seconds: float)
 async def test_bytes_sent_one_by_one(siege: Siege, seconds: float) -> None:
     """A frame for each, on many connections at a time."""
     piece = (frames.encode_header(1, 1) + b"x") * 10_000
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def send() -> None:
             while True:
@@ -185,7 +185,7 @@ async def test_tiny_posts_as_fast_as_they_can_be_sent(siege: Siege, seconds: flo
     """Of a producer that may post, on twenty connections."""
     stream = await public_stream(siege, "tiny", schema_of("mit.edu"))
     body = bytes(encode(rows([(1, 1)])))
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def post(name: str) -> None:
             async with siege.evil.peer().wire(siege.address) as wire:

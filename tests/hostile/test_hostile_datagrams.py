@@ -65,7 +65,7 @@ async def test_datagrams_of_strangers(siege: Siege, seconds: float, kind: str) -
         "garbage": os.urandom(1200),
         "unknown": sealed(unknown.peer_id, unknown, federation, os.urandom(1000)),
     }[kind]
-    async with siege.watched() as watch:
+    async with siege.watched(seconds) as watch:
         with flood(siege, data):
             await trio.sleep(seconds)
     print(watch)
@@ -77,7 +77,10 @@ async def test_datagrams_that_cost_the_check_of_a_signature(
     siege: Siege, seconds: float, kind: str
 ) -> None:
     """Of a member that everybody knows, or in the name of an honest one."""
-    async with siege.watched() as watch, open_peer(siege.evil_home, load_config(siege.evil_home)):
+    async with (
+        siege.watched(seconds) as watch,
+        open_peer(siege.evil_home, load_config(siege.evil_home)),
+    ):
         await siege.acquainted(3)
         evil = Identity.load(siege.evil_home.folder)
         assert siege.utah.running is not None

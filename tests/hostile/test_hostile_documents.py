@@ -105,7 +105,7 @@ async def test_what_is_long_to_read(
 ) -> None:
     """It is sent as fast as it is taken, on four connections of four peers."""
     said, numbers = kind(siege), itertools.count(1)
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def send() -> None:
             while True:

@@ -20,7 +20,7 @@ async def test_subscribers_that_never_read(
 ) -> None:
     """300 on one connection; the socket is read, or not even that."""
     large = await siege.large()
-    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+    async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         if not reads_socket:
             wire.reads = trio.Event()
         for _ in range(300):
@@ -33,7 +33,7 @@ async def test_subscribers_that_never_read(
 async def test_subscribers_that_read_by_the_byte(siege: Siege, seconds: float) -> None:
     """Each is given a byte of credit at a time, so that it seems to go on."""
     large = await siege.large()
-    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+    async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         streams = [await wire.call("subscribe", Subscribe(large)) for _ in range(250)]
         with trio.move_on_after(seconds):
             while True:
@@ -47,7 +47,7 @@ async def test_subscribers_that_read_by_the_byte(siege: Siege, seconds: float) -
 
 async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seconds: float) -> None:
     """Of ten peers, a thousand each, all of them reading: honest delivery is not held up."""
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
         wires: list[Wire] = []
 
         async def subscribe(task_status: trio.TaskStatus[None]) -> None:
@@ -73,7 +73,7 @@ async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seco
 async def test_as_many_as_may_be_are_served_and_honest_delivery_goes_on(
     siege: Siege, seconds: float
 ) -> None:
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def read(task_status: trio.TaskStatus[None]) -> None:
             async with siege.evil.peer().wire(siege.address) as wire:
@@ -98,7 +98,7 @@ async def test_pulls_that_wait_with_all_that_a_message_may_have(
     siege: Siege, seconds: float
 ) -> None:
     """Requests with a body of 16 MiB that nobody wants, each waiting for half a minute."""
-    async with siege.watched() as watch, siege.evil.peer().wire(siege.address) as wire:
+    async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         body = bytes(MAX_BODY_BYTES)
         with trio.move_on_after(seconds):
             while not wire.over:

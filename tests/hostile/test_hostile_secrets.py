@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -161,9 +161,9 @@ def table(*stimes: int) -> pa.Table:
     return pa.table({"t": pa.array(stimes, pa.int64()), FIELD: [VALUE] * len(stimes)})
 
 
-def sieve(name: str, source: str, output: str, **asked: object) -> Query:
+def sieve(name: str, source: str, output: str, **asked: Any) -> Query:
     box = Filter("sieve", source, (output,), (f"{FIELD} <> '{CONSTANT}'",))
-    return Query(name, (box,), **asked)  # type: ignore[arg-type]
+    return Query(name, (box,), **asked)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ async def test_connections_of_strangers(siege: Siege, seconds: float, kind: str)
                     await stream.receive_some()
             await trio.sleep(0.05)
 
-    async with siege.watched() as watch, trio.open_nursery() as nursery:
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
         for _ in range(300):
             nursery.start_soon(annoy)
         await trio.sleep(seconds / 2)

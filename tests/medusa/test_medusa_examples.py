@@ -12,7 +12,7 @@ import inspect
 import io
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ BEGIN_S = 1_521_900_000
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
 
 
 def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
@@ -107,7 +107,7 @@ def shown() -> Iterator[io.StringIO]:
 
 
 @contextlib.asynccontextmanager
-async def world(folder: Path):  # noqa: ANN201
+async def world(folder: Path) -> AsyncIterator[Place]:
     """The peer of mit.edu with the query of docs/queries.md, and a tuple each ten seconds."""
     document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     rows = [
@@ -115,9 +115,7 @@ async def world(folder: Path):  # noqa: ANN201
         for n in range(60)
     ]
     async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
-        second = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(mit, second)
+        mit, _ = await town.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client:
             await client.create_query_xml(document.replace("conns > 100", "conns > 1"))
             await client.start_query(QUERY)

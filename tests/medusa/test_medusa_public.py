@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import traceback
+from collections.abc import Callable
 from importlib import metadata
 
 import pytest
@@ -31,8 +33,18 @@ def test_every_error_of_the_tree_is_there() -> None:
     assert mine <= {getattr(medusa, name) for name in medusa.__all__}
 
 
+def test_errors_are_printed_under_their_public_names() -> None:
+    error = medusa.NotFoundError("no stream medusa://mit.edu/none")
+    assert traceback.format_exception_only(error) == [
+        "medusa.NotFoundError: no stream medusa://mit.edu/none\n"
+    ]
+    assert repr(medusa.StorageFullError) == "<class 'medusa.StorageFullError'>"
+
+
 @pytest.mark.parametrize("call", CALLS)
-def test_every_call_says_what_it_does_what_it_raises_and_how_it_is_made(call) -> None:  # noqa: ANN001
+def test_every_call_says_what_it_does_what_it_raises_and_how_it_is_made(
+    call: Callable[..., object],
+) -> None:
     text = inspect.getdoc(call) or ""
     assert "Raises:\n" in text
     assert "Example:\n    >>> " in text

@@ -102,7 +102,7 @@ def test_a_fault_has_an_id_and_its_traceback(lines: list[logging.LogRecord]) -> 
 
 
 def test_a_life_lived_again_gives_the_same_ids() -> None:
-    lives = [Events(lambda at=at: at, "mit.edu/1") for at in (1.0, 1.0, 2.0)]  # type: ignore[misc]
+    lives = [Events(lambda at=at: at, "mit.edu/1") for at in (1.0, 1.0, 2.0)]
     one, again, later = [[life.new_cause() for _ in range(3)] for life in lives]
     assert one == again
     assert len({*one, *later}) == 6

@@ -222,6 +222,20 @@ def test_one_peer_is_revoked_and_its_siblings_stay() -> None:
         assert believes(view, BROWN_PEER)
 
 
+@pytest.mark.parametrize(
+    ("signer", "leaves", "ended"),
+    [(UTAH, True, "has left"), (UTAH, False, "was revoked"), (MIT, True, "was revoked")],
+)
+def test_a_peer_that_left_by_its_own_participants_word_is_said_to_have_left(
+    signer: Root, leaves: bool, ended: str
+) -> None:
+    membership = chain()
+    membership.revoke(signer, "utah.edu", UTAH_PEER.peer_id, now=NOW, leaves=leaves)
+    for view in (membership, copy(membership)):
+        with pytest.raises(UntrustedError, match=rf"of utah\.edu {ended}$"):
+            view.authenticate(der(UTAH_PEER.certificate), NOW)
+
+
 def test_what_a_revoked_participant_admitted_before_stays_and_later_is_void() -> None:
     membership = chain()
     stolen = copy(membership)
@@ -462,7 +476,7 @@ def test_the_file_keeps_what_either_side_wrote(tmp_path: Path) -> None:
     save_membership(tmp_path, command, NOW)
     daemon.admit(MIT, EVIL.certificate, NOW)
     assert [c.text for c in save_membership(tmp_path, daemon, NOW)] == [
-        "oregon.edu admitted by mit.edu"
+        "admitted oregon.edu, by mit.edu"
     ]
     assert load_membership(tmp_path).participants() == daemon.participants()
     assert len(daemon.participants()) == 5

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 from deadline import DEADLINE_S
+from watched import Watched
 
 from overlay.addresses import Address
 from overlay.datagrams import Channel
@@ -19,9 +19,10 @@ from overlay.errors import (
     InvalidInputError,
     MedusaError,
     NotAuthorisedError,
+    RefusedError,
     UntrustedError,
 )
-from overlay.events import Events, Level, wall_clock
+from overlay.events import wall_clock
 from overlay.exchange import EXCHANGE, PUSH, Answer, Offer, Preset, Push, Pushed
 from overlay.identity import Identity, Root
 from overlay.invite import decode_invite, encode_invite
@@ -35,27 +36,6 @@ NOW = wall_clock()
 MIT, UTAH, BROWN, EVIL = (
     Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "evil.org")
 )
-
-
-class Watched(Events):
-    """Events that a test can wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._noted = trio.Event()
-
-    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
-        super().note(level, text, *more, **fields)
-        self._noted.set()
-        self._noted = trio.Event()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(DEADLINE_S):
-            while not condition():
-                await self._noted.wait()
-
-    async def saw(self, text: str) -> None:
-        await self.until(lambda: any(text in event.text for event in self.recent()))
 
 
 class Home:
@@ -163,6 +143,26 @@ async def test_a_revoked_guest_is_out_at_once(founder: Home) -> None:
                 await two.transport.dial(one.address)
             with pytest.raises(MedusaError):
                 await one.connect(two.identity.peer_id)
+
+
+async def test_a_revoked_peer_that_nobody_has_refused_yet_does_not_leave(founder: Home) -> None:
+    async with founder.run(preset=Preset.WAN) as one:
+        utah, by = guest(founder, one, UTAH)
+        async with utah.run(by, preset=Preset.WAN) as two:
+            await utah.events.until(lambda: len(two.peers.all()) == 2)
+            connection = await two.connect(one.identity.peer_id)
+            statement = Membership(one.membership.charter, one.membership.statements()).revoke(
+                MIT, "utah.edu", now=NOW
+            )
+            one.learn([statement])
+            with trio.fail_after(DEADLINE_S):
+                await connection.closed.wait()
+            two.transport.refusals.reasons.clear()
+            theirs = Membership(two.membership.charter, two.membership.statements())
+            leaving = theirs.revoke(UTAH, "utah.edu", now=NOW)
+            with pytest.raises(RefusedError, match=r"mit\.edu refuses this peer: .*been revoked"):
+                await two.learn_and_tell([leaving])
+            assert "utah.edu" in two.membership.participants(), "nothing is changed"
 
 
 async def test_a_stranger_gets_nowhere(founder: Home, tmp_path: Path) -> None:

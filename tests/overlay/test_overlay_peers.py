@@ -50,7 +50,7 @@ def test_a_peer_makes_itself_known() -> None:
     peers = table()
     own = peers.announce([HERE], NOW)
     (change,) = peers.merge([record_of(TWO).data], NOW)
-    assert (change.error, change.text) == (None, f"peer {TWO.name} is at 10.0.0.2:7654")
+    assert (change.error, change.text) == (None, f"found peer {TWO.name} at 10.0.0.2:7654")
     record = peers.get(TWO.peer_id)
     assert record is not None
     assert (record.name, record.participant, record.addresses) == (TWO.name, "utah.edu", (THERE,))

@@ -223,8 +223,23 @@ async def test_an_error_of_another_peer_is_passed_on_and_is_no_fault_here(served
         with pytest.raises(NotAuthorisedError):
             await here.call(methods[2], Number(7), Number)
     assert [(event.level, event.text) for event in served.events.recent()] == [
-        ("error", f"{methods[1]} failed: InternalError('Spark failed')"),
+        ("error", f"failed at {methods[1]}: InternalError('Spark failed')"),
         ("warning", f"refused {PEER.participant}: {methods[2]}: s is not yours"),
+    ]
+
+
+async def test_a_refusal_that_honest_callers_often_get_is_no_event(served: Served) -> None:
+    async def refuse(caller: Caller, request: Number, body: bytes) -> Number:
+        raise NotAuthorisedError("not for you")
+
+    served.service.unary("guarded", Number, refuse)
+    served.service.unary("asked", Number, refuse, often_refused=True)
+    async with connected(served) as (here, _):
+        for method in ("asked", "guarded"):
+            with pytest.raises(NotAuthorisedError, match="not for you"):
+                await here.call(method, Number(1), Number)
+    assert [(event.level, event.text) for event in served.events.recent()] == [
+        ("warning", f"refused {PEER.participant}: guarded: not for you")
     ]
 
 
@@ -255,7 +270,7 @@ async def test_who_may_not_call_is_refused_before_the_request_is_received(served
 async def test_deadline_cancels_the_handler(served: Served, autojump_clock: object) -> None:
     async with connected(served) as (here, _):
         with pytest.raises(DeadlineError, match="long"):
-            await here.call("long", Number(1), Number, timeout_s=5)
+            await here.call("long", Number(1), Number, timeout_s=DEADLINE_S)
         await served.cancelled.wait()
         assert (await here.call("double", Number(1), Number)).n == 2
 

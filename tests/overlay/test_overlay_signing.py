@@ -79,7 +79,7 @@ def test_what_is_public_is_readable_by_all(tmp_path: Path) -> None:
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing"):
         read_secret(tmp_path / "nothing")
-    with pytest.raises(StorageError, match="missing/x: No such file"):
+    with pytest.raises(StorageError, match="missing: there is no such folder: make it"):
         write_atomically(tmp_path / "missing" / "x", b"")
 
 

@@ -28,7 +28,7 @@ class Work:
 
         def work() -> str:
             trio.from_thread.run_sync(self.begun.append, name)
-            assert end.wait(10)
+            assert end.wait(DEADLINE_S)
             return name
 
         async def run() -> None:

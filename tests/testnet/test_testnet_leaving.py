@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 
 from overlay.errors import UnavailableError
 from testnet.peers import Federation, Peer, open_federation, run_command
@@ -25,7 +26,7 @@ async def _members(peer: Peer) -> dict[str, str]:
 
 
 async def _until(peer: Peer, standing: dict[str, str]) -> None:
-    with trio.fail_after(120):
+    with trio.fail_after(DEADLINE_S):
         while await _members(peer) != standing:  # noqa: ASYNC110 - of other processes
             await trio.sleep(0.2)
 
@@ -46,7 +47,10 @@ async def test_peers_enter_leave_and_are_refused() -> None:
         told = await run_command("leave", "--yes", "--root", str(utah.home.folder), "--json", *at)
         assert "mit.edu" in json.loads(told)["told"] or "utah.edu" in json.loads(told)["told"]
         assert not sibling.home.is_locked()
-        assert "was revoked" in await _refused("run", *at)
+        assert "of utah.edu has left" in await _refused("run", *at)
+        told = await _refused("leave", "--yes", "--root", str(utah.home.folder), *at)
+        assert "this peer is out of the federation already: peer" in told
+        assert "has left" in told
         assert (await _members(mit))["utah.edu"] == "member"
 
         # the certificate of a running peer is renewed under it
@@ -64,6 +68,8 @@ async def test_peers_enter_leave_and_are_refused() -> None:
         assert "utah.edu has left, and its peer has stopped; told: mit.edu" in told
         await _until(mit, {"mit.edu": "founder", "utah.edu": "left", "brown.edu": "revoked"})
         assert "utah.edu has left on" in await _refused("run", *home)
+        told = await _refused("leave", "--participant", "--yes", *home)
+        assert "this peer is out of the federation already: utah.edu has left on" in told
 
 
 async def _newcomer_is_refused(federation: Federation, mit: Peer) -> None:

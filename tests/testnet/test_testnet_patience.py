@@ -103,15 +103,16 @@ def test_what_our_own_processes_use_is_our_time() -> None:
 
 
 async def test_times_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
+    looks, enough = 0, trio.Event()
 
     def share(_: MachineTime) -> float:
         nonlocal looks
         looks += 1
+        if looks == 3:
+            trio.from_thread.run_sync(enough.set)
         return 1.0
 
     monkeypatch.setattr(MachineTime, "share", share)
     monkeypatch.setattr(patience, "LOOK_S", 0.05)
     async with while_moving("a moment"):
-        while looks < 3:  # noqa: ASYNC110
-            await trio.sleep(0.01)
+        await enough.wait()

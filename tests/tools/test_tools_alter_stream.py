@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from engine_peers import open_town
+from tools_prompt import Prompt
 
 from engine.alteration import Alteration
 from engine.definitions import Idle
@@ -55,12 +58,14 @@ def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     class Client:
+        remarks = ()
+
         async def alter_stream(self, stream: str, alteration: Alteration) -> None:
             asked.extend((stream, alteration))
 
     def ask(_home: str | None, question: Callable[[Client], Awaitable[None]]) -> None:
         with pytest.raises(StopIteration):
-            question(Client()).__await__().send(None)  # type: ignore[attr-defined]
+            question(Client()).__await__().send(None)
 
     monkeypatch.setattr(calls, "ask", ask)
     name = "medusa://mit.edu/s"
@@ -70,3 +75,41 @@ def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0, done.output
     assert done.output == f"{name}: readers utah.edu, slack 2 s\n"
     assert asked == [name, Alteration(readers=("utah.edu",), slack_us=2_000_000)]
+
+
+async def test_a_participant_that_is_no_member_is_remarked_upon(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    document = tmp_path / "evil.xml"
+    document.write_text(
+        """<medusa>
+          <schema name="medusa://mit.edu/conn" time="ts"><field name="ts" type="double"/></schema>
+          <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" writers="uta.edu"/>
+          <query name="medusa://mit.edu/q">
+            <box name="b" type="filter">
+              <input port="1" stream="medusa://mit.edu/conns"/>
+              <output port="1" stream="medusa://mit.edu/out"/>
+              <param name="expression.0" value="ts > 1"/>
+            </box>
+            <output stream="medusa://mit.edu/out" readers="bown.edu"/>
+          </query>
+        </medusa>"""
+    )
+    (tmp_path / "town").mkdir()
+    async with open_town(tmp_path / "town") as town:
+        mit = await town.settle("mit.edu")
+        await town.settle("utah.edu")
+        at_mit, conns = Prompt(mit.home.folder, capfd), "medusa://mit.edu/conns"
+        code, _, err = await at_mit.outcome("query", "create", str(document))
+        assert code == 0
+        members = "no member of federation town; its members are mit.edu, utah.edu"
+        assert err.splitlines() == [
+            f"medusa: {conns}: writers names uta.edu, {members}",
+            f"medusa: medusa://mit.edu/out: readers names bown.edu, {members}",
+        ]
+        code, _, err = await at_mit.outcome(
+            *("stream", "alter", conns, "--readers", "utah.edu,contract,bown.edu")
+        )
+        assert (code, err) == (0, f"medusa: {conns}: readers names bown.edu, {members}\n")
+        await at_mit("stream", "alter", conns, "--readers", "utah.edu", "--slack", "2")
+        await at_mit("stream", "alter", "medusa://mit.edu/out", "--readers", "*")

@@ -243,6 +243,6 @@ def test_a_wrong_type_is_told_of_the_argument(
 
 def test_wrong_types_for_opening() -> None:
     with pytest.raises(InvalidInputError, match="argument home: expected Path or str or None, got"):
-        MedusaClient(7)  # type: ignore[arg-type]
+        MedusaClient(7)
     with pytest.raises(InvalidInputError, match="open_medusa: argument patience_s: expected float"):
-        open_medusa(patience_s="60")  # type: ignore[arg-type]
+        open_medusa(patience_s="60")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deadline import DEADLINE_S
 
 from engine.definitions import StreamDefinition
 from engine.schema import BEGINNING, Field, FieldType, Schema
@@ -31,7 +32,7 @@ def command(home: Path, *arguments: str) -> dict[str, Any]:
         [*PEER, *arguments, "--home", str(home), "--json"], capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    return json.loads(done.stdout)
 
 
 @contextmanager
@@ -54,19 +55,21 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.found: list[tuple[int, int]] = []
         self.boundary = after
+        self._moved = threading.Condition()
         self._client = MedusaClient(home, patience_s=0.0)
 
     def run(self) -> None:
         with suppress(MedusaError), self._client as client:  # until its peer is killed
             for epoch in client.subscribe(STREAM, self.boundary):
                 columns = (epoch.table.column(name).to_pylist() for name in ("stime", "value"))
-                self.found += zip(*columns, strict=True)
-                self.boundary = epoch.upto
+                with self._moved:
+                    self.found += zip(*columns, strict=True)
+                    self.boundary = epoch.upto
+                    self._moved.notify_all()
 
     def wait_for(self, count: int) -> None:
-        while len(self.found) < count:
-            assert self.is_alive()
-            time.sleep(0.05)
+        with self._moved:
+            assert self._moved.wait_for(lambda: len(self.found) >= count, DEADLINE_S)
 
 
 class Poster(threading.Thread):
@@ -87,7 +90,7 @@ class Poster(threading.Thread):
                     client.post_event(STREAM, pa.table({"t": times, "value": values}))
                     client.flush()
                     self.value += 1
-                    time.sleep(0.002)
+                    self.stop.wait(0.002)
         except MedusaError:
             return  # its peer was killed
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deadline import DEADLINE_S
 from tools_fake_peer import (
     AVAILABILITY,
     DERIVED,
@@ -51,8 +52,11 @@ class Outcome:
         return json.loads(self.out)  # type: ignore[no-any-return]
 
 
+Run = Callable[..., Outcome]
+
+
 @pytest.fixture
-def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):  # noqa: ANN201
+def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     def call(*arguments: str, home: bool = True) -> Outcome:
         at = ("--home", str(tmp_path)) if home else ()
         with pytest.raises(SystemExit) as left:
@@ -64,7 +68,7 @@ def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):  # noqa: ANN
     return call
 
 
-def test_definitions_and_listings(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_definitions_and_listings(tmp_path: Path, run: Run) -> None:
     document = tmp_path / "q.xml"
     document.write_text("<medusa/>")
     with fake_peer_in_thread(tmp_path) as peer:
@@ -85,7 +89,7 @@ def test_definitions_and_listings(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert b"1/1 peers up" in run("monitor", "--once").out
 
 
-def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run: Run) -> None:
     document = tmp_path / "q.xml"
     document.write_text("<medusa/>")
     create = ("query", "create", str(document))
@@ -111,7 +115,7 @@ def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run) -> None:  
         assert flag in helped
 
 
-def test_availability_is_shown(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_availability_is_shown(tmp_path: Path, run: Run) -> None:
     words = (
         "passive_standby, precise recovery, within 2 s, a checkpoint every 0.5 s, secondary cdcd"
     )
@@ -129,7 +133,7 @@ def test_availability_is_shown(tmp_path: Path, run) -> None:  # noqa: ANN001
         }
 
 
-def test_errors_are_one_line(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_errors_are_one_line(tmp_path: Path, run: Run) -> None:
     document = tmp_path / "q.xml"
     document.write_text("nothing\n")
     missing = run("query", "create", str(tmp_path / "none.xml"))
@@ -152,7 +156,7 @@ def test_errors_are_one_line(tmp_path: Path, run) -> None:  # noqa: ANN001
     assert run("--help", home=False).code == 0
 
 
-def test_post_and_subscribe(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_post_and_subscribe(tmp_path: Path, run: Run) -> None:
     csv = tmp_path / "rows.csv"
     csv.write_text("ts,name\n1.5,a\n2.5,b\n")
     parquet = tmp_path / "rows.parquet"
@@ -239,7 +243,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
             process.stdout.readline()
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(20) == 0
+            assert process.wait(DEADLINE_S) == 0
 
 
 def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
@@ -254,7 +258,7 @@ def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
             process.stdout.readline()
             process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+            assert process.wait(DEADLINE_S) == 130
             assert process.stderr.read() == b""
 
 
@@ -320,7 +324,7 @@ def test_a_speed_needs_a_time_field() -> None:
 
 def test_a_terminal_shows_progress(
     tmp_path: Path,
-    run,  # noqa: ANN001
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     csv = tmp_path / "rows.csv"
@@ -336,7 +340,7 @@ def test_a_terminal_shows_progress(
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])
-def test_a_limit_stops_after_so_many_rows(tmp_path: Path, run, kind: str) -> None:  # noqa: ANN001
+def test_a_limit_stops_after_so_many_rows(tmp_path: Path, run: Run, kind: str) -> None:
     with fake_peer_in_thread(tmp_path) as peer:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
         limited = run("subscribe", DERIVED, "--limit", "7", "--format", kind)
@@ -358,12 +362,12 @@ def rows_of(kind: str, out: bytes) -> list[int]:
             table = pa.ipc.open_stream(out).read_all()
         case _:
             table = pq.read_table(pa.BufferReader(out))
-    return table.column("stime").to_pylist()  # type: ignore[no-any-return]
+    return table.column("stime").to_pylist()
 
 
 def test_parquet_is_whole_with_its_types_and_in_row_groups_of_some_size(
     tmp_path: Path,
-    run,  # noqa: ANN001
+    run: Run,
 ) -> None:
     with fake_peer_in_thread(tmp_path) as peer:
         bounds = [BEGINNING, *range(10, 500, 10), END]
@@ -392,17 +396,15 @@ def test_a_file_is_whole_after_ctrl_c(
         options = ["--format", kind, "--home", str(tmp_path / "home")]
         with path.open("wb") as file:
             process = subprocess.Popen([*command, *options], stdout=file)
-            while 9 not in peer.acknowledged:  # then the second epoch is asked for
-                assert process.poll() is None
-                time.sleep(0.01)
-            time.sleep(0.2)
+            with peer.moved:  # then the second epoch is asked for
+                assert peer.moved.wait_for(lambda: 9 in peer.acknowledged, DEADLINE_S)
             process.send_signal(number)
             assert process.wait() == code
         assert rows_of(kind, path.read_bytes())[:5] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_for_all_three_commands(run, shell: str) -> None:  # noqa: ANN001
+def test_completion_is_for_all_three_commands(run: Run, shell: str) -> None:
     script = run("completion", shell, home=False).out.decode()
     for name in ("medusa", "medusa-peer", "medusa-testnet"):
         assert f"_{name.upper().replace('-', '_')}_COMPLETE={shell}_complete" in script
@@ -428,6 +430,46 @@ def test_the_shell_is_answered(module: str, variable: str, words: str, found: st
         check=False,
     )
     assert found in done.stdout.decode(), done.stderr
+
+
+def completed(words: str, home: Path) -> list[str]:
+    """The completions that the program gives bash for the last of these words."""
+    asked = {
+        "_MEDUSA_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "MEDUSA_HOME": str(home),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.medusa_command"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        check=False,
+    )
+    assert not done.stderr
+    return [line.removeprefix("plain,") for line in done.stdout.decode().split()]
+
+
+def test_names_of_objects_are_completed(tmp_path: Path) -> None:
+    for words in ("medusa subscribe ", "medusa query show med"):
+        assert completed(words, tmp_path) == [], "no peer is there, and that is no error"
+    with fake_peer_in_thread(tmp_path):
+        assert completed("medusa subscribe ", tmp_path) == [DERIVED, STREAM]
+        assert completed(f"medusa stream show {STREAM[:-2]}", tmp_path) == [STREAM]
+        assert completed("medusa query start medusa://", tmp_path) == [QUERY, f"{QUERY}2"]
+        assert completed(f"medusa lookup {QUERY}", tmp_path) == [QUERY, f"{QUERY}2"]
+
+
+def test_bash_takes_a_name_for_one_word(run: Run) -> None:
+    words = "medusa lookup medusa://mit.edu/conns"
+    asked = f'{run("completion", "bash", home=False).out.decode()}\necho "$COMP_WORDBREAKS"'
+    done = subprocess.run(
+        ["bash", "--norc", "-c", asked],
+        env={**os.environ, "COMP_WORDBREAKS": " =:"},
+        capture_output=True,
+        check=True,
+    )
+    assert ":" not in done.stdout.decode(), words
 
 
 def test_every_command_says_its_version() -> None:

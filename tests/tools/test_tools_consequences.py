@@ -95,9 +95,9 @@ def test_what_ends_with_one_peer(home: Home, book: Book) -> None:
 
 
 def test_what_ends_with_a_contract(home: Home) -> None:
-    contract = Contract("77aa" + "0" * 60, None, b"", True)  # type: ignore[arg-type]
+    contract = Contract("77aa" + "0" * 60, None, b"", True)
     assert of_contract(home, contract) == ["tasks that go home: medusa://utah.edu/theirs"]
-    contract = Contract("99" + "0" * 62, None, b"", True)  # type: ignore[arg-type]
+    contract = Contract("99" + "0" * 62, None, b"", True)
     assert of_contract(home, contract) == ["no task runs under it"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,20 @@ import click
 import pytest
 import trio
 from deadline import DEADLINE_S
+from tools_prompt import entered
+from watched import Watched
 
 from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.book import FOLDER, SUFFIX
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
 from overlay.clients import Clients, open_client_listener
-from overlay.events import Events, Level
 from overlay.exchange import Preset
 from overlay.files import read_secret
 from overlay.identity import Identity
 from overlay.membership_file import load_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Caller, Service
-from tools import command_line
 from tools.contract_command import contract
 from tools.home import Home, Running
 from tools.messages import BALANCE
@@ -44,23 +44,22 @@ for _other in ("init", "invite", "join", "revoke"):
     command.add_command(peer.commands[_other])
 
 
+Run = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # noqa: ANN201
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "80")
 
     def call(*arguments: str, home: Home | None = None) -> tuple[int, str, str]:
         place = () if home is None else ("--home", str(home.folder))
-        with pytest.raises(SystemExit) as left:
-            command_line.run(command, (*arguments, *place))
-        captured = capfd.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, captured.out, captured.err
+        return entered(capfd, command, *arguments, *place)
 
     return call
 
 
 @pytest.fixture
-def homes(tmp_path: Path, run) -> tuple[Home, Home]:  # noqa: ANN001
+def homes(tmp_path: Path, run: Run) -> tuple[Home, Home]:
     """mit.edu founded the federation and admitted utah.edu."""
     mit, utah = Home(tmp_path / "mit"), Home(tmp_path / "utah")
     run("init", "--participant", "mit.edu", "--found", "demo", home=mit)
@@ -75,14 +74,14 @@ PROPOSE = ("contract", "propose", "--to", "utah.edu", "--min-price", "0.8", "--m
 RUNS = ("--runs", "40", "--they-run", "20:filter,map:medusa://mit.edu/*")
 
 
-def ask(run, home: Home, *arguments: str):  # noqa: ANN001, ANN201
+def ask(run: Run, home: Home, *arguments: str) -> Any:
     """The JSON answer of a command that works."""
     code, out, err = run("contract", *arguments, "--json", home=home)
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
-def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> None:
     mit, utah = homes
     offer, answer, end = (str(tmp_path / name) for name in ("offer", "answer", "end"))
     code, out, err = run(*PROPOSE, *RUNS, "--out", offer, home=mit)
@@ -127,7 +126,7 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run, tmp_path:
 
 def test_the_other_kinds_of_contract(
     homes: tuple[Home, Home],
-    run,  # noqa: ANN001
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mit, utah = homes
@@ -163,11 +162,11 @@ def test_the_other_kinds_of_contract(
         assert all(len(line) <= 80 and line == line.rstrip() for line in out.splitlines())
 
 
-def _ids(run, home: Home) -> list[str]:  # noqa: ANN001
+def _ids(run: Run, home: Home) -> list[str]:
     return [each["contract"] for each in ask(run, home, "list")]
 
 
-def test_what_is_refused(homes: tuple[Home, Home], run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_what_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> None:
     mit, utah = homes
     offer = str(tmp_path / "offer")
     run(*PROPOSE, *RUNS, "--out", offer, home=mit)
@@ -237,7 +236,7 @@ def test_what_is_refused(homes: tuple[Home, Home], run, tmp_path: Path) -> None:
 )
 def test_options_that_do_not_belong_together(
     homes: tuple[Home, Home],
-    run,  # noqa: ANN001
+    run: Run,
     told: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -246,7 +245,7 @@ def test_options_that_do_not_belong_together(
     assert told in err
 
 
-def test_a_damaged_file_is_told_beside_the_others(homes: tuple[Home, Home], run) -> None:  # noqa: ANN001
+def test_a_damaged_file_is_told_beside_the_others(homes: tuple[Home, Home], run: Run) -> None:
     mit, _ = homes
     run(*PROPOSE, *RUNS, home=mit)
     run(*PROPOSE, *RUNS, home=mit)
@@ -257,7 +256,7 @@ def test_a_damaged_file_is_told_beside_the_others(homes: tuple[Home, Home], run)
     assert str(first) in err
 
 
-def test_no_home_and_no_federation(run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_no_home_and_no_federation(run: Run, tmp_path: Path) -> None:
     alone = Home(tmp_path / "alone")
     code, _, err = run("contract", "list", home=alone)
     assert code == 1
@@ -269,24 +268,6 @@ def test_no_home_and_no_federation(run, tmp_path: Path) -> None:  # noqa: ANN001
 
 
 # -- with peers that run ---------------------------------------------------------------------------
-
-
-class Watched(Events):
-    """Events that can be waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._noted = trio.Event()
-
-    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
-        super().note(level, text, *more, **fields)
-        self._noted.set()
-        self._noted = trio.Event()
-
-    async def saw(self, text: str) -> None:
-        with trio.fail_after(DEADLINE_S):
-            while not any(text in event.text for event in self.recent()):
-                await self._noted.wait()
 
 
 @contextmanager
@@ -331,14 +312,14 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
     thread = threading.Thread(target=trio.run, args=(main,))
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(DEADLINE_S)
         yield overlays[0]
     finally:
         trio.from_thread.run_sync(scope.cancel, trio_token=tokens[0])
         thread.join()
 
 
-def test_over_the_overlay(homes: tuple[Home, Home], run) -> None:  # noqa: ANN001
+def test_over_the_overlay(homes: tuple[Home, Home], run: Run) -> None:
     mit, utah = homes
     early = ask(run, mit, *PROPOSE[1:], *RUNS)  # while nobody runs
     with running(mit) as one:
@@ -368,7 +349,7 @@ def test_over_the_overlay(homes: tuple[Home, Home], run) -> None:  # noqa: ANN00
             assert "too many proposals wait for utah.edu" in out
 
 
-def test_balances(homes: tuple[Home, Home], run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_balances(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> None:
     mit, _ = homes
     made = ask(run, mit, *PROPOSE[1:], *RUNS)
     code, out, err = run("contract", "balance", home=mit)

@@ -206,4 +206,4 @@ def test_a_folder_of_no_known_stream_is_told(
     shutil.copytree(whole, place.home.folder)
     path = place.home.data / "streams" / "utah.edu,t" / "stream.json"
     path.unlink()
-    assert any(f"{path.parent} has no stream.json" in text for text in outcome(place))
+    assert any(f"found {path.parent} without stream.json" in text for text in outcome(place))

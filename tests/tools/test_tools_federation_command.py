@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import trio
+from tools_prompt import entered
 
 from overlay.entering import Meeting
 from overlay.errors import RefusedError
 from overlay.membership_file import load_membership
-from tools import admission, command_line
+from tools import admission
 from tools.home import Home
 from tools.peer_command import peer
 
@@ -27,12 +30,7 @@ class Cast:
         self._capfd = capfd
 
     def __call__(self, who: str, *arguments: str) -> tuple[int, str, str]:
-        home = ("--home", str(self.folder / who))
-        with pytest.raises(SystemExit) as left:
-            command_line.run(peer, (*arguments, *home))
-        captured = self._capfd.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, captured.out, captured.err
+        return entered(self._capfd, peer, *arguments, "--home", str(self.folder / who))
 
     def done(self, who: str, *arguments: str) -> str:
         code, out, err = self(who, *arguments)
@@ -44,11 +42,15 @@ class Cast:
         assert (code, out, err.count("\n")) == (1, "", 1)
         return err
 
-    def make(self, *who: str, founder: str = "mit.edu", policy: str | None = None) -> None:
+    def make(self, *who: str, founder: str = "mit.edu", policy: str | None = None) -> str:
+        """Gives what the founder is told beside."""
         admission = () if policy is None else ("--admission", policy)
-        self.done(founder, "init", "--participant", founder, "--found", "lab", *admission)
+        command = ("init", "--participant", founder, "--found", "lab", *admission)
+        code, _, told = self(founder, *command)
+        assert code == 0
         for name in who:
             self.done(name, "init", "--participant", name)
+        return told
 
     def root(self, name: str) -> tuple[str, str]:
         return "--root", str(Home(self.folder / name).root_certificate)
@@ -61,6 +63,15 @@ class Cast:
         assert code == 0
         assert "no member has answered yet" in err
         assert "127.0.0.1:1 cannot be reached" in err
+
+    def goes_away(self, who: str) -> str:
+        """Its root's key is kept elsewhere from now on; the folder where that is."""
+        vault = self.folder / f"vault of {who}"
+        vault.mkdir(mode=0o700)
+        for name in ("root.key", "root.crt"):
+            shutil.copy(self.folder / who / name, vault / name)
+        (self.folder / who / "root.key").unlink()
+        return str(vault)
 
     def members(self, who: str) -> dict[str, str]:
         roll = json.loads(self.done(who, "members", "--json"))
@@ -129,6 +140,144 @@ def _meet(cast: Cast, one: str, other: str) -> None:
     for side, view, theirs in zip(sides, views, reversed(views), strict=True):
         view.merge(theirs.statements(), 0.0)
         save_membership(side.folder, view, 0.0)
+
+    told = cast.refused("mit.edu", "invite", "utah.edu", *ADDRESS)
+    assert "utah.edu needs no more sponsors: mit.edu signed its admission, and it is a" in told
+
+
+def test_inviting_a_member_again_says_that_it_is_one(cast: Cast) -> None:
+    cast.make("utah.edu")
+    cast.enter("mit.edu", "utah.edu")
+    _meet(cast, "mit.edu", "utah.edu")
+    code, out, err = cast("mit.edu", "invite", "utah.edu", *cast.root("utah.edu"), *ADDRESS)
+    assert (code, out.startswith("medusa1-"), err.count("\n")) == (0, True, 1)
+    assert "utah.edu was admitted on 2" in err
+    assert "and is a member: this is its token again" in err
+
+
+def test_a_sponsor_that_has_not_heard_of_the_first_yet_is_told_that_it_may(cast: Cast) -> None:
+    cast.make()
+    told = cast.refused("mit.edu", "invite", "cmu.edu", *ADDRESS)
+    assert "has heard of no sponsor that has begun to admit cmu.edu: give its root" in told
+    assert "`medusa-peer members` then shows cmu.edu as waiting" in told
+
+
+def test_an_invitation_that_ends_today_is_shown_with_its_time(cast: Cast) -> None:
+    cast.make("utah.edu", "brown.edu")
+    cast.invite("mit.edu", "utah.edu", "--expires", "0s")
+    cast.invite("mit.edu", "brown.edu", "--expires", "30d")
+    shown = cast.done("mit.edu", "members")
+    assert re.search(
+        r"utah\.edu +expired .* until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", shown, re.M
+    )
+    assert re.search(r"brown\.edu +invited .* until \d{4}-\d\d-\d\d$", shown, re.M)
+
+
+def test_an_admission_that_is_complete_needs_no_more_sponsors(cast: Cast) -> None:
+    cast.make("utah.edu", "brown.edu", "cmu.edu", policy="2 of mit.edu,utah.edu,brown.edu")
+    for name in ("utah.edu", "brown.edu"):
+        cast.enter("mit.edu", name)
+        _meet(cast, "mit.edu", name)
+    cast.invite("mit.edu", "cmu.edu")
+    _meet(cast, "mit.edu", "utah.edu")
+    cast.done("utah.edu", "invite", "cmu.edu", *ADDRESS, "--yes")
+    _meet(cast, "utah.edu", "brown.edu")
+    told = cast.refused("brown.edu", "invite", "cmu.edu", *ADDRESS)
+    assert "cmu.edu needs no more sponsors: mit.edu, utah.edu signed its admission" in told
+    assert "`medusa-peer invite cmu.edu --root CERT` prints its token again" in told
+    assert cast.invite("brown.edu", "cmu.edu").startswith("medusa1-")
+
+
+def test_a_founder_is_told_whom_it_can_admit_at_the_start(cast: Cast) -> None:
+    for policy in (None, "any", "1 of mit.edu,utah.edu"):
+        assert cast.make(policy=policy) == ""
+        shutil.rmtree(cast.folder / "mit.edu")
+    told = cast.make(policy="2 of mit.edu,utah.edu,brown.edu")
+    assert "mit.edu alone admits the sponsors brown.edu, utah.edu; nobody else can be" in told
+    assert "none of these" not in told
+    shutil.rmtree(cast.folder / "mit.edu")
+    told = cast.make(policy="2 of utah.edu,brown.edu")
+    assert "before 2 of brown.edu, utah.edu are members and sign; mit.edu is none of these" in told
+
+
+def test_a_root_kept_elsewhere_signs_what_its_participant_says(cast: Cast) -> None:
+    cast.make("utah.edu", "brown.edu", policy="any")
+    vault = cast.goes_away("mit.edu")
+    wanted = cast.refused("mit.edu", "policy", "founder", "--yes")
+    assert "root key is not in this home: say where it is with --root HOME" in wanted
+    assert "--root HOME" in cast.refused("mit.edu", "revoke", "mit.edu", "--yes")
+    cast.done("mit.edu", "policy", "founder", "--yes", "--root", vault)
+    assert "where it is with --our-root HOME" in cast.refused("mit.edu", "invite", "utah.edu")
+    cast.invite("mit.edu", "utah.edu", "--our-root", vault)
+    cast.invite("mit.edu", "brown.edu", "--our-root", vault)
+    cast.done("mit.edu", "invite", "brown.edu", "--withdraw", "--our-root", vault)
+    cast.done("mit.edu", "revoke", "utah.edu", "--yes", "--root", vault)
+    assert cast.members("mit.edu") == {"mit.edu": "founder", "utah.edu": "revoked"}
+    other = str(cast.folder / "brown.edu")
+    told = cast.refused("mit.edu", "policy", "any", "--yes", "--root", other)
+    assert "holds the root of brown.edu, which is not that of this peer of mit.edu" in told
+
+
+def test_nobody_is_asked_about_what_is_refused(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    cast.make("utah.edu", "brown.edu")
+    cast.enter("mit.edu", "utah.edu")
+    _meet(cast, "mit.edu", "utah.edu")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for who, command, refusal in (
+        ("utah.edu", ("policy", "any"), "founder mit.edu alone may change it"),
+        ("mit.edu", ("policy", "founder"), "the admission policy is founder already"),
+        ("mit.edu", ("policy", "all"), "admission policy 'all': must be"),
+        ("utah.edu", ("revoke", "mit.edu"), "utah.edu may not revoke mit.edu"),
+        ("mit.edu", ("leave",), "is not running: start it"),
+    ):
+        assert refusal in cast.refused(who, *command)
+
+
+def test_the_policy_in_force_said_again_ends_a_change_that_waits(cast: Cast) -> None:
+    cast.make("utah.edu", policy="2 of mit.edu,utah.edu")
+    cast.enter("mit.edu", "utah.edu")
+    _meet(cast, "mit.edu", "utah.edu")
+    again = "2 of mit.edu,utah.edu"
+    cast.done("mit.edu", "policy", "any", "--yes")
+    asked = cast.refused("mit.edu", "policy", "2 of utah.edu, mit.edu")
+    assert f"this says the policy of lab, '{again}', again; all members stay" in asked
+    assert "the change to 'any', which waits for others, ends" in asked
+    cast.done("mit.edu", "policy", again, "--yes")
+    _meet(cast, "mit.edu", "utah.edu")
+    assert "waiting" not in cast.done("utah.edu", "policy", again, "--yes")
+    _meet(cast, "mit.edu", "utah.edu")
+    roll = json.loads(cast.done("mit.edu", "members", "--json"))
+    assert (roll["policy"], roll["changes"]) == (again, [])
+    assert cast.members("mit.edu")["utah.edu"] == "member"
+
+
+def test_members_has_a_line_a_member_where_it_is_piped(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast.make("utah.edu")
+    cast.enter("mit.edu", "utah.edu")
+    monkeypatch.setenv("COLUMNS", "40")
+    header, _, invited, policy = cast.done("mit.edu", "members").splitlines()
+    assert header.split() == ["participant", "standing", "admitted", "by", "since", "root", "note"]
+    assert invited.split()[:2] == ["utah.edu", "invited"]
+    assert "until 2" in invited
+    assert policy.startswith("federation lab:")
+
+
+def test_roots_and_days_stand_on_one_line_on_a_narrow_terminal(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast.make("utah.edu")
+    cast.enter("mit.edu", "utah.edu")
+    cast.done("mit.edu", "revoke", "utah.edu", "--yes")
+    rows = json.loads(cast.done("mit.edu", "members", "--json"))["members"]
+    monkeypatch.setattr("tools.plain_tables.PIPE_COLUMNS", 80)
+    lines = cast.done("mit.edu", "members").splitlines()
+    for row in rows:
+        (line,) = [line for line in lines if line.startswith(row["participant"])]
+        assert row["root"] in line
+        assert row["standing"] in line
+    assert max(map(len, lines[:-1])) <= 80
 
 
 def test_an_invitation_is_withdrawn_and_made_anew(cast: Cast) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +29,9 @@ def names(peer: FakePeer) -> list[str]:
 
 def wait_for(peer: FakePeer, *wanted: str) -> None:
     """Until the stream has exactly these."""
-    until = time.monotonic() + DEADLINE_S
-    while names(peer) != list(wanted):
-        assert time.monotonic() < until, f"{names(peer)} instead of {wanted}"
-        assert len(names(peer)) <= len(wanted), f"{names(peer)} instead of {wanted}"
-        time.sleep(0.02)
+    with peer.moved:
+        peer.moved.wait_for(lambda: len(names(peer)) >= len(wanted), DEADLINE_S)
+    assert names(peer) == list(wanted)
 
 
 @contextmanager
@@ -134,8 +132,16 @@ def test_a_file_is_followed_over_truncation(peer: FakePeer, tmp_path: Path) -> N
         assert process.wait(DEADLINE_S) == 1
         assert "neither it nor a file rotated from it begins with the 1 rows" in told
         assert "--again posts this one from its beginning" in told
+        producer = re.search(r"post it from there with --producer (\S+);", told)
+        assert producer is not None
+    # The rows that were moved away, and what the command had not come to.
+    moved = tmp_path / "elsewhere.csv"
+    append(moved, "ts,name\n", "3,c\n", "3,cc\n")
+    with posting(peer, moved, "--producer", producer[1]) as process:
+        assert process.wait(DEADLINE_S) == 0
+    wait_for(peer, "a", "b", "c", "cc")
     with posting(peer, log, "--follow", "--again"):
-        wait_for(peer, *"abcd")
+        wait_for(peer, "a", "b", "c", "cc", "d")
 
 
 def test_killed_between_a_post_and_its_answer(peer: FakePeer, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ TABLE = pa.table(COLUMNS, schema=SCHEMA.payload)
     ],
 )
 def test_every_form_is_the_same_rows(given: object) -> None:
-    posted = to_payload(to_table(given, SCHEMA), SCHEMA, 1, ignore_extra=None)  # type: ignore[arg-type]
+    posted = to_payload(to_table(given, SCHEMA), SCHEMA, 1, ignore_extra=None)
     assert posted.to_pylist() == ([] if isinstance(given, list) and not given else PLAIN)
 
 
@@ -107,7 +107,7 @@ def test_a_field_that_only_a_later_dictionary_has_is_there() -> None:
 )
 def test_what_does_not_fit_is_told_of_the_argument(given: object, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as told:
-        to_payload(to_table(given, SCHEMA), SCHEMA, 1, ignore_extra=None)  # type: ignore[arg-type]
+        to_payload(to_table(given, SCHEMA), SCHEMA, 1, ignore_extra=None)
     assert "--" not in str(told.value)  # a program has no flags
     assert "\n" not in str(told.value)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from engine_interpreted import interpret
 from engine_peers import open_town, until
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
+from engine.definitions import Policy, StreamDefinition, StreamEntry
 from engine.messages import PeerStatus, Snapshot, TaskStatus
-from engine.query import Filter
+from engine.schema import Schema
 from tools import command_line
-from tools.listing import parameters
+from tools.listing import StreamLine
+from tools.listing_screen import readers_in_words, stream_details
 from tools.medusa_command import medusa
 
 DOCUMENT = """<medusa>
@@ -26,10 +32,18 @@ DOCUMENT = """<medusa>
   <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="5" max_ahead="none"/>
   <stream name="medusa://mit.edu/secret" schema="medusa://mit.edu/conn" readers="brown.edu"/>
   <query name="medusa://mit.edu/few">
+    <output stream="medusa://mit.edu/low"/>
     <box name="few" type="filter">
       <input port="1" stream="medusa://mit.edu/conns"/>
       <output port="1" stream="medusa://mit.edu/low"/>
       <param name="expression.0" value="id &lt; 10"/>
+    </box>
+    <box name="minutes" type="aggregate">
+      <input port="1" stream="medusa://mit.edu/low"/>
+      <output port="1" stream="medusa://mit.edu/counts"/>
+      <param name="aggregate-function.0" value="count()"/>
+      <param name="aggregate-function-output-name.0" value="rows"/>
+      <param name="window-size" value="60"/>
     </box>
   </query>
 </medusa>"""
@@ -38,15 +52,13 @@ DOCUMENT = """<medusa>
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 0.02)
+    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
     monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 
 async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        utah = await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
         assert (await at_mit("query", "list")) == "no query is defined yet\n"
         async with mit.client() as client:
@@ -58,15 +70,29 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
         listed = (await at_mit("stream", "list")).splitlines()
         assert listed[0].split() == [
-            *("stream", "owner", "made", "by", "who", "may", "read", "boundary", "rows/s")
+            *(
+                "stream",
+                "owner",
+                "made",
+                "by",
+                "who",
+                "may",
+                "read",
+                "boundary",
+                "waiting",
+                "rows/s",
+            )
         ]
         assert [line.split("  ")[0] for line in listed[1:]] == [
-            f"medusa://mit.edu/{path}" for path in ("conns", "low", "secret")
+            f"medusa://mit.edu/{path}" for path in ("conns", "counts", "low", "secret")
         ]
         assert "source" in listed[1]
         assert "every member" in listed[1]
-        assert "medusa://mit.edu/few" in listed[2]
-        assert "mit.edu, brown.edu" in listed[3]
+        assert "medusa://mit.edu/few" in listed[3]
+        assert "mit.edu, brown.edu" in listed[4]
+        # The slack of 5 s holds back the rows of the last five seconds, and that of just then.
+        assert listed[1].split()[-2] == "6"
+        assert [line.split()[-2] for line in listed[2:]] == ["-", "-", "-"]
         found = json.loads(await at_mit("stream", "list", "--json"))
         assert [line["name"] for line in found] == [line.split("  ")[0] for line in listed[1:]]
         assert found[0]["entry"]["stream"]["readers"] == ["*"]
@@ -81,6 +107,8 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
             "ts: double, the time",
             "slack         5.0s",
             "max ahead     any time",
+            "waiting       6 more, for the boundary to pass them",
+            "a row more than 5.0s later or the stream's end lets them come out",
         ):
             assert words in shown
         assert "who may read  mit.edu, brown.edu" in await at_mit(
@@ -93,8 +121,13 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
             *("medusa://mit.edu/conns", "medusa://mit.edu/low", "running"),
         ] or queries[1].split()[-1] in {"waiting", "starting"}
         shown = await at_mit("query", "show", "medusa://mit.edu/few")
-        assert "few: filter, medusa://mit.edu/conns -> medusa://mit.edu/low" in shown
-        assert "id < 10" in shown
+        assert (
+            "few: filter, medusa://mit.edu/conns -> medusa://mit.edu/low; expression.0 id < 10"
+            in (shown)
+        )
+        assert "minutes: aggregate" in shown
+        assert "window-size 60, advance 60" in shown, "as the definition has it"
+        assert "status        running\n" in shown
         assert "medusa://mit.edu/low is " in shown
         assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
 
@@ -117,7 +150,8 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         told = await at_mit("status")
         assert "federation  town: 2 of 2 peers up\n" in told
         assert f"peer        {mit.id[:8]} of mit.edu" in told
-        assert len(json.loads(await at_mit("status", "--json"))["peers"]) == 2
+        status = json.loads(await at_mit("status", "--json"))
+        assert (status["federation"], len(status["peers"])) == ("town", 2)
 
         none = await at_mit.refused("query", "show", "medusa://mit.edu/none")
         assert none == "nothing is known under medusa://mit.edu/none"
@@ -155,5 +189,38 @@ def test_what_fails_and_what_is_gone_is_said(
         assert STREAM in run("stream", "list")
 
 
-def test_a_box_is_told_by_what_it_does() -> None:
-    assert parameters(Filter("few", "a", ("b",), ("x < 1",))) == {"predicates": ("x < 1",)}
+def _readers(stream: StreamDefinition, owner: str = "utah.edu") -> list[str]:
+    """The lines in which `stream show` names the readers of a stream."""
+    entry = StreamEntry(stream, Schema("medusa://utah.edu/s", ()))
+    lines = _text(stream_details(StreamLine(stream.name, owner, entry))).splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("who may read"))
+    last = next(n for n, line in enumerate(lines) if line.startswith("history"))
+    return [line.removeprefix("who may read").strip() for line in lines[first:last]]
+
+
+def test_readers_of_what_is_made_from_others_streams_are_those_that_all_let() -> None:
+    def named(*readers: str, path: str = "conns") -> Policy:
+        return Policy(f"medusa://mit.edu/{path}", readers)
+
+    derived = StreamDefinition("medusa://utah.edu/low", "medusa://utah.edu/s", query="q")
+    made = replace(derived, label=(named("utah.edu", "brown.edu"),))
+    assert _readers(made) == [
+        "utah.edu, brown.edu, mit.edu",
+        "every member: by its own definition",
+        "mit.edu, utah.edu, brown.edu: by medusa://mit.edu/conns, of which it is made",
+    ]
+    assert readers_in_words(made) == "utah.edu, brown.edu, mit.edu", "also in lists"
+    narrowed = replace(made, readers=("brown.edu", "cmu.edu"))
+    assert _readers(narrowed)[0] == "utah.edu, brown.edu"
+    both = replace(made, label=(*made.label, named("utah.edu", "cmu.edu", path="flows")))
+    assert _readers(both)[0] == "utah.edu, mit.edu"
+    sold = replace(made, label=(named("utah.edu", "contract"),))
+    assert _readers(sold)[0] == "utah.edu, and the readers of it and of all that it is made of"
+    assert "mit.edu, utah.edu, who has a contract: by medusa://mit.edu/conns" in _readers(sold)[2]
+    assert _readers(derived) == ["every member"]
+
+
+def _text(table: Table) -> str:
+    console = Console(width=200, file=io.StringIO(), record=True, color_system=None)
+    console.print(table)
+    return console.export_text()

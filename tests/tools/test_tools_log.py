@@ -74,8 +74,7 @@ async def test_a_fault_in_a_clients_call_is_noted_and_found_by_its_id(
 async def test_a_cause_follows_a_call_across_peers(tmp_path: Path, file: Path) -> None:
     async with open_town(tmp_path) as town:
         with open_log(file, LogConfig("debug", "json")):
-            mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-            await town.acquainted(mit, utah)
+            mit, utah = await town.settle_all("mit.edu", "utah.edu")
             answer(utah, "divide", divide)
 
             async def ask(_: Caller, word: Word, __: bytes) -> Word:

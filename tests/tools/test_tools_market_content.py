@@ -157,8 +157,8 @@ async def test_what_is_read_is_paid_until_it_is_left(tmp_path: Path) -> None:
             await no_deal_left(mit, utah)
             await stays(lambda: not any(s.end is None for s in settler(mit).ledger.deals()))
             await paid(utah, mit, contract, 730)
-            assert "is paid for" in notes(utah)
-            assert "utah.edu pays for" in notes(mit)
+            assert "pays for" in notes(utah)
+            assert "to utah.edu: contract" in notes(mit)
 
 
 async def test_a_stream_that_is_read_again_while_it_is_left(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deadline import DEADLINE_S
 from engine_peers import Place, until
 from tools_market_town import (
     CHEAP,
@@ -26,8 +27,8 @@ from tools_market_town import (
     trader,
 )
 
-from engine.moves.assignments import Assignments
 from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
+from engine.moves.returning import Returning
 from engine.query import Query, QueryStatus
 from engine.query_files import QueryFiles
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
@@ -148,13 +149,13 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
     tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner has placed it, and the one that passed it on never hears so."""
-    original = Assignments.pass_on
+    original = Returning.pass_on
 
-    async def lost(self: Assignments, task: str, request: PassOn) -> MoveRecord:
+    async def lost(self: Returning, task: str, request: PassOn) -> MoveRecord:
         await original(self, task, request)
         raise BrokenError("the connection broke")
 
-    monkeypatch.setattr(Assignments, "pass_on", lost)
+    monkeypatch.setattr(Returning, "pass_on", lost)
     async with open_market_town(tmp_path) as town:
         mit, utah, third = [
             await settle(town, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
@@ -207,5 +208,5 @@ async def test_a_strangers_definition_is_not_even_planned(
                     placed.name, 1, stored.entry.query, stored.inputs, stored.kept, 0, deal
                 )
                 with pytest.raises(NotAuthorisedError):
-                    await connection.call("task.assign", request, Progress, timeout_s=10.0)
+                    await connection.call("task.assign", request, Progress, timeout_s=DEADLINE_S)
             assert planned == []

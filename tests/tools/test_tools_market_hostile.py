@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from deadline import DEADLINE_S
 from engine_peers import Place, make_stream, rows, until
 from tools_market_town import (
     CHEAP,
@@ -74,7 +75,7 @@ async def say(
 ) -> Any:
     """What one peer says to another, as itself."""
     connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
-    return await connection.call(method, request, answer, timeout_s=10.0)
+    return await connection.call(method, request, answer, timeout_s=DEADLINE_S)
 
 
 @dataclass

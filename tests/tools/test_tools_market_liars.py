@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from deadline import DEADLINE_S
 from engine_peers import Place, until
 from hostile_partner import Bookkeeper, refusal
 from tools_market_town import (
@@ -386,7 +387,7 @@ async def say(
 ) -> msgspec.Struct:
     """What one peer says to another, as itself."""
     connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
-    return await connection.call(method, request, answer, timeout_s=10.0)
+    return await connection.call(method, request, answer, timeout_s=DEADLINE_S)
 
 
 async def offer(town: Trade, number: int) -> None:

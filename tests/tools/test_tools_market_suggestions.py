@@ -158,7 +158,7 @@ async def test_where_it_fails_the_producer_is_asked(
         await scene.town.stop(scene.brown)
         await scene.post(range(100, 250))
         assert scene.read_at(scene.mit, scene.out)
-        assert "is not read as suggested" in notes(scene.utah)
+        assert "as suggested for" in notes(scene.utah)
         # it is tried again after a while
         monkeypatch.setattr("tools.market.suggestions.ASIDE_S", 0.2)
         suggestions(scene.utah)._aside.clear()
@@ -238,7 +238,7 @@ async def test_what_cannot_be_read_instead_is_not(tmp_path: Path) -> None:
 
 
 def refused(place: Place, why: str) -> bool:
-    return any("not read as suggested" in n and why in n for n in notes(place).splitlines())
+    return any("as suggested for" in n and why in n for n in notes(place).splitlines())
 
 
 async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(tmp_path: Path) -> None:

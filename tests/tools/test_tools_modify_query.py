@@ -15,7 +15,8 @@ import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import open_town
-from test_tools_travel import MINUTE_S, THREE, Prompt, examples, world
+from test_tools_travel import MINUTE_S, THREE, examples, world
+from tools_prompt import Prompt
 
 from engine.definitions import QueryEntry
 from engine.modifying.messages import BoxChange, Modified
@@ -47,7 +48,7 @@ Answer = tuple[int, str, int]
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.stream_store.TEND_S", 3600.0)  # all is still there at the end
+    monkeypatch.setattr("engine.tending.TEND_S", 3600.0)  # all is still there at the end
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:

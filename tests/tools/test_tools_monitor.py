@@ -42,7 +42,7 @@ async def test_it_draws_at_every_interval(autojump_clock: trio.testing.MockClock
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)
     with Live(console=console, auto_refresh=False, screen=True) as live:
         with trio.move_on_after(2.5):
-            await monitor.Monitor(client, live, console, 1.0).run()  # type: ignore[arg-type]
+            await monitor.Monitor(client, live, console, 1.0).run()
     drawn = file.getvalue()
     assert [at - client.asked[0] for at in client.asked] == [0.0, 1.0, 2.0]
     assert "00:00:01 UTC" in drawn
@@ -58,7 +58,7 @@ async def test_it_draws_the_market_of_a_peer_that_has_one(
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)
     with Live(console=console, auto_refresh=False, screen=True) as live:
         with trio.move_on_after(0.5):
-            await monitor.Monitor(client, live, console, 1.0).run()  # type: ignore[arg-type]
+            await monitor.Monitor(client, live, console, 1.0).run()
     assert "utah.edu" in file.getvalue()
     assert "in force" in file.getvalue()
 

@@ -43,7 +43,7 @@ class Terminal:
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
             start_new_session=True,
             # Its own terminal, so that Ctrl-C is a signal.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no thread is there
         )
         self._said = b""
 

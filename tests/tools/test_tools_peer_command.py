@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tools_fake_peer import fake_peer_in_thread
+from tools_prompt import entered
 
 from overlay.identity import Identity
 from overlay.invite import decode_invite
 from overlay.membership_file import load_membership
-from tools import command_line
 from tools.config import load_overlay, read_bootstrap
 from tools.home import Home
 from tools.peer_command import peer
@@ -20,14 +21,7 @@ from tools.peer_command import peer
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]):  # noqa: ANN201
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            command_line.run(peer, arguments)
-        captured = capfd.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, captured.out, captured.err
-
-    return call
+    return partial(entered, capfd, peer)
 
 
 def _init(run, folder: Path, participant: str, *more: str) -> Home:  # noqa: ANN001
@@ -136,7 +130,7 @@ def test_what_is_refused(tmp_path: Path, run) -> None:  # noqa: ANN001
     for file, told in (
         (utah.peer_certificate, "the certificate of a peer of utah.edu, not of its root: "),
         (utah.root_key, "a private key, which nobody else should have: "),
-        (utah.config, "certificate: not well formed: "),
+        (utah.config, "is no certificate: a root's certificate is root.crt of the home"),
         (utah.folder, "cannot be read: Is a directory"),
     ):
         refused(f"{file}: {told}", "invite", "utah.edu", "--root", str(file), *home)

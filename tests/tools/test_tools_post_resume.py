@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,8 +29,8 @@ def peer(tmp_path: Path) -> Iterator[FakePeer]:
         yield peer
 
 
-def post(peer: FakePeer, file: Path, **options: object) -> Done:
-    return post_file(str(peer.home.folder), STREAM, str(file), Options(**options))  # type: ignore[arg-type]
+def post(peer: FakePeer, file: Path, **options: Any) -> Done:
+    return post_file(str(peer.home.folder), STREAM, str(file), Options(**options))
 
 
 def csv(file: Path, table: pa.Table, *more: str) -> Path:
@@ -136,7 +137,7 @@ def test_standard_input_goes_on_under_a_name(peer: FakePeer, tmp_path: Path) -> 
                 capture_output=True,
                 check=True,
             )
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+        return json.loads(done.stdout)
 
     file = csv(tmp_path / "f.csv", rows(0, 10))
     assert run(file, "--producer", "p")["rows"] == 10

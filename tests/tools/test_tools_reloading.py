@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows
 from tools_fake_peer import make_home
@@ -40,13 +41,13 @@ async def test_live_settings_are_taken_and_others_wait_for_a_restart(home: Home)
     events = Events()
     reloading = Reloading(load_config(home), lambda: load_config(home), live, events)
     await reloading.reload()
-    assert texts(events) == [("info", "medusa.toml was read again: no setting has changed")]
+    assert texts(events) == [("info", "read medusa.toml again: no setting has changed")]
     home.config.write_text('[engine]\ndisk_bytes = 2000\nepoch_s = 2.0\n[log]\nlevel = "debug"\n')
     await reloading.reload()
     assert took == [2000]
     assert texts(events)[1:] == [
         ("info", "set engine.disk_bytes to 2000, from 1000"),
-        ("warning", "engine.epoch_s, log.level: changed in medusa.toml, counts after a restart"),
+        ("warning", "waits for a restart: medusa.toml has changed engine.epoch_s, log.level"),
     ]
     home.config.write_text("[engine]\ndisk_bytes = 1000\n")  # and back
     await reloading.reload()
@@ -75,7 +76,7 @@ async def test_a_bad_file_changes_nothing(home: Home, text: str, said: str) -> N
     await reloading.reload()
     ((level, told),) = texts(events)
     assert level == "error"
-    assert told.startswith(f"the settings stay as they are: {home.config}: ")
+    assert told.startswith(f"keeps the settings as they are: {home.config}: ")
     assert said in told
 
 
@@ -107,6 +108,15 @@ def test_the_template_marks_what_is_live() -> None:
     assert marked == {"disk_bytes", "foreign_hold_s", "patience_s", "level", "format"}
 
 
+def reload(home: Home) -> tuple[int, str]:
+    """`medusa-peer reload`: its exit code, and what it says."""
+    command = [sys.executable, "-m", "tools.peer_command", "reload", "--home", str(home.folder)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
 @pytest.mark.process
 def test_a_peer_heeds_the_signal(home: Home) -> None:
     """What is live is otherwise at once, a bad file is said, and the peer goes on."""
@@ -116,9 +126,11 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def logged(words: str) -> str:
-            """The line of the log with these words, once it is there."""
+            """The line of the peer's log with these words, once it is there."""
+            until = time.monotonic() + DEADLINE_S
             while True:
                 assert process.poll() is None
+                assert time.monotonic() < until, words
                 for line in home.log_file.read_text().splitlines():
                     if words in line:
                         return line
@@ -127,11 +139,21 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
         assert process.stdout is not None
         assert "is up" in process.stdout.readline()
         home.config.write_text(f'{listen}[log]\nformat = "json"\n[engine]\nepoch_s = 2.0\n')
-        process.send_signal(signal.SIGHUP)
-        waits = logged("engine.epoch_s: changed in medusa.toml, counts after a restart")
+        (code, said) = reload(home)
+        assert (code, said) == (
+            0,
+            f"the peer in {home.folder} (pid {process.pid}) reads {home.config} again\n",
+        )
+        waits = logged("waits for a restart: medusa.toml has changed engine.epoch_s")
         assert json.loads(waits)["level"] == "warning"  # by now it is JSON
         home.config.write_text("[nonsense]\n")
+        code, said = reload(home)
+        assert code == 1
+        assert f"{home.config}: unknown section [nonsense]" in said
         process.send_signal(signal.SIGHUP)
-        logged("the settings stay as they are: ")
+        logged("keeps the settings as they are: ")
         process.terminate()
         assert process.wait() == 0
+    code, said = reload(home)
+    assert code == 1
+    assert "is not running: start it with" in said

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
-from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
+from tools_prompt import entered
+from watched import Watched
 
 from overlay.certificates import PEER_DAYS, der
 from overlay.clients import Clients, open_client, open_client_listener
 from overlay.errors import DecodeError, UntrustedError
-from overlay.events import Events, Level, wall_clock
+from overlay.events import Events, wall_clock
 from overlay.exchange import Preset
 from overlay.identity import Identity, Root, certificate_pem
 from overlay.membership import Membership
@@ -24,7 +26,6 @@ from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Service
 from overlay.signing_request import make_request, read_request
-from tools import command_line
 from tools.founding import make_peer, make_sibling
 from tools.home import Home
 from tools.peer_command import peer
@@ -33,24 +34,6 @@ from tools.renewal import RENEW_S, Renewal, renew, renew_at_start
 NOW = wall_clock()
 DAY = 86_400.0
 YEAR = PEER_DAYS * DAY
-
-
-class Watched(Events):
-    """Events that a test can wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._noted = trio.Event()
-
-    def note(self, level: Level, text: str) -> None:
-        super().note(level, text)
-        self._noted.set()
-        self._noted = trio.Event()
-
-    async def saw(self, text: str) -> None:
-        with trio.fail_after(DEADLINE_S):
-            while not any(text in event.text for event in self.recent()):
-                await self._noted.wait()
 
 
 @asynccontextmanager
@@ -112,7 +95,7 @@ async def test_without_the_root_a_person_is_warned_for_a_month(tmp_path: Path) -
     home.root_key.rename(tmp_path / "kept off line")
     for left, is_warned in ((WARN_S + DAY, False), (WARN_S - DAY, True)):
         events = Events()
-        async with running(home, lambda at=NOW + YEAR - left: at, events) as overlay:  # type: ignore[misc]
+        async with running(home, lambda at=NOW + YEAR - left: at, events) as overlay:
             Renewal(home, overlay).look()
             said = [event.text for event in events.recent() if event.level == "warning"]
             assert ["`medusa-peer renew`" in text for text in said] == [True] * is_warned
@@ -127,7 +110,7 @@ async def test_connections_stand_and_new_ones_show_the_new_certificate(tmp_path:
     events = Watched()
     async with running(home) as one, running(second, events=events, by=(one.address,)) as two:
         connection = await two.transport.dial(one.address)
-        await events.saw(f"peer {one.identity.name} is at")
+        await events.saw(f"found peer {one.identity.name} at")
         async with open_client_listener(
             one.identity,
             Clients.of_owner(b"secret" * 8),
@@ -139,7 +122,7 @@ async def test_connections_stand_and_new_ones_show_the_new_certificate(tmp_path:
             renew(home, home, NOW + 30)
             Renewal(home, one).look()
             fresh = one.identity.certificate
-            await events.saw("has a certificate until")
+            await events.saw("found a certificate of peer")
             assert not connection.closed.is_set()
             assert (await two.connect(one.identity.peer_id)) is connection
             connection.close()
@@ -173,7 +156,7 @@ async def test_another_peers_certificate_is_not_taken(tmp_path: Path) -> None:
         home.peer_certificate.write_bytes(second.peer_certificate.read_bytes())
         Renewal(home, one).look()
         assert one.identity == before
-        assert any("is not taken" in event.text for event in events.recent())
+        assert any("could not take" in event.text for event in events.recent())
 
 
 def test_a_peer_that_starts_with_an_ended_certificate_renews_it(tmp_path: Path) -> None:
@@ -186,19 +169,15 @@ def test_a_peer_that_starts_with_an_ended_certificate_renews_it(tmp_path: Path) 
     membership.authenticate(der(Identity.load(home.folder).certificate), later)
 
 
+Run = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]):  # noqa: ANN201
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            command_line.run(peer, arguments)
-        captured = capfd.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, captured.out, captured.err
-
-    return call
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    return partial(entered, capfd, peer)
 
 
-def test_renewing_by_hand_and_off_line(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_renewing_by_hand_and_off_line(tmp_path: Path, run: Run) -> None:
     home, second = made(tmp_path), Home(tmp_path / "two")
     make_sibling(second, home)
     at = ("--home", str(second.folder))
@@ -226,7 +205,7 @@ def test_renewing_by_hand_and_off_line(tmp_path: Path, run) -> None:  # noqa: AN
     assert ends(second) > NOW + 300 * DAY
 
 
-def test_what_is_not_signed_and_not_installed(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_what_is_not_signed_and_not_installed(tmp_path: Path, run: Run) -> None:
     home, second = made(tmp_path), Home(tmp_path / "two")
     make_sibling(second, home)
     stranger = Home(tmp_path / "utah")
@@ -242,8 +221,34 @@ def test_what_is_not_signed_and_not_installed(tmp_path: Path, run) -> None:  # n
     refused(
         "of utah.edu, and the root is mit.edu's", "sign", str(asked), "--home", str(home.folder)
     )
-    refused("not well formed", "sign", str(home.config), "--home", str(home.folder))
+    refused(
+        f"{home.config}: certificate request: not well formed",
+        "sign",
+        str(home.config),
+        "--home",
+        str(home.folder),
+    )
     refused("root key is not in this home", "sign", str(asked), "--home", str(second.folder))
+    nowhere, empty = tmp_path / "nowhere", tmp_path / "empty"
+    empty.mkdir()
+    refused(f"{nowhere}: no such folder: say where", "sign", str(asked), "--root", str(nowhere))
+    refused(f"{empty}: this folder holds no root.key", "sign", str(asked), "--root", str(empty))
+    at = ("--home", str(second.folder))
+    wanted = f"peer {Identity.load(second.folder).peer_id.hex()[:8]} of mit.edu"
+    refused(
+        f"the certificate of a peer of utah.edu; wanted is the certificate of {wanted}",
+        *("renew", "--install", str(stranger.peer_certificate), *at),
+    )
+    for owner, its_home in (("utah.edu", stranger), ("mit.edu", home)):
+        refused(
+            f"the root certificate of {owner}; wanted is the certificate of {wanted}",
+            *("renew", "--install", str(its_home.root_certificate), *at),
+        )
+    refused(
+        f"a request for a certificate; first, where the root's key is: medusa-peer sign {asked}",
+        *("renew", "--install", str(asked), *at),
+    )
+    refused(f"{home.config}: is no certificate in PEM", "renew", "--install", str(home.config), *at)
     refused(
         "certifies another key",
         *("renew", "--install", str(home.peer_certificate), "--home", str(second.folder)),

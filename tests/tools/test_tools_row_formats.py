@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -59,8 +60,8 @@ WANTED = [
 ]
 
 
-def opened(data: bytes, kind: Format | None = None, **more: object) -> RowFile:
-    reading = Reading(SCHEMA, kind, **({"names": NAMES} | more))  # type: ignore[arg-type]
+def opened(data: bytes, kind: Format | None = None, **more: Any) -> RowFile:
+    reading = Reading(SCHEMA, kind, **({"names": NAMES} | more))
     return read_rows(RowInput(io.BytesIO(data)), "f", reading)
 
 

@@ -17,6 +17,7 @@ from deadline import DEADLINE_S
 from engine_peers import make_stream, open_town, received, rows
 from hypothesis import given
 from hypothesis import strategies as st
+from tools_prompt import entered
 
 from contracts.config import ContractsConfig
 from engine.schema import Field, FieldType, Schema
@@ -29,11 +30,13 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from tools import command_line
+from tools import tokens
 from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
 from tools.client import MedusaClient
+from tools.dialling import given_token
 from tools.founding import make_peer
 from tools.home import Home
+from tools.medusa_command import medusa
 from tools.peer_command import peer
 from tools.scopes import SCOPES
 from tools.token_file import MAX_TOKENS, TokenFile
@@ -52,10 +55,7 @@ def home(tmp_path: Path) -> Home:
 
 def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """`medusa-peer token`, as a person runs it."""
-    with pytest.raises(SystemExit) as left:
-        command_line.run(peer, ["token", *arguments])
-    assert isinstance(left.value.code, int)
-    return left.value.code, *capfd.readouterr()
+    return entered(capfd, peer, "token", *arguments)
 
 
 def test_a_token_from_beginning_to_end(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,10 @@ def test_a_token_from_beginning_to_end(home: Home, capfd: pytest.CaptureFixture[
     code, other, _ = run(capfd, "rotate", "ci", *at)
     assert parse_token(other).secret != secret
     assert run(capfd, "revoke", "ci", *at)[:2] == (0, "revoked ci\n")
-    assert "revoked" in run(capfd, "list", *at)[1]
+    header, *lines = run(capfd, "list", *at)[1].splitlines()
+    assert header.split() == ["name", "scopes", "made", "expires", "state", "connected"]
+    assert [line.split()[0] for line in lines] == ["owner", "ci"]
+    assert "revoked" in lines[1]
     before = home.token.read_bytes()
     assert run(capfd, "rotate", "owner", *at)[1] == f"owner: see {home.token}\n"
     assert home.token.read_bytes() != before
@@ -268,6 +271,35 @@ async def test_a_token_with_an_address_needs_no_home(
 
         await trio.to_thread.run_sync(read)
     assert os.environ.get("MEDUSA_TOKEN") is None
+
+
+def test_a_token_without_an_address_and_a_home_says_what_is_missing(
+    home: Home, tmp_path: Path
+) -> None:
+    text = tokens.add(home, "eye", "read", None, None)
+    with pytest.raises(NotFoundError) as refused:
+        Endpoint.of(Home(tmp_path / "nowhere"), text)
+    told = str(refused.value)
+    assert "does not say where its peer is" in told
+    assert "say that peer's home with --home, or have mit.edu put an address into the token" in told
+    assert "--address HOST:PORT" in told
+    assert "init" not in told
+
+
+@pytest.mark.parametrize("empty", ["", "\n"])
+def test_an_empty_token_is_never_the_owners(
+    home: Home, tmp_path: Path, empty: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(empty)
+    file.chmod(0o600)
+    arguments = ("--token-file", str(file), "status", "--home", str(home.folder))
+    code, _, told = entered(capfd, medusa, *arguments)
+    assert (code, f"{file}: it is empty" in told) == (1, True)
+    with pytest.raises(InvalidInputError, match="token is empty"):
+        MedusaClient(home.folder, token=empty)
+    with pytest.raises(InvalidInputError, match="MEDUSA_TOKEN is empty"):
+        given_token(environment={"MEDUSA_TOKEN": empty})
 
 
 @given(st.text(max_size=300) | st.binary(max_size=300).map(lambda b: f"medusa-client1-{b.hex()}"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import trio
+from deadline import DEADLINE_S
 
 from engine.availability import Availability, Mode, Recovery
 from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
@@ -95,6 +96,7 @@ class FakePeer:
     Attributes:
         stored: (sequence, rows) by producer, once each. offsets: where each producer is.
         tables: what was stored, of all producers.
+        moved: told when `tables` or `acknowledged` has grown, for tests in another thread.
         refuse_at: errors to raise at posts of these numbers.
         silent: whether it stores posts and answers none.
         crash_at: sequences after whose storing the peer crashes before it answers.
@@ -111,6 +113,7 @@ class FakePeer:
     stored: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     offsets: dict[str, bytes] = field(default_factory=dict)
     tables: list[pa.Table] = field(default_factory=list)
+    moved: threading.Condition = field(default_factory=threading.Condition)
     refuse_at: dict[int, MedusaError] = field(default_factory=dict)
     silent: bool = False
     crash_at: list[int] = field(default_factory=list)
@@ -232,7 +235,9 @@ class FakePeer:
             duplicate = post.sequence <= last
             if not duplicate:
                 stored.append((post.sequence, count))
-                self.tables.append(table)
+                with self.moved:
+                    self.tables.append(table)
+                    self.moved.notify_all()
                 if post.offsets is not None:
                     assert post.offsets[0] == offset
                     self.offsets[request.producer] = post.offsets[1]
@@ -277,7 +282,9 @@ class FakePeer:
                 message, _ = await duplex.receive(Acknowledge)
             except (EndOfCall, MedusaError):
                 return
-            self.acknowledged.append(message.upto)
+            with self.moved:
+                self.acknowledged.append(message.upto)
+                self.moved.notify_all()
 
 
 def make_home(folder: Path) -> Home:
@@ -312,7 +319,7 @@ def fake_peer_in_thread(folder: Path, market: MarketStatus | None = None) -> Ite
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()
-    assert up.wait(10)
+    assert up.wait(DEADLINE_S)
     try:
         yield peer
     finally:

@@ -65,7 +65,8 @@ FIXED = ContractsConfig(price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1)
 SHORT = {
     "engine.moves.mover.TEND_S": 0.05,
     "engine.moves.assignments.CONFIRM_S": 0.05,
-    "engine.stream_store.TEND_S": 0.05,
+    "engine.moves.returning.LOOK_S": 0.05,
+    "engine.tending.TEND_S": 0.05,
     "tools.market.settler.LOOK_S": 0.05,
     "tools.market.settler.TRIES": (0.1, 0.2, 0.5, 1.0),
     "tools.market.trader.SAMPLE_S": 0.05,

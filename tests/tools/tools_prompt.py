@@ -1,15 +1,27 @@
-"""`medusa` at a prompt, beside peers in the same process."""
+"""Commands at a prompt, in this process; `medusa` also beside peers in it."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 import trio
 from deadline import DEADLINE_S
 
 from tools import command_line
 from tools.medusa_command import medusa
+
+
+def entered(
+    captured: pytest.CaptureFixture[str], command: click.Command, *arguments: str
+) -> tuple[int, str, str]:
+    """A command as a person enters it: its exit code, its output and its errors."""
+    with pytest.raises(SystemExit) as left:
+        command_line.run(command, arguments)
+    assert isinstance(left.value.code, int)
+    return left.value.code, *captured.readouterr()
 
 
 class Prompt:
@@ -34,14 +46,5 @@ class Prompt:
     async def outcome(self, *arguments: str) -> tuple[int, str, str]:
         given = [*arguments, "--home", str(self._home)]
         self._captured.readouterr()
-
-        def run() -> int:
-            with pytest.raises(SystemExit) as left:
-                command_line.run(medusa, given)
-            assert isinstance(left.value.code, int)
-            return left.value.code
-
         with trio.fail_after(DEADLINE_S):
-            code = await trio.to_thread.run_sync(run)
-        captured = self._captured.readouterr()
-        return code, captured.out, captured.err
+            return await trio.to_thread.run_sync(partial(entered, self._captured, medusa, *given))

@@ -96,15 +96,15 @@ class Arrears:
     def _note_owing(self, unpaid: frozenset[str]) -> None:
         owing = unpaid | self._settlement.disputed_since(self._engine.overlay.clock() - DISTRUST_S)
         for contract in owing - self._owing:
-            text = f"contract {contract[:8]}: what ran is not paid: its tasks are given back"
+            text = f"gives back the tasks of contract {contract[:8]}: what ran is not paid"
             self._engine.overlay.events.note("warning", text)
         self._owing = owing
 
     async def _give_back(self, task: str) -> None:
         try:
-            await self._engine.assignments.give_back(task)
+            await self._engine.returning.give_back(task)
         except MedusaError as error:
-            text = f"{task} runs unpaid, and was not given back: {error}"
+            text = f"could not give back {task}, which runs unpaid: {error}"
             self._engine.overlay.events.note("warning", text)
 
 

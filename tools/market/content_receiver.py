@@ -164,7 +164,7 @@ class ContentReceiver:
             except MedusaError as error:
                 attempt.at = trio.current_time() + attempt.wait_s
                 attempt.wait_s = min(2 * attempt.wait_s, RETRY_S[1])
-                text = f"{terms.stream} (contract {contract.short_id}) is not paid for: {error}"
+                text = f"cannot pay for {terms.stream} (contract {contract.short_id}): {error}"
                 self._overlay.events.note("warning", text)
             else:
                 attempt.told, attempt.wait_s = standing.deal.fence, RETRY_S[0]
@@ -177,7 +177,7 @@ class ContentReceiver:
         rate = content_rate(terms, period_start(contract, terms, now))
         self._settler.agree_on(account, rate, terms.stream, fence=fence, since=start)
         self._begun()
-        text = f"{terms.stream} is paid for: contract {contract.short_id}"
+        text = f"pays for {terms.stream}: contract {contract.short_id}"
         self._overlay.events.note("info", text)
         standing = self._deal_under(contract)
         assert standing is not None, "it was agreed on just now"

@@ -113,7 +113,7 @@ class ContentSender:
                 self._settler.handle(ended(earlier, request.start))
         if new:
             self._begun()
-            text = f"{caller.participant} pays for {request.stream}: contract {contract.short_id}"
+            text = f"sells {request.stream} to {caller.participant}: contract {contract.short_id}"
             self._engine.overlay.events.note("info", text)
         return Done()
 

@@ -92,7 +92,7 @@ class Suggestions:
     def _put_aside(self, stream: str, place: Place, why: str) -> None:
         self._aside[stream, place] = trio.current_time() + ASIDE_S
         if place in self._suggested(stream):
-            text = f"{stream} is not read as suggested for {ASIDE_S:.0f} s: {why}"
+            text = f"does not read {stream} as suggested for {ASIDE_S:.0f} s: {why}"
             self._engine.overlay.events.note("warning", text)
 
     def _note_chosen(self, stream: str, place: Place | None) -> None:

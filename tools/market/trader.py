@@ -328,7 +328,7 @@ class Trader:
         assigned = self._engine.assignments.of_task(task)
         request = PassOn(task, assigned.stored.assignment.fence, to, deal)
         self._settler.passing_on(request)
-        record = await self._engine.assignments.pass_on(task, request)
+        record = await self._engine.returning.pass_on(task, request)
         self._settler.passed_on(assigned.stored, record, deal)
         mine = msgspec.structs.replace(record, contract=deal.contract, price=deal.price)
         self.passed.append(mine)
@@ -342,7 +342,7 @@ class Trader:
 
     async def _give_back(self, task: str) -> None:
         try:
-            await self._engine.assignments.give_back(task)
+            await self._engine.returning.give_back(task)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not give back {task}: {error}")
         self.sample()

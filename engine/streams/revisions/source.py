@@ -127,10 +127,10 @@ class RevisingSource(Source):
         accepted = looked_up.search.request.num_rows - len(entry.missed)
         return Posted(sequence, accepted, 0, self.boundary, missed=entry.missed)
 
-    def reopen(self, logged: int) -> int:
-        """See `Source.reopen`."""
-        self._revised = super().reopen(logged)
-        return self._revised
+    def shortened(self, upto: int, logged: int, revised: int) -> None:
+        """See `Source.shortened`."""
+        super().shortened(upto, logged, revised)
+        self._waiting.shorten(upto, revised)
 
     def cut(self) -> tuple[int, pa.Table] | None:
         """As `Source.cut`, as far as the revisions are in their log."""

@@ -1,0 +1,38 @@
+"""Catalogs of three participants that have met, and the kinds of objects that they publish."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from dht_network import World, settle
+from msgspec import Struct
+
+from dht.catalog import Kind
+from overlay.names import ObjectName
+
+
+class Thing(Struct, frozen=True):
+    text: str
+    numbers: tuple[int, ...] = ()
+
+
+class Maker(Struct, frozen=True):
+    peer: str
+
+
+THING = Kind("thing", Thing)
+MAKER = Kind("maker", Maker, many=True)
+NAME = ObjectName.parse("medusa://mit.edu/thing")
+LARGE = Thing("large", tuple(range(5000)))
+
+
+@asynccontextmanager
+async def three(world: World) -> AsyncIterator[tuple[object, ...]]:
+    """Homes of mit.edu, utah.edu and cmu.edu, running and met."""
+    homes = [world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu")]
+    async with AsyncExitStack() as stack:
+        for home in homes:
+            await stack.enter_async_context(home.running())
+        await settle()
+        yield tuple(homes)

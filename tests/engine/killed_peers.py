@@ -1,0 +1,52 @@
+"""Real peers that are killed where a test wants them to be, and started again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import trio
+from crashing_peer import STEPS, Order, When, arm, is_armed
+from deadline import DEADLINE_S
+
+from testnet import peers
+from testnet.peers import Peer
+
+Step = tuple[str, When, int]
+"""Where a peer dies: the function, in `engine`, and the rest of an `Order`."""
+
+
+def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, functions: Iterable[str]) -> None:
+    """Every `medusa-peer` is one that may be armed from now on.
+
+    Args:
+        folder: for its program. functions: in `engine`, at which it may be told to die.
+    """
+    program = Path(__file__).with_name("crashing_peer.py")
+    script = folder / "medusa-peer"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(peers, "_installed", lambda _: str(script))
+    monkeypatch.setenv(STEPS, ",".join(sorted({f"engine.{name}" for name in functions})))
+
+
+class Victim:
+    """A peer that is killed where a test wants it to, and started again."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def arm(self, step: Step) -> None:
+        name, when, call = step
+        arm(self._peer.home.folder, Order(f"engine.{name}", when, call))
+
+    async def revive(self) -> None:
+        """Once it has died of the order."""
+        assert self._peer.process is not None
+        with trio.fail_after(DEADLINE_S):
+            await self._peer.process.wait()
+        assert not is_armed(self._peer.home.folder)
+        await self._peer.start()
+        await self._peer.ready()

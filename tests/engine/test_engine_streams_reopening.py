@@ -1,0 +1,174 @@
+"""Any posts, revisions, ends and reopenings of a stream with a replica, any shipping, settling,
+cutting, crashes, full disks and changes of home: every peer's logs come to what plain Python makes
+of them, and what anybody saw before an end stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+import trio
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from revising_town import Peer, Town, check, contents
+from test_engine_revisions_properties import HISTORY_US, KEYED, Act
+from test_engine_revisions_replicated import act, drawn_acts, gone, lived_through
+
+from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.acceptance import Writer
+from engine.streams.home import open_home
+from engine.streams.ipc import encode
+from engine.streams.source_config import SourceConfig
+from overlay.errors import UnavailableError
+
+WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
+"""Of what `Town.do` does: the end, and reopening, are the last two."""
+
+
+def drawn_steps(rng: Random) -> list[tuple[int, int]]:
+    whats = rng.choices(range(len(WEIGHTS)), WEIGHTS, k=120)
+    return [(what, rng.randrange(2**12)) for what in whats]
+
+
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
+def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
+    rng = Random(seed)
+    trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
+
+
+async def ended(folder: Path, *acts: Act) -> Town:
+    """A stream that its home has to its end, and its replica in the journal alone."""
+    town = Town(folder, [], HISTORY_US)
+    await town.found()
+    town.acts["p"] = list(acts)
+    for _ in acts:
+        await town.post(0)
+    await town.end()
+    await town.ship(10_000)
+    await town.settle()
+    while not town.home.home.end_is_logged:
+        await town.home.advance()
+    return town
+
+
+async def close(town: Town) -> None:
+    for peer in town.peers:
+        await peer.close()
+
+
+async def to_the_end(peer: Peer) -> None:
+    while peer.home.log.boundary < END:
+        await peer.advance()
+
+
+async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) -> None:
+    """Its disk was full; what it had cut goes no further than the boundary that counts now."""
+    town = await ended(tmp_path, act(10, 20))
+    await town.tell()
+    await town.replica.advance(full=1)
+    assert town.replica.home.source.has_cut
+    await town.reopen(1)
+    town.acts["p"].append(act(30))
+    await town.finish()
+    check(town)
+    await close(town)
+
+
+async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path) -> None:
+    """Its journal has the end and the reopening: it is cut up to there, and goes on."""
+    town = await ended(tmp_path, act(10, 20))
+    await town.reopen(1)
+    town.acts["p"].append(act(30, promise=40))
+    await town.post(0)
+    await town.ship(10_000)
+    await town.settle()
+    await town.tell()
+    await town.replica.crash()
+    await town.replica.home.settle(town.replica.home.source.position, 0.0)
+    await town.replica.advance()
+    assert town.replica.home.log.boundary == 40
+    await town.finish()
+    check(town)
+    await close(town)
+
+
+async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
+    """Rows that were late because it had ended: posted again, they are in time."""
+    town = await ended(tmp_path, act(10, 20))
+    town.acts["p"].append(act(500))
+    await town.post(0)
+    await town.all_settled()
+    await town.reopen(1)
+    assert town.home.home.boundary == 20
+    await town.finish()
+    check(town)
+    await close(town)
+
+
+async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
+    """Which has its place beyond the boundary; else its log could not be read again."""
+    town = await ended(tmp_path, act(10, promise=60), gone(10))
+    await town.reopen(1)
+    assert town.home.home.boundary == 61
+    await town.home.crash()
+    revisions = town.home.home.revisions_log
+    assert revisions is not None
+    assert not revisions.lost_files
+    assert contents(revisions).num_rows == 1
+    await close(town)
+
+
+async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
+    """The stream has ended once more meanwhile, elsewhere: it has the tuples between both ends."""
+    town = await ended(tmp_path, act(10, 20))
+    await town.tell()
+    away = town.replica
+    await to_the_end(away)
+    await town.reopen(2 + 3)  # with the third, not with it
+    assert town.third is away
+    town.acts["p"].append(act(30, 40))
+    await town.post(0)
+    await town.finish()
+    check(town)
+    assert away.home.log.start == BEGINNING or away.home.log.rows
+    await close(town)
+
+
+async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) -> None:
+    """A tuple that arrives after the end gets the end as its time."""
+    schema = Schema("s", (Field("value", FieldType.INT),))
+    one = encode(pa.table({"value": pa.array([1], pa.int32())}))
+    opened = open_home(tmp_path, "s", schema, SourceConfig(), history_us=10**9, now=1.0)
+    async with opened as home:
+        await home.post(Writer("p"), 1, one, now=2.0)
+        await home.post(Writer("p"), 2, one, end=True, now=3.0)
+        await home.post(Writer("p"), 3, one, now=4.0)
+        await home.advance(5.0)
+        await home.reopen()
+        assert home.boundary == home.log.boundary == 3_000_000
+
+
+async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
+    """A file that is read keeps its name, and of two names a restart takes the longer interval."""
+    opened = open_home(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
+    async with opened as home:
+        await home.post(Writer("p"), 1, rows_of(act(10)), end=True, now=0.0)
+        await home.advance(0.0)
+        with (
+            home.log.files(BEGINNING, END),
+            pytest.raises(UnavailableError, match="is being read: try again"),
+        ):
+            await home.reopen()
+        assert home.boundary == home.log.boundary == END
+        await home.reopen()
+        assert home.log.boundary == 10
+    opened = open_home(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
+    async with opened as home:
+        assert (home.boundary, home.log.boundary) == (10, 10)
+
+
+def rows_of(done: Act) -> memoryview:
+    return encode(pa.Table.from_pylist(done.rows, schema=KEYED.payload))

@@ -1,0 +1,42 @@
+"""Events that a test can wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from deadline import DEADLINE_S
+
+from overlay.events import Events, Level
+
+
+class Watched(Events):
+    """The events of one peer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._noted = trio.Event()
+
+    def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
+        super().note(level, text, *more, **fields)
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake those that wait: something has happened that is no event."""
+        self._noted.set()
+        self._noted = trio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns once the condition holds; checks it after every event."""
+        with trio.fail_after(DEADLINE_S):
+            while not condition():
+                await self._noted.wait()
+
+    def told(self, text: str) -> bool:
+        """Whether an event contains the text."""
+        return any(text in event.text for event in self.recent())
+
+    async def saw(self, text: str) -> None:
+        """Returns once an event contains the text."""
+        await self.until(lambda: self.told(text))
