@@ -120,16 +120,20 @@ Known = Mapping[str, int]
 
 
 async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
-    """How far others have our streams, and who did not say."""
+    """How far others have our streams, and who did not say.
+
+    Peers that joined after the backup are in no file of it: each peer asked names those that it
+    knows, and they are asked as well.
+    """
     own = overlay.identity
     known: dict[str, int] = {}
-    peers = {each.peer_id for each in overlay.peers.all()} - {own.peer_id}
-    silent = set(peers)
+    asked, silent = {own.peer_id}, set[bytes]()
 
     async def ask(peer: bytes) -> None:
         while True:
             try:
                 connection = await overlay.connect(peer)
+                await overlay.exchange(connection)
                 said = await connection.call("peer_status", Status(), PeerStatus, timeout_s=CALL_S)
             except MedusaError:
                 await trio.sleep(AGAIN_S)
@@ -143,12 +147,18 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
                     known.get(stream.name, BEGINNING), min(stream.boundary, limit)
                 )
             silent.discard(peer)
+            ask_all()
             return
+
+    def ask_all() -> None:
+        for peer in {each.peer_id for each in overlay.peers.all()} - asked:
+            asked.add(peer)
+            silent.add(peer)
+            nursery.start_soon(ask, peer)
 
     with trio.move_on_after(ASK_S):
         async with trio.open_nursery() as nursery:
-            for peer in peers:
-                nursery.start_soon(ask, peer)
+            ask_all()
     return known, sorted(silent)
 
 

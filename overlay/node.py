@@ -109,6 +109,7 @@ class Overlay:
     address: Address
     memory: Budgets
     _exchanger: Exchanger
+    _keeper: _Keeper
     threads: Threads = field(default_factory=Threads)
     renewed: list[Callable[[Identity], None]] = field(default_factory=list)
 
@@ -179,6 +180,22 @@ class Overlay:
             UnavailableError: it cannot be reached, or is not known.
         """
         return await self.transport.connection(peer_id)
+
+    async def exchange(self, connection: Connection) -> None:
+        """Learn the members and peers that the remote knows, and tell it ours.
+
+        Raises:
+            MedusaError: the remote did not answer; what was learned stays.
+        """
+        await self._exchanger.exchange(connection)
+
+    async def save(self) -> None:
+        """Write the members and peers learned so far to the home now.
+
+        Raises:
+            StorageError: the disk does not take them.
+        """
+        await self._keeper.save()
 
     def living_siblings(self) -> list[bytes]:
         """The other peers of our participant, as far as they are not gone."""
@@ -350,6 +367,7 @@ async def open_overlay(
                     address,
                     memory,
                     exchanger,
+                    keeper,
                 )
             finally:
                 nursery.cancel_scope.cancel()
@@ -401,6 +419,7 @@ class _Keeper:
         self._peers = peers
         self._news = trio.Event()
         self._news.set()  # what the start brought has to be written as well
+        self._writing = trio.Lock()
 
     def tell(self) -> None:
         self._news.set()
@@ -409,14 +428,23 @@ class _Keeper:
         while True:
             await self._news.wait()
             self._news = trio.Event()
-            records, held = self._peers.saved(), self._membership.statements()
             try:
-                stored = await trio.to_thread.run_sync(self._write, records, held)
+                stored = await self.save()
             except MedusaError as error:
                 events.note("error", f"could not save members and peers learned: {error}")
             else:
                 exchanger.take(stored, ())  # what a command put into the file while we ran
             await trio.sleep(SAVE_GAP_S)
+
+    async def save(self) -> tuple[bytes, ...]:
+        """Write both files; all the statements that are then in the file.
+
+        Raises:
+            StorageError: the disk does not take them.
+        """
+        async with self._writing:
+            records, held = self._peers.saved(), self._membership.statements()
+            return await trio.to_thread.run_sync(self._write, records, held)
 
     def close(self, events: Events) -> None:
         """Write what was learned since the last time."""

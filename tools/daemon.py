@@ -241,6 +241,7 @@ def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
 
     async def freeze_data(_caller: Caller, _request: Freeze, _: bytes) -> Frozen:
         folder = home.frozen(secrets.token_hex(4))
+        await overlay.save()  # a restored peer asks the peers in its file how far they have read
         await freeze(engine.store, home.data, folder)
         return Frozen(str(folder))
 
