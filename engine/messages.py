@@ -21,7 +21,7 @@ MAX_BATCH_BYTES: Final = 8 * 2**20
 
 
 class Done(Struct, frozen=True):
-    """It is done. remarks: what a person should see all the same, a sentence each."""
+    """The call succeeded. remarks: warnings for the user, one sentence each."""
 
     remarks: tuple[str, ...] = ()
 

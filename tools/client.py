@@ -139,7 +139,7 @@ class MedusaClient:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the peer had to say beside of what was defined last, a sentence each."""
+        """The peer's warnings about the last definition, one sentence each."""
         return self._client.remarks
 
     create_schema = _blocking(AsyncMedusaClient.create_schema)

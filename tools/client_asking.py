@@ -27,13 +27,13 @@ class Asking:
     """Any peer takes any call and routes it by the catalog.
 
     Attributes:
-        remarks: what the peer had to say beside of what was defined last, a sentence each: of a
-            reader, say, that is no member of the federation.
+        remarks: the peer's warnings about the last definition, one sentence each: that a reader,
+            say, is no member of the federation.
 
-    Each may raise, besides what it says:
-        InvalidInputError: an argument is of another type, or no name of an object.
-        NotAuthorisedError: it is another participant's to say.
-        UnavailableError: who must answer could not be reached within the patience.
+    Every call may raise, beside its own errors:
+        InvalidInputError: an argument has another type, or is no name of an object.
+        NotAuthorisedError: another participant decides that.
+        UnavailableError: the peer that must answer could not be reached within the patience.
     """
 
     def __init__(self, link: Link, *, patience_s: float, portal: Portal[Any] | None) -> None:

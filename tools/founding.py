@@ -90,8 +90,10 @@ def next_steps(home: Home, made: Made) -> str:
 
 
 def first_admissions(policy: AdmissionPolicy) -> str:
-    """What a founder should know whom the policy does not let admit everybody alone at the start,
-    when it is the only member; "": it does."""
+    """How the other sponsors come in, where the founder cannot admit participants alone; else "".
+
+    The founder is the only member at the start.
+    """
     others = [name for name in policy.sponsors if name != policy.founder]
     if not others:
         return ""

@@ -193,7 +193,7 @@ def install(home: Home, path: Path) -> Identity:
 
 
 def _other(certificate: x509.Certificate, identity: Identity) -> str:
-    """Whose certificate that is, if it is none of a peer of ours; else ""."""
+    """The owner of a certificate that is not one of our peers'; "" for our peers' certificates."""
     owner = peer_of(certificate)
     if owner is not None:
         return "" if owner == identity.participant else f"the certificate of a peer of {owner}"

@@ -48,7 +48,10 @@ class ElectorLogs:
             log.hold(HOLDER, start)
 
     def hold_for_a_while(self) -> None:
-        """As the next home: whom the last one waited for is not known, but how long at most."""
+        """Keep the tuples for one lease more.
+
+        The next home does not know the readers of the last one; no lease of theirs is longer.
+        """
         expires = trio.current_time() + self._store.lease_s
         for log in self.home.logs:
             if HOLDER in log.retention.consumers:

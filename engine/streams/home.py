@@ -231,7 +231,7 @@ class Home:
 
     @property
     def end_is_logged(self) -> bool:
-        """Whether readers find the stream's end."""
+        """Whether the log has the stream's end, so that readers see it."""
         return all(log.boundary == END for log in self._logs_that_end)
 
     @property

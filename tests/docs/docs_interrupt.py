@@ -10,7 +10,8 @@ SHOWN = 2
 """Lines: a table's header, and a row."""
 
 INTERRUPTED = 130
-"""As shells have it; a program in Python that does not mind Ctrl-C ends by the signal itself."""
+"""The exit code by which shells report Ctrl-C. A Python program without a handler of its own dies
+of the signal instead."""
 
 with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE) as process:
     assert process.stdout is not None

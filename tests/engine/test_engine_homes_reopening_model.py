@@ -35,7 +35,7 @@ class Reopening(Electors):
 
     @rule()
     def reopen_in_calm(self) -> None:
-        """It goes on, unless somebody was told."""
+        """The stream goes on, unless an elector told a reader of the end."""
         self.world.settle()
         (home,) = self.world.homes()
         if not self.world.ended(home):
@@ -75,7 +75,7 @@ def test_a_life_with_ends(seed: int) -> None:
 
 
 def live_with_ends(world: World, steps: int) -> None:
-    """It goes on for as long as nobody was told; and from then on it has ended for good."""
+    """The stream can be reopened until an elector tells a reader of the end; never after that."""
     for told in (False, True):
         wander(world, steps, act=with_ends)
         (home,) = world.homes()

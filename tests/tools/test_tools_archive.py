@@ -64,7 +64,7 @@ def test_keys_of_another_peer(home: Home, tmp_path: Path) -> None:
 
 
 def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
-    """As nobody of ours writes it."""
+    """Write an archive that `backup` would never write."""
     with (
         pa.CompressedOutputStream(str(path), "zstd") as stream,
         tarfile.open(fileobj=stream, mode="w|") as tar,
