@@ -43,11 +43,13 @@ from overlay.node import Overlay
 FILE: Final = "restored.json"
 """In a peer's data, from the restore until the first start has done what follows from it."""
 
-ASK_S: Final = 30.0
-"""How long the peers that this one knew are asked what they have, seconds: they may be starting."""
+ASK_S: Final = 60.0
+"""How long the other peers are asked how far they have our streams, seconds. They may be starting;
+and a peer that joined after the backup is known once it has dialled us, which it does again within
+half a minute (`TransportConfig.max_backoff_s`)."""
 
 AGAIN_S: Final = 0.5
-"""Between two tries to ask one of them, seconds."""
+"""Between two tries to ask one of them, and between two looks for new ones, seconds."""
 
 CALL_S: Final = 5.0
 
@@ -75,6 +77,11 @@ class Restored(Struct, frozen=True):
     behind: int | None = None
 
 
+def is_restored(data: Path) -> bool:
+    """Whether the next start is the first one after a restore."""
+    return (data / FILE).exists()
+
+
 async def begin_again(data: Path, overlay: Overlay) -> None:
     """Do what a restored home must do before it says anything; others do nothing here.
 
@@ -87,6 +94,7 @@ async def begin_again(data: Path, overlay: Overlay) -> None:
     except NotFoundError:
         return
     await _check_alone(restored, overlay)
+    overlay.events.note("info", f"asks the other peers for newer tuples, for up to {ASK_S:g} s")
     known, silent = await _ask(overlay)
     for peer in silent:
         text = f"does not know what peer {peer.hex()[:8]} alone has of our streams"
@@ -122,8 +130,8 @@ Known = Mapping[str, int]
 async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
     """How far others have our streams, and who did not say.
 
-    Peers that joined after the backup are in no file of it: each peer asked names those that it
-    knows, and they are asked as well.
+    The backup does not know the peers that joined after it. Each peer asked names those that it
+    knows, and they are asked as well. While no peer is known, one of them may still dial us.
     """
     own = overlay.identity
     known: dict[str, int] = {}
@@ -147,18 +155,18 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
                     known.get(stream.name, BEGINNING), min(stream.boundary, limit)
                 )
             silent.discard(peer)
-            ask_all()
             return
-
-    def ask_all() -> None:
-        for peer in {each.peer_id for each in overlay.peers.all()} - asked:
-            asked.add(peer)
-            silent.add(peer)
-            nursery.start_soon(ask, peer)
 
     with trio.move_on_after(ASK_S):
         async with trio.open_nursery() as nursery:
-            ask_all()
+            while True:
+                for peer in {each.peer_id for each in overlay.peers.all()} - asked:
+                    asked.add(peer)
+                    silent.add(peer)
+                    nursery.start_soon(ask, peer)
+                if asked != {own.peer_id} and not silent:
+                    break
+                await trio.sleep(AGAIN_S)
     return known, sorted(silent)
 
 

@@ -27,7 +27,7 @@ from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
 from engine.execution import OpenExecutor
 from engine.freezing import freeze
-from engine.restored import begin_again
+from engine.restored import ASK_S, begin_again, is_restored
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import InternalError, MedusaError, NotAuthorisedError
@@ -87,6 +87,8 @@ async def run_peer(
     with open_log(home.log_file, config.log) as set_log, _end_noted():
         renew_at_start(home, wall_clock())
         await enter(home, load_federation(home), config.overlay.bootstrap)
+        if is_restored(home.data):
+            warn(f"restored from a backup: asks the other peers first, for up to {ASK_S:g} s")
         async with (
             open_peer(home, config) as peer,
             telling(peer.engine.overlay.warnings, warn),

@@ -23,8 +23,14 @@ from tools.home import Home
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.restored.ASK_S", 3.0)
+    monkeypatch.setattr("engine.restored.AGAIN_S", 0.05)
     monkeypatch.setattr("engine.mending.AGAIN_S", 0.2)
+
+
+@pytest.fixture
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The federation has one peer: no other will answer, or call."""
+    monkeypatch.setattr("engine.restored.ASK_S", 0.1)
 
 
 def quiet(_: int) -> None:
@@ -140,16 +146,19 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
         assert f"peer {met[:8]} alone has" in told(mit)
 
 
-async def test_a_restored_peer_asks_those_that_joined_after_the_backup(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [(), ("utah.edu",)], ids=["it dials", "it is named"])
+async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
     async with open_town(tmp_path / "town") as town:
         (tmp_path / "town").mkdir()
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
+        mit, *rest = await town.settle_all("mit.edu", *others)
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", max_ahead_us=None)
             await post(client, stream, range(100), 0)
             file, keys = await back_up(mit, tmp_path)
             late = await town.settle("mit.edu", sibling=True)
-            await town.acquainted(utah, late)
+            await town.acquainted(*rest, late)
             async with late.client() as reader:
                 await reader.create_query(watch(late, stream))
                 await reader.start_query(late.name("q"))
@@ -177,6 +186,7 @@ async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
                     yield row["total"]
 
 
+@pytest.mark.usefixtures("_alone")
 async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> None:
     """What nobody says that he has, a client may have: its time was not beyond the clock."""
     async with open_town(tmp_path / "town") as town:
@@ -202,6 +212,7 @@ async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> N
             assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
 
 
+@pytest.mark.usefixtures("_alone")
 async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
     tmp_path: Path,
 ) -> None:
@@ -222,6 +233,7 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
             }
 
 
+@pytest.mark.usefixtures("_alone")
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
 async def test_who_knows_how_far_clients_have_read_says_so(
     tmp_path: Path, max_ahead_us: int | None
@@ -241,6 +253,7 @@ async def test_who_knows_how_far_clients_have_read_says_so(
             assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
 
 
+@pytest.mark.usefixtures("_alone")
 async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> None:
     """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
     async with open_town(tmp_path / "town") as town:
