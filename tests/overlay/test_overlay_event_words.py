@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("overlay", "dht", "contracts", "engine", "tools")
 
 _VERBS = """
-accepted admitted altered asks became believes cannot could cut dated deleted did differs disbelieved
-disbelieves disconnected does doubts dropped ended failed fetched finds follows found gave gives
-goes got hears invited keeps left let listens lost misses modified moved needs pays proposed
-publishes read reads refused refuses renewed reopened replaced restored resumed revoked runs saw
-sells sends set stands started stopped stops takes took waits withdrew
+accepted admitted altered asks became believes cannot could cut dated deleted did differs
+disbelieved disbelieves disconnected does doubts dropped ended failed fetched finds follows found
+gave gives goes got hears invited keeps left let listens lost misses modified moved needs pays
+proposed publishes read reads refused refuses renewed reopened replaced restored resumed revoked
+runs saw sells sends set stands started stopped stops takes took waits withdrew
 """
 VERBS = frozenset(_VERBS.split())
 
