@@ -10,40 +10,40 @@ from pathlib import Path
 import trio
 
 from dht.catalog import Catalog
-from engine.altering import Altering
-from engine.config import EngineConfig
-from engine.definitions import StreamEntry
-from engine.deleting import Deleting
-from engine.delivery import Delivery
-from engine.digests import Digests
-from engine.execution import Executor, OpenExecutor
-from engine.heeding import heeding
-from engine.homes.homes import Homes
-from engine.kept import KeptStream, Role, entries_of
-from engine.kinds import SCHEMA, STREAM
-from engine.leases import Leases
-from engine.mending import Mending
-from engine.mirrors import Mirrors
-from engine.modifier import Modifier
-from engine.moves.assignments import Assignments
-from engine.moves.mover import Mover
-from engine.moves.returning import Returning
-from engine.network import Network
-from engine.private import guard
-from engine.producers import Producers
-from engine.queries import QueryHost
-from engine.readers import Readers
-from engine.relabelling import Relabelling
-from engine.replicas.primaries import Primaries
-from engine.replicas.standbys import Standbys
-from engine.resuming import Resuming
-from engine.schema_files import SchemaFiles
+from engine.objects.definitions import StreamEntry
+from engine.objects.files import SchemaFiles
+from engine.objects.kinds import SCHEMA, STREAM
+from engine.objects.private import guard
+from engine.objects.readers import Readers
+from engine.replication.altering import Altering
+from engine.replication.deleting import Deleting
+from engine.replication.digests import Digests
+from engine.replication.heeding import heeding
+from engine.replication.homes.homes import Homes
+from engine.replication.mending import Mending
+from engine.replication.mirrors import Mirrors
+from engine.replication.modifier import Modifier
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.mover import Mover
+from engine.replication.moves.returning import Returning
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.relabelling import Relabelling
+from engine.replication.replicas.primaries import Primaries
+from engine.replication.replicas.standbys import Standbys
+from engine.replication.resuming import Resuming
+from engine.replication.versions.monitor import VersionMonitor
+from engine.replication.views.host import Views
+from engine.replication.views.locating import Locator
 from engine.spark.config import SparkConfig
-from engine.stream_store import StreamStore
-from engine.subscriptions import Subscriptions
-from engine.versions.monitor import VersionMonitor
-from engine.views.host import Views
-from engine.views.locating import Locator
+from engine.streams.config import EngineConfig
+from engine.streams.delivery import Delivery
+from engine.streams.kept import KeptStream, Role, entries_of
+from engine.streams.leases import Leases
+from engine.streams.store import StreamStore
+from engine.streams.subscriptions import Subscriptions
+from engine.tasks.execution import Executor, OpenExecutor
+from engine.tasks.network import Network
 from overlay.concurrency import Locks
 from overlay.errors import ConflictError
 from overlay.files import storing

@@ -13,22 +13,13 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from engine.alteration import Alteration
-from engine.availability import Availability, Mode, Recovery
-from engine.availability_request import AvailabilityRequest
-from engine.definitions import Idle, StreamDefinition, StreamEntry
-from engine.messages import (
-    EventRecord,
-    ObjectDescription,
-    Objects,
-    PeerStatus,
-    Snapshot,
-    StreamStatus,
-    TaskStatus,
-)
-from engine.modifying.messages import BoxChange, Modified
-from engine.moves.messages import MoveRecord
-from engine.query import (
+from engine.api.messages import ObjectDescription, Objects
+from engine.language.modification import BoxChange, Modified
+from engine.objects.alteration import Alteration
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -38,9 +29,13 @@ from engine.query import (
     QueryStatus,
     Union,
 )
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.view import Last, Range, Recent, View
+from engine.replication.moves.messages import MoveRecord
+from engine.replication.status import EventRecord, PeerStatus, Snapshot
 from engine.streams.corrections import Kind
-from engine.view import Last, Range, Recent, View
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import (
     BrokenError,
     BusyError,

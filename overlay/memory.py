@@ -17,7 +17,7 @@ MEMORY_BYTES: Final = 2**30
 PROCESS_BYTES: Final = 208 * 2**20
 """What the process takes before it holds anything for anybody: the interpreter, Arrow, the catalog
 and the tables of a federation of some hundred peers (measured: 120 to 140 MiB), and what it works
-with: the parts of streams that are being made (`engine.delivery`, 48 MiB)."""
+with: the parts of streams that are being made (`engine.streams.delivery`, 48 MiB)."""
 
 LEAST_BYTES: Final = 384 * 2**20
 """The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the part for

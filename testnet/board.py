@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.messages import Snapshot
+from engine.replication.status import Snapshot
 from testnet.history import History
 from testnet.stages import Stage, Stages
 

@@ -153,7 +153,7 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     when they differ, with 2 when something failed.
     """
     # Late: --help and a mistyped option need none of this.
-    from engine.availability import Mode
+    from engine.objects.availability import Mode
     from testnet.board import Board
     from testnet.intrusion import Options, run_intrusion
     from testnet.intrusion_kills import run_intrusion_kills

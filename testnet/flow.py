@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.corrections import Change
 from overlay.errors import (
     BusyError,

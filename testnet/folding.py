@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from engine.schema import BEGINNING, STIME
+from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 
 Row = TypeVar("Row")

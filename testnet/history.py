@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from engine.streams.recent import Epoch
 
 

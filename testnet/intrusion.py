@@ -18,9 +18,9 @@ from typing import Final
 import trio
 from msgspec import Struct, structs
 
-from engine.availability import Mode
-from engine.availability_request import AvailabilityRequest
-from engine.query import QueryStatus
+from engine.objects.availability import Mode
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.query import QueryStatus
 from overlay.concurrency import one_error
 from overlay.errors import InvalidInputError, MedusaError
 from testnet.admit import admit

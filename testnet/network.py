@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 
 DOCUMENT: Final = Path(__file__).with_name("intrusion.xml")
 """The query with its names to be filled in: what a user would hand to `medusa query create`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.alteration import Alteration
-from engine.definitions import Idle
-from engine.xml_boxes import seconds_to_us
-from engine.xml_medusa import max_ahead, members
+from engine.language.xml.boxes import seconds_to_us
+from engine.language.xml.medusa import max_ahead, members
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
 from tools import calls
 from tools.async_client import AsyncMedusaClient

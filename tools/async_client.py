@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from engine.streams.revisions.columns import request_schema
 from tools.arguments import checked
 from tools.client_calls import ClientCalls

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import click
 
-from engine.availability import Recovery
-from engine.availability_request import MODE_WORDS, AvailabilityRequest, parse_mode
+from engine.objects.availability import Recovery
+from engine.objects.availability_request import MODE_WORDS, AvailabilityRequest, parse_mode
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -14,9 +14,9 @@ import trio
 
 from contracts.ledger import LEDGER_FILE
 from contracts.ledger_file import translated
-from engine.freezing import SIZES, copied
-from engine.homes.ballot_files import BallotFiles
-from engine.restored import FILE, Restored
+from engine.replication.homes.ballot_files import BallotFiles
+from engine.replication.restored import FILE, Restored
+from engine.streams.freezing import SIZES, copied
 from overlay.addresses import Address
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from overlay.files import load_json, read_secret, save_json, storing, write_secret

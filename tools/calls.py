@@ -10,13 +10,15 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from engine.availability_request import AvailabilityRequest
-from engine.classes import class_of, weakest_box
-from engine.definitions import QueryEntry
-from engine.messages import Objects, Snapshot, TaskStatus
-from engine.moves.messages import MoveRecord
-from engine.query import QueryStatus
-from engine.view import View
+from engine.api.messages import Objects
+from engine.language.classes import class_of, weakest_box
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import QueryStatus
+from engine.objects.view import View
+from engine.replication.moves.messages import MoveRecord
+from engine.replication.status import Snapshot
+from engine.tasks.status import TaskStatus
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from tools.async_client import AsyncMedusaClient, open_medusa
 from tools.availability_words import in_words

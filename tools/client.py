@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from overlay.errors import ClosedError
 from tools.arguments import checked
 from tools.async_client import (

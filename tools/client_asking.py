@@ -6,12 +6,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine.messages import (
-    Created,
-    Done,
-    LookupObject,
-    ObjectDescription,
-)
+from engine.api.messages import Created, LookupObject, ObjectDescription
+from engine.streams.messages import Done
 from tools.link import Link, call
 from tools.portal import Portal, in_trio
 

@@ -6,31 +6,27 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from engine.alteration import Alteration
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.messages import (
+from engine.api.messages import (
     AlterStream,
     Created,
     CreateSchema,
     CreateStream,
     DeleteSchema,
     DeleteStream,
-    Done,
     ListObjects,
     Objects,
-    ReceiveEvents,
     Reopened,
     ReopenStream,
-    Snapshot,
-    Status,
-    Subscribe,
-    Tuples,
 )
-from engine.schema import BEGINNING, END, Schema
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import BEGINNING, END, Schema
+from engine.objects.view import View
+from engine.replication.status import Snapshot, Status
+from engine.replication.views.messages import CreateView, DeleteView
 from engine.streams.feed import Assembler
+from engine.streams.messages import Done, ReceiveEvents, Subscribe, Tuples
 from engine.streams.recent import Epoch
-from engine.view import View
-from engine.views.messages import CreateView, DeleteView
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.rpc import EndOfCall
 from tools.client_asking import CALL_S

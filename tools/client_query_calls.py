@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from engine.availability_request import AvailabilityRequest
-from engine.definitions import QueryEntry
-from engine.messages import (
+from engine.api.messages import (
     Created,
     CreateQuery,
     CreateXml,
     QueryStatusSet,
     SetQueryStatus,
 )
-from engine.modifying.messages import BoxChange, Modified, ModifyQuery
-from engine.moves.messages import MoveRecord, MoveTask
-from engine.past import copy_of
-from engine.query import Query, QueryStatus
-from engine.schema import BEGINNING, END
+from engine.language.modification import BoxChange, Modified, ModifyQuery
+from engine.language.past import copy_of
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import Query, QueryStatus
+from engine.objects.schema import BEGINNING, END
+from engine.replication.moves.messages import MoveRecord, MoveTask
 from tools.client_asking import Asking
 from tools.entries import entry_of
 from tools.portal import in_trio

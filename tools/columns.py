@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
 

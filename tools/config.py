@@ -21,8 +21,8 @@ from tools.home import Home
 if TYPE_CHECKING:
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
-    from engine.config import EngineConfig
     from engine.spark.config import SparkConfig
+    from engine.streams.config import EngineConfig
     from overlay.node import OverlayConfig
     from tools.log_file import LogConfig
 
@@ -90,8 +90,8 @@ def load_config(
     # Late: a client reads no config, and these modules are slow to import.
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
-    from engine.config import EngineConfig
     from engine.spark.config import SparkConfig
+    from engine.streams.config import EngineConfig
     from tools.log_file import LogConfig
 
     document = _sections(home)

@@ -10,8 +10,8 @@ import trio
 
 from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract
-from engine.kept import Role
-from engine.messages import Snapshot
+from engine.replication.status import Snapshot
+from engine.streams.kept import Role
 from overlay.errors import MedusaError
 from overlay.membership import Membership
 from overlay.names import SCHEME

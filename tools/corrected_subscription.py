@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.definitions import StreamEntry
-from engine.schema import BEGINNING, END, REVISED_STIME, STIME
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
 from engine.streams.corrections import Change, Corrections, Kind, corrector
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed

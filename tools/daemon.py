@@ -25,9 +25,9 @@ from engine.api.serving import PeerService
 from engine.api.status import StatusCalls
 from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
-from engine.execution import OpenExecutor
-from engine.freezing import freeze
-from engine.restored import ASK_S, begin_again, is_restored
+from engine.replication.restored import ASK_S, begin_again, is_restored
+from engine.streams.freezing import freeze
+from engine.tasks.execution import OpenExecutor
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import one_error
 from overlay.errors import InternalError, MedusaError, NotAuthorisedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from engine.messages import ObjectDescription
+from engine.api.messages import ObjectDescription
 from overlay.encoding import decode_json
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName

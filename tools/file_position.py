@@ -1,8 +1,8 @@
 """How far a file has been posted: its first rows, by number and content.
 
 Each post of a file says where in the file it ends, and the stream's home keeps that with the tuples
-(`engine.messages.Post`). So the same command, run again, goes on after what is stored, whatever
-ended it; and it notices when what is stored is not what the file begins with now.
+(`engine.streams.messages.Post`). So the same command, run again, goes on after what is stored,
+whatever ended it; and it notices when what is stored is not what the file begins with now.
 """
 
 from __future__ import annotations

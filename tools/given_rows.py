@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from engine.schema import Schema
+from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import pyarrow as pa
 
-from engine.schema import Field, FieldType
+from engine.objects.schema import Field, FieldType
 from overlay.encoding import MALFORMED
 from overlay.errors import InvalidInputError
 from tools.columns import Columns

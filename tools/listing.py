@@ -9,15 +9,12 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from engine.definitions import QueryEntry, StreamEntry, base_of
-from engine.messages import (
-    ObjectDescription,
-    PeerStatus,
-    Snapshot,
-    StreamStatus,
-    TaskStatus,
-)
-from engine.query import streams_read, streams_written
+from engine.api.messages import ObjectDescription
+from engine.objects.definitions import QueryEntry, StreamEntry, base_of
+from engine.objects.query import streams_read, streams_written
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 from tools.async_client import AsyncMedusaClient

@@ -8,11 +8,12 @@ from typing import TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from engine.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
-from engine.messages import PeerStatus, Snapshot, StreamStatus
-from engine.query import Box, inputs_of, outputs_of
-from engine.schema import BEGINNING, Field, Schema
-from engine.xml_boxes import parameters_of, type_of
+from engine.language.xml.boxes import parameters_of, type_of
+from engine.objects.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
+from engine.objects.query import Box, inputs_of, outputs_of
+from engine.objects.schema import BEGINNING, Field, Schema
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
 from overlay.plain import plain
 from tools.availability_words import in_words
 from tools.listing import QueryLine, StreamLine, failing

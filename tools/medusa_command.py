@@ -18,7 +18,7 @@ from tools.subscribe_command import subscribe
 from tools.travel_command import view
 
 if TYPE_CHECKING:
-    from engine.messages import Objects
+    from engine.api.messages import Objects
 
 
 def main() -> NoReturn:

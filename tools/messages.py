@@ -1,4 +1,5 @@
-"""Calls between the commands and the daemon of one home, beside the API of engine/messages.py."""
+"""Calls between the commands and the daemon of one home, beside the API of
+engine/api/messages.py."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ FREEZE: Final = "freeze"
 
 class Freeze(Struct, frozen=True):
     """Ask for the peer's data as it is at one moment, in a folder of its own; see
-    `engine.freezing`."""
+    `engine.streams.freezing`."""
 
 
 class Frozen(Struct, frozen=True):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.modifying.document import Modification, read_modification
-from engine.modifying.messages import BoxChange, Modified
-from engine.schema import BEGINNING
+from engine.language.modification import BoxChange, Modification, Modified, read_modification
+from engine.objects.schema import BEGINNING
 from overlay.errors import InvalidInputError
 from tools.calls import ask, read_text
 from tools.times import parse_time, show_time

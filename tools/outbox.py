@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from engine.messages import Post, Posted
 from engine.streams.acceptance import Offsets
+from engine.streams.messages import Post, Posted
 from overlay.errors import DecodeError
 from overlay.streams import Buffer
 

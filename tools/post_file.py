@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.schema import Schema
+from engine.objects.schema import Schema
 from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError, MedusaError
 from tools.async_client import AsyncMedusaClient, open_medusa

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import FieldType, Schema
+from engine.objects.schema import FieldType, Schema
 from overlay.errors import InvalidInputError
 
 SLICE_S: Final = 0.25

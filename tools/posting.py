@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.messages import Post, Posted, PostEvent
-from engine.schema import BEGINNING, END, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, FieldType, Schema
 from engine.streams.acceptance import Offsets
 from engine.streams.ipc import encode_parts
+from engine.streams.messages import Post, Posted, PostEvent
 from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
 from overlay.concurrency import until_one_ends

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.schema import END, STIME
+from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from overlay.errors import InvalidInputError
 from tools.async_client import open_medusa

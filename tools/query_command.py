@@ -47,7 +47,7 @@ def _add_status(verb: str, status: str, help_text: str) -> None:
     @home_option
     @json_option
     def change(name: str, home: str | None, as_json: bool) -> None:
-        from engine.query import QueryStatus
+        from engine.objects.query import QueryStatus
         from tools import calls
 
         trouble = calls.set_query_status(home, name, QueryStatus(status))

@@ -8,7 +8,9 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from engine.messages import PeerStatus, Snapshot, StreamStatus, TaskStatus
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.plain import plain
 from tools.messages import MarketStatus
 from tools.render_events import events_section, shortened

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 from rich.text import Text
 
-from engine.messages import EventRecord, Snapshot
+from engine.replication.status import EventRecord, Snapshot
 from tools.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
 from tools.times import show_clock
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from engine.messages import Snapshot
+from engine.replication.status import Snapshot
 from tools.messages import ContractStatus, MarketStatus, OfferStatus
 from tools.tables import (
     SHORT_ID,

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from engine.messages import PeerStatus, ReplicaStatus, Snapshot
+from engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 from tools.availability_words import MODE_NAMES

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from engine.schema import Schema
+from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, MedusaError
 from tools.columns import Columns, to_payload
 from tools.csv_rows import check_columns, csv_tables

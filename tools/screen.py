@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from engine.messages import Snapshot
+from engine.replication.status import Snapshot
 from overlay.errors import MedusaError, printable
 from overlay.plain import plain
 from tools.messages import MarketStatus

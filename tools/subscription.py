@@ -11,10 +11,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 import pyarrow as pa
 import trio
 
-from engine.messages import Acknowledge, Subscribe, Tuples
-from engine.schema import END
+from engine.objects.schema import END
+from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.recent import Epoch
-from engine.tentative.serving import Incoming
+from engine.tasks.tentative.serving import Incoming
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from overlay.rpc import Duplex, EndOfCall

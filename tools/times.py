@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.schema import END
-from engine.view import Last, Range, Recent, Shows, View
+from engine.objects.schema import END
+from engine.objects.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError
 from tools.calls import ask
 from tools.times import parse_time

@@ -52,7 +52,7 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
     """
     import msgspec
 
-    from engine.view import View
+    from engine.objects.view import View
     from tools import travel
     from tools.travel_words import view_in_words
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.query import Query
-from engine.schema import BEGINNING, END
-from engine.view import Last, Range, Recent, View
+from engine.objects.query import Query
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, View
 from tools.times import show_time
 
 

@@ -14,23 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
-from engine.alteration import Alteration, altered
-from engine.api.views import ViewCalls
-from engine.classes import applied, check_secondary
-from engine.definitions import (
-    ANY,
-    CONTRACT,
-    QueryEntry,
-    StreamDefinition,
-    StreamEntry,
-    check_not_late,
-    check_stream,
-)
-from engine.differing import queries_differ, schemas_differ, streams_differ
-from engine.engine import Engine
-from engine.kept import Role
-from engine.kinds import QUERY, SCHEMA, STREAM, find, lookup
-from engine.messages import (
+from engine.api.messages import (
     AlterStream,
     Created,
     CreateQuery,
@@ -39,18 +23,34 @@ from engine.messages import (
     CreateXml,
     DeleteSchema,
     DeleteStream,
-    Done,
     QueryStatusSet,
     Reopened,
     ReopenStream,
     SetQueryStatus,
 )
-from engine.modifying.messages import Modified, ModifyQuery
-from engine.query import Query, QueryStatus
-from engine.schema import check_schema
-from engine.view import View
-from engine.views.messages import CreateView
-from engine.xml_documents import Document, read_document
+from engine.api.views import ViewCalls
+from engine.engine import Engine
+from engine.language.classes import applied, check_secondary
+from engine.language.modification import Modified, ModifyQuery
+from engine.language.xml.documents import Document, read_document
+from engine.objects.alteration import Alteration, altered
+from engine.objects.definitions import (
+    ANY,
+    CONTRACT,
+    QueryEntry,
+    StreamDefinition,
+    StreamEntry,
+    check_not_late,
+    check_stream,
+)
+from engine.objects.differing import queries_differ, schemas_differ, streams_differ
+from engine.objects.kinds import QUERY, SCHEMA, STREAM, find, lookup
+from engine.objects.query import Query, QueryStatus
+from engine.objects.schema import check_schema
+from engine.objects.view import View
+from engine.replication.views.messages import CreateView
+from engine.streams.kept import Role
+from engine.streams.messages import Done
 from overlay.concurrency import Locks
 from overlay.errors import (
     ConflictError,

@@ -15,19 +15,26 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.definitions import StreamEntry, may_write
 from engine.engine import Engine
-from engine.homes import changing
-from engine.homes.posting import take_posts
-from engine.kept import KeptStream, Role
-from engine.messages import Acknowledge, Post, PostEvent, ReceiveEvents, Subscribe, Tuples
-from engine.schema import BEGINNING, END
-from engine.stream_store import HOME
+from engine.objects.definitions import StreamEntry, may_write
+from engine.objects.schema import BEGINNING, END
+from engine.replication.homes import changing
+from engine.replication.homes.posting import take_posts
 from engine.streams.acceptance import Writer
 from engine.streams.feed import message_of
+from engine.streams.kept import KeptStream, Role
+from engine.streams.messages import (
+    Acknowledge,
+    Post,
+    PostEvent,
+    ReceiveEvents,
+    Subscribe,
+    Tuples,
+)
 from engine.streams.retention import too_old
-from engine.subscriptions import Reader, reader_in_words
-from engine.tentative.serving import cursor_for
+from engine.streams.store import HOME
+from engine.streams.subscriptions import Reader, reader_in_words
+from engine.tasks.tentative.serving import cursor_for
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from engine.kept import Role
-from engine.messages import PeerStatus
+from engine.replication.status import PeerStatus
+from engine.streams.kept import Role
 from overlay.encoding import encode
 from overlay.names import SCHEME
 from overlay.plain import plain

@@ -7,9 +7,8 @@ from contextlib import suppress
 import trio
 
 from engine.engine import Engine
-from engine.messages import Acknowledge, Done
-from engine.moves.checks import check_worker
-from engine.moves.messages import (
+from engine.replication.moves.checks import check_worker
+from engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -25,6 +24,7 @@ from engine.moves.messages import (
     Released,
 )
 from engine.streams.feed import Cursor
+from engine.streams.messages import Acknowledge, Done
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.availability import Mode, Recovery
 from engine.engine import Engine
-from engine.messages import ReplicaStatus
-from engine.replicas.primaries import Care
-from engine.replicas.standby import Standby
-from engine.running_query import RunningQuery
-from engine.schema import BEGINNING, END
+from engine.objects.availability import Mode, Recovery
+from engine.objects.schema import BEGINNING, END
+from engine.replication.replicas.primaries import Care
+from engine.replication.replicas.standby import Standby
+from engine.replication.running_query import RunningQuery
+from engine.replication.status import ReplicaStatus
 
 UNKNOWN: Final = -1
 """`behind_us` where the secondary keeps no outputs, or has not said how far it is."""

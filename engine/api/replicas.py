@@ -7,10 +7,10 @@ from functools import partial
 
 import trio
 
-from engine.availability import Mode
 from engine.engine import Engine
-from engine.messages import Acknowledge, Done
-from engine.replicas.messages import (
+from engine.objects.availability import Mode
+from engine.objects.schema import BEGINNING
+from engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
     Incumbent,
@@ -19,9 +19,9 @@ from engine.replicas.messages import (
     ReadReplica,
     StandBy,
 )
-from engine.schema import BEGINNING
 from engine.streams.feed import Cursor, serve
 from engine.streams.log import StreamLog
+from engine.streams.messages import Acknowledge, Done
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall

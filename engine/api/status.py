@@ -13,24 +13,15 @@ import trio
 
 from dht.catalog import Kind
 from engine.api.hearsay import NONSENSE, SNAPSHOT_BYTES, cut, fitted, for_members, heard
+from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
 from engine.api.replica_status import replica_status
-from engine.availability import Availability, Mode
 from engine.engine import Engine
-from engine.kept import Role
-from engine.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
-from engine.messages import (
-    ClientStatus,
-    EventRecord,
-    ListObjects,
-    LookupObject,
-    ObjectDescription,
-    Objects,
-    PeerStatus,
-    Snapshot,
-    Status,
-    StreamStatus,
-    TaskStatus,
-)
+from engine.objects.availability import Availability, Mode
+from engine.objects.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
+from engine.replication.status import ClientStatus, EventRecord, PeerStatus, Snapshot, Status
+from engine.streams.kept import Role
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.addresses import shown
 from overlay.client_tokens import in_words
 from overlay.clients import Clients, Session

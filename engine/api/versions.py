@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.engine import Engine
-from engine.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
+from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
 from overlay.errors import InvalidInputError
 from overlay.rpc import Caller
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.engine import Engine
-from engine.kept import Role
-from engine.kinds import VIEW, lookup
-from engine.messages import Done
-from engine.view import View
-from engine.views.messages import CreateView, DeleteView, Locate, Located
+from engine.objects.kinds import VIEW, lookup
+from engine.objects.view import View
+from engine.replication.views.messages import CreateView, DeleteView, Locate, Located
+from engine.streams.kept import Role
+from engine.streams.messages import Done
 from overlay.errors import NotFoundError
 from overlay.names import ObjectName
 from overlay.rpc import Caller

@@ -9,12 +9,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.expressions import Expression
-from engine.operators import FLOATS
-from engine.plan import AggregateStep, TypedAggregate
-from engine.query import Function
-from engine.schema import STIME, Field, FieldType
+from engine.language.expressions import Expression
+from engine.language.operators import FLOATS
+from engine.objects.query import Function
+from engine.objects.schema import STIME, Field, FieldType
 from engine.spark.columns import column, quoted, without_negative_zero
+from engine.tasks.plan import AggregateStep, TypedAggregate
 
 _LOW_BITS: Final = 32
 """Longs are summed in halves of this many bits, which 2**31 rows cannot make overflow."""

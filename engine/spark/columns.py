@@ -1,4 +1,4 @@
-"""Expressions to Spark columns, as `engine.operators` defines them: total on any data.
+"""Expressions to Spark columns, as `engine.language.operators` defines them: total on any data.
 
 Spark runs with ANSI mode off, where most failures give null already; where they wrap, saturate or
 raise, another form is chosen here.
@@ -15,9 +15,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.expressions import Constant, Expression, FieldRef, Operation
-from engine.operators import FLOATS, INTEGERS
-from engine.schema import STIME, FieldType
+from engine.language.expressions import Constant, Expression, FieldRef, Operation
+from engine.language.operators import FLOATS, INTEGERS
+from engine.objects.schema import STIME, FieldType
 
 SPARK_TYPES: Final[Mapping[FieldType, T.DataType]] = {
     FieldType.BOOL: T.BooleanType(),

@@ -10,12 +10,12 @@ from typing import TypeVar
 import trio
 from pyspark.sql import SparkSession
 
-from engine.execution import Executor, Result
-from engine.plan import Task
 from engine.spark.config import SparkConfig
 from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
-from engine.windows import Interval
+from engine.tasks.execution import Executor, Result
+from engine.tasks.plan import Task
+from engine.tasks.windows import Interval
 from overlay.errors import MedusaError
 from overlay.events import Events
 
@@ -101,7 +101,7 @@ class SparkExecutor:
 
 
 class SparkComputation:
-    """One task as a Spark job; see `engine.execution.Computation`."""
+    """One task as a Spark job; see `engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: SparkExecutor, program: Program) -> None:
         self._executor = executor

@@ -19,16 +19,16 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.execution import Result
-from engine.expressions import Expression
-from engine.operators import FLOATS
-from engine.plan import AggregateStep, FilterStep, MapStep, Step, Task
-from engine.query import WINDOW_START
-from engine.schema import BEGINNING, END, SEQ, STIME, Field, Schema
+from engine.language.expressions import Expression
+from engine.language.operators import FLOATS
+from engine.objects.query import WINDOW_START
+from engine.objects.schema import BEGINNING, END, SEQ, STIME, Field, Schema
 from engine.spark.aggregates import Aggregates, order_of, window_starts
 from engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
 from engine.spark.cpu import CpuMeter
-from engine.windows import Interval, needs
+from engine.tasks.execution import Result
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.windows import Interval, needs
 
 LARGE_BYTES: Final = 4 * 2**20
 """Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
@@ -56,7 +56,7 @@ class Program:
         Args:
             files: per input stream, Parquet files that together hold its tuples of `interval`, each
                 once; others they may hold are left out.
-            interval: what `engine.windows.needs` says for (after, upto].
+            interval: what `engine.tasks.windows.needs` says for (after, upto].
         """
         paths = [path for name in self._task.inputs for path in files.get(name, ())]
         if not paths:

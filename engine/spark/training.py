@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from engine.check import check_query
-from engine.plan import Task, plan
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
-from engine.schema import Field, FieldType, Schema
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from engine.objects.schema import Field, FieldType, Schema
 from engine.spark.archive import ClassArchive
 from engine.spark.config import SparkConfig
 from engine.spark.program import Program
 from engine.spark.session import Spark
+from engine.tasks.plan import Task, plan
 from overlay.errors import MedusaError, UnavailableError
 
 END_S: Final = 1_800.0

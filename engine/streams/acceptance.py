@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from engine.definitions import StreamDefinition
-from engine.schema import BEGINNING, END
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.remembered import Remembered
 from overlay.encoding import decode
@@ -55,7 +55,8 @@ UNKNOWN: Final = Writer("")
 
 
 Offsets = tuple[bytes, bytes]
-"""Where a producer is in its source before a post, and after it; see `engine.messages.Post`."""
+"""Where a producer is in its source before a post, and after it; see
+`engine.streams.messages.Post`."""
 
 
 class Progress(NamedTuple):
@@ -155,7 +156,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         producers: the last numbers of the owner's in journals of before, which knew no others; the
             longest quiet first.
         fence: of the home that began the segment, where the stream has replicas; see
-            `engine.homes`.
+            `engine.replication.homes`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
         producers_of: by participant and name, each the longest quiet first; see `Writer`.

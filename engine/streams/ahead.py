@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.definitions import StreamDefinition
-from engine.schema import END, FieldType, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import END, FieldType, Schema
 from overlay.errors import InvalidInputError
 
 _UNITS: Final = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.epochs import GROUP_BYTES, JOB_BYTES, EpochFile, EpochWriter, read_groups
 from engine.streams.ordering import tidy
 from overlay.errors import InternalError

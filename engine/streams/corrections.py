@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams.ordering import between, repeated
 from engine.streams.recent import Epoch
 

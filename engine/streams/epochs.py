@@ -22,7 +22,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams import footers
 from engine.streams.ordering import between, bounds, is_ordered
 from engine.streams.storage import TEMPORARY, sync_file

@@ -7,10 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.messages import Tuples
-from engine.schema import BEGINNING, END, STIME
+from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.ipc import decode
 from engine.streams.log import StreamLog
+from engine.streams.messages import Tuples
 from engine.streams.ordering import between, bounds, is_ordered
 from engine.streams.parts import Part
 from engine.streams.recent import Epoch

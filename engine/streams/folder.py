@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams.epochs import EpochFile, EpochWriter, discard, path_of
 from engine.streams.storage import sync_folder
 from overlay.errors import StorageError

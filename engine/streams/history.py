@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams import parts
 from engine.streams.epochs import EpochFile, reading, rows_of
 from engine.streams.ordering import between

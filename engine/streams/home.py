@@ -13,14 +13,14 @@ from typing import Final
 
 import trio
 
-from engine.definitions import StreamDefinition
-from engine.messages import Posted
-from engine.schema import BEGINNING, END, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import Offsets, Writer
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
 from engine.streams.log import StreamLog
+from engine.streams.messages import Posted
 from engine.streams.recent import RECENT_BYTES, SharedMemory
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.revisions.columns import revisions_schema

@@ -14,8 +14,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.messages import MAX_BATCH_BYTES
 from engine.streams.ipc_messages import check_batch, check_message
+from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.ordering import copied, tidy
 from overlay.errors import DecodeError, InvalidInputError
 

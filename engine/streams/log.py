@@ -25,9 +25,8 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.definitions import DEFAULT_HISTORY_US
-from engine.load import metered
-from engine.schema import BEGINNING, END
+from engine.objects.definitions import DEFAULT_HISTORY_US
+from engine.objects.schema import BEGINNING, END
 from engine.streams import compaction
 from engine.streams.epochs import (
     JOB_BYTES,
@@ -42,6 +41,7 @@ from engine.streams.epochs import (
 )
 from engine.streams.folder import EpochFolder
 from engine.streams.history import read_part
+from engine.streams.load import metered
 from engine.streams.ordering import tidy
 from engine.streams.parts import Part
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams.ipc import encode, reopen
 from engine.streams.ordering import rows_upto, tidy
 

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams.ordering import copied, rows_upto, sort, tidy
 
 EPOCH_BYTES: Final = 12 * 2**20

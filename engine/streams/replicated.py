@@ -2,7 +2,7 @@
 
 One of them is the home's: it `lead`s, and takes posts; the others `follow` what it wrote. Nothing
 is cut, nor handed on as late, before `settle` says that all have it; so what a subscriber saw is in
-every later home's journal. Who leads, and when, is `engine.homes`' to say.
+every later home's journal. Who leads, and when, is `engine.replication.homes`' to say.
 
 A stream that goes on although it had ended does so with a segment that begins before its end. A
 replica shortens its logs before it stores that segment: where its journal has it, a log that is at
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from engine.definitions import StreamDefinition
-from engine.messages import Posted
-from engine.schema import BEGINNING, END
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END
 from engine.streams.acceptance import Acceptance, Entry, Offsets, Writer, decode_snapshot
 from engine.streams.entries import Bytes, split
 from engine.streams.journal import START, Position
+from engine.streams.messages import Posted
 from engine.streams.source import Source
 from overlay.errors import DecodeError, UnavailableError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import trio
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.epochs import EpochFile, EpochWriter, check_rows, read_groups
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch

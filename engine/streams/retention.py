@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import NotRetainedError
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -17,7 +17,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.schema import STIME
+from engine.objects.schema import STIME
 from engine.streams.epochs import EpochDamagedError, EpochFile, content_of, path_of, reading
 from engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
 from overlay.errors import DamagedError

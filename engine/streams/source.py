@@ -25,9 +25,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.definitions import Idle, StreamDefinition
-from engine.messages import MAX_BATCH_BYTES, Posted
-from engine.schema import BEGINNING, END, STIME, Schema
+from engine.objects.definitions import Idle, StreamDefinition
+from engine.objects.schema import BEGINNING, END, STIME, Schema
 from engine.streams.acceptance import (
     Acceptance,
     Entry,
@@ -41,6 +40,7 @@ from engine.streams.ahead import check_ahead
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.journal import Journal, Position, Record
+from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.owed import LateRows, Owed
 from engine.streams.pending import Pending, taken_by
 from engine.streams.source_config import SourceConfig
@@ -190,7 +190,7 @@ class Source:
             boundary: no later tuple of the stream has stime <= it; one below the present boundary
                 is ignored.
             end: no tuple follows: everything posted from now on is late.
-            offsets: where its producer is in its source; see `engine.messages.Post`.
+            offsets: where its producer is in its source; see `engine.streams.messages.Post`.
             now: seconds since the epoch.
 
         Raises:

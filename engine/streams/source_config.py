@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.definitions import Idle, StreamDefinition
+from engine.objects.definitions import Idle, StreamDefinition
 
 PENDING_BYTES: Final = 64 * 2**20
 """Tuples that wait for the boundary, per stream, in memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.schema import BEGINNING, Schema
+from engine.objects.schema import BEGINNING, Schema
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.revisions.source import ReplicatedRevisingSource, RevisingSource
 from engine.streams.source import Source

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.epochs import reading
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between

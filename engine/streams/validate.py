@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import BEGINNING, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from engine.streams.ipc import decode
 from engine.streams.ordering import bounds, is_ordered
 from overlay.errors import InvalidInputError

@@ -24,14 +24,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.check import check_query
-from engine.plan import Task, plan
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import Field, FieldType, Schema
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import Field, FieldType, Schema
 from engine.spark.config import SparkConfig
 from engine.spark.program import Program
 from engine.spark.session import Spark
-from engine.windows import needs
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import needs
 
 SECOND_US: Final = 1_000_000
 WARM_UP_SMALL: Final = 8

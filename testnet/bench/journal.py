@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 import trio
 
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
 from engine.streams.feed import Assembler, Cursor, serve
 from engine.streams.home import Home, open_home

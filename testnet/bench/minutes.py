@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.definitions import StreamDefinition
-from engine.query import Aggregate, AggregateFunction, Function, Query
-from engine.schema import Field, FieldType, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.schema import Field, FieldType, Schema
 
 MINUTE_US: Final = 60_000_000
 ROWS: Final = 600_000

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import trio
 
-from engine.moves.messages import MoveRecord, MoveTask
+from engine.replication.moves.messages import MoveRecord, MoveTask
 from overlay.clients import open_client
 from overlay.concurrency import one_error
 from overlay.errors import InternalError, MedusaError

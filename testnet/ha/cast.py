@@ -8,9 +8,9 @@ from typing import Final
 
 import trio
 
-from engine.availability import Mode
-from engine.messages import PeerStatus
-from engine.query import QueryStatus
+from engine.objects.availability import Mode
+from engine.objects.query import QueryStatus
+from engine.replication.status import PeerStatus
 from overlay.errors import MedusaError
 from testnet.ha.chain import (
     CHAIN_OWNER,

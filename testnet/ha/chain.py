@@ -11,10 +11,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.availability import Availability
-from engine.definitions import StreamDefinition
-from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Map, Query
-from engine.schema import Field, FieldType, Schema
+from engine.objects.availability import Availability
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+)
+from engine.objects.schema import Field, FieldType, Schema
 
 SOURCE_OWNER: Final = "mit.edu"
 """A's participant: it keeps the source stream, and is not killed."""

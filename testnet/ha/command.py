@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from engine.availability import Mode, Recovery
+from engine.objects.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
 from testnet.ha.variants import ALL, chosen
 from testnet.picture import picture_option

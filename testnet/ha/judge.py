@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.availability import Mode, Recovery
+from engine.objects.availability import Mode, Recovery
 from testnet.ha.chain import SERVERS
 from testnet.ha.result import Check, ModeResult
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import trio
 
-from engine.availability import Mode
-from engine.schema import END, STIME
+from engine.objects.availability import Mode
+from engine.objects.schema import END, STIME
 from overlay.errors import DeadlineError, MedusaError
 from overlay.events import wall_clock
 from testnet.ha.board import HaBoard

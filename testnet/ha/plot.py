@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.availability import Mode
+from engine.objects.availability import Mode
 from testnet.ha.chain import ADVANCE_US, LANES
 from testnet.ha.observations import Observations
 from testnet.ha.result import ModeResult

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.availability import Availability, Mode, Recovery
+from engine.objects.availability import Availability, Mode, Recovery
 from overlay.errors import InvalidInputError
 
 

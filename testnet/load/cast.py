@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 import pyarrow as pa
 import trio
 
-from engine.query import QueryStatus
-from engine.schema import END
+from engine.objects.query import QueryStatus
+from engine.objects.schema import END
 from overlay.errors import InternalError
 from testnet.conn import conn_schema
 from testnet.load.board import LoadBoard

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.messages import PeerStatus
+from engine.replication.status import PeerStatus
 from overlay.errors import BusyError, DeadlineError, UnavailableError
 from testnet.load.board import LoadBoard
 from testnet.load.judge import Load

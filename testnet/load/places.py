@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from testnet.load.watches import WINDOW_S, Watch, watches_of
 from testnet.network import HISTORY_US, source_schema
 from testnet.peers import CONFIG

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from engine.query import QueryStatus
+from engine.objects.query import QueryStatus
 from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
 from testnet.peers import CONFIG, Federation, Peer
 from tools.async_client import open_medusa

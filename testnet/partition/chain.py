@@ -12,10 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.availability import Availability, Mode, Recovery
-from engine.definitions import StreamDefinition
-from engine.query import Box, Filter, Query, Union
-from engine.schema import Field, FieldType, Schema
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Box, Filter, Query, Union
+from engine.objects.schema import Field, FieldType, Schema
 
 FAR_OWNER: Final = "utah.edu"
 """The participant on the other side of the split."""

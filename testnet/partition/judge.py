@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from engine.streams.corrections import Corrections
-from engine.tentative.deadlines import ALPHA
+from engine.tasks.tentative.deadlines import ALPHA
 from testnet.folding import Fold
 from testnet.partition.chain import Row, expected, rows_in
 from testnet.partition.observations import NewTuples, Observations

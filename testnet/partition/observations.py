@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from engine.schema import BEGINNING, STIME
+from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Change, Kind
 from testnet.partition.chain import Row
 

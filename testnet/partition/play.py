@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from engine.schema import END
+from engine.objects.schema import END
 from engine.streams.corrections import Corrections
 from overlay.events import wall_clock
 from testnet.cutting.links import Links

@@ -18,10 +18,10 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.execution import Result
-from engine.plan import Task
 from engine.streams.epochs import reading
-from engine.windows import Interval
+from engine.tasks.execution import Result
+from engine.tasks.plan import Task
+from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.interpreter import Row, run_task
 
@@ -45,7 +45,7 @@ class InterpreterConfig:
 
 
 class InterpretingExecutor:
-    """Behind `engine.execution.Executor`. jobs: how many it has run."""
+    """Behind `engine.tasks.execution.Executor`. jobs: how many it has run."""
 
     state = "running"
     trouble = ""
@@ -63,7 +63,7 @@ class InterpretingExecutor:
 
 
 class InterpretedTask:
-    """Behind `engine.execution.Computation`."""
+    """Behind `engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: InterpretingExecutor, task: Task) -> None:
         self._executor = executor

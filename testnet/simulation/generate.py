@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from engine.availability import Availability, Mode, Recovery
-from engine.query import (
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,

@@ -7,14 +7,14 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from engine.check import ordered_boxes
-from engine.expressions import Constant, Expression, FieldRef
-from engine.operators import INTEGER_RANGE, INTEGERS
-from engine.parse_expression import parse_expression
-from engine.plan import AggregateStep, FilterStep, MapStep, Task
-from engine.query import Aggregate, Filter, Function, Map, Query, Union
-from engine.schema import STIME, FieldType, Schema
-from engine.windows import Interval
+from engine.language.check import ordered_boxes
+from engine.language.expressions import Constant, Expression, FieldRef
+from engine.language.operators import INTEGER_RANGE, INTEGERS
+from engine.language.parse_expression import parse_expression
+from engine.objects.query import Aggregate, Filter, Function, Map, Query, Union
+from engine.objects.schema import STIME, FieldType, Schema
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Task
+from engine.tasks.windows import Interval
 
 Value: TypeAlias = Any
 """Of a field: a number, a text, a truth value, or None."""

@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.availability import Availability
-from engine.definitions import MAX_SPAN_US
-from engine.query import Box, Query
+from engine.language.xml.documents import read_document as read_xml
+from engine.objects.availability import Availability
+from engine.objects.definitions import MAX_SPAN_US
+from engine.objects.query import Box, Query
 from engine.streams.corrections import Corrections
-from engine.xml_documents import read_document as read_xml
 from overlay.errors import InvalidInputError
 from overlay.exchange import Preset
 from overlay.names import ObjectName, check_participant

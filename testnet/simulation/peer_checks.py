@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from engine.query import Query, outputs_of
+from engine.objects.query import Query, outputs_of
 from overlay.clock import MICROS, latest_number
 from testnet.simulation.history import AccountView, History, Invited, Paid, PeerView, Quiescent
 from testnet.simulation.hosts import EPOCH_S

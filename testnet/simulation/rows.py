@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec import Struct
 
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 
 Row = dict[str, Any]
 """A tuple as subscribers get it: stime and the fields; of a source stream also `seq`."""

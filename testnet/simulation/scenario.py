@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.definitions import ANY, LATE, StreamDefinition
-from engine.schema import BEGINNING
+from engine.objects.definitions import ANY, LATE, StreamDefinition
+from engine.objects.schema import BEGINNING
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from testnet.simulation.checkers import converged

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from engine.availability import Mode, Recovery
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.network import Network
-from engine.query import Query, streams_read, streams_written
-from engine.schema import BEGINNING, END, SEQ, STIME
+from engine.objects.availability import Mode, Recovery
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import Query, streams_read, streams_written
+from engine.objects.schema import BEGINNING, END, SEQ, STIME
+from engine.tasks.network import Network
 from testnet.simulation.history import Acknowledged, Attempted, History, Late, Received
 from testnet.simulation.interpreter import run_query
 from testnet.simulation.manifest import Check, Manifest

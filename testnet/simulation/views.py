@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 
-from engine.availability import Mode, Recovery
 from engine.engine import Engine
-from engine.kinds import PRODUCER
-from engine.query import QueryStatus
-from engine.schema import BEGINNING
+from engine.objects.availability import Mode, Recovery
+from engine.objects.kinds import PRODUCER
+from engine.objects.query import QueryStatus
+from engine.objects.schema import BEGINNING
 from overlay.errors import MedusaError
 from overlay.names import ObjectName
 from overlay.statements import digest_of

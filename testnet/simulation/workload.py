@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.corrections import Corrections, Kind
 from overlay.concurrency import one_error
 from overlay.errors import BusyError, MedusaError, UnavailableError

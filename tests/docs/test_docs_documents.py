@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from engine.modifying.document import read_modification
-from engine.xml_documents import read_document
+from engine.language.modification import read_modification
+from engine.language.xml.documents import read_document
 from tools.times import parse_time
 
 REPOSITORY: Final = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ import trio
 from engine_peers import DEADLINE_S, Place, schema_of
 from reference_interpreter import run_query
 
-from engine.availability import Availability
-from engine.check import check_query
-from engine.modifying.messages import BoxChange, Modified
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, END
+from engine.language.check import check_query
+from engine.language.modification import BoxChange, Modified
+from engine.objects.availability import Availability
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END
 from tools.async_client import AsyncMedusaClient
 
 Answer = tuple[int, ...]

@@ -13,11 +13,11 @@ import trio
 from deadline import DEADLINE_S
 
 from contracts.config import ContractsConfig
-from engine.config import EngineConfig
-from engine.definitions import StreamDefinition
-from engine.kept import KeptStream
-from engine.query import Filter, Query
-from engine.schema import END, Field, FieldType, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Filter, Query
+from engine.objects.schema import END, Field, FieldType, Schema
+from engine.streams.config import EngineConfig
+from engine.streams.kept import KeptStream
 from overlay.events import wall_clock
 from overlay.exchange import Preset
 from tools.addresses import Address

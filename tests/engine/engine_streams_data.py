@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 

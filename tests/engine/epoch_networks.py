@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from engine.check import infer
-from engine.query import (
+from engine.language.check import infer
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -25,7 +25,7 @@ from engine.query import (
     Union,
     inputs_of,
 )
-from engine.schema import END, Field, FieldType, Schema
+from engine.objects.schema import END, Field, FieldType, Schema
 
 F = FieldType
 SOURCE_FIELDS = (

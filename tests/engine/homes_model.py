@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from engine.homes.ballot import Ballot
-from engine.homes.elector import Role
-from engine.homes.events import (
+from engine.replication.homes.ballot import Ballot
+from engine.replication.homes.elector import Role
+from engine.replication.homes.events import (
     Activated,
     Called,
     CaughtUp,
@@ -32,8 +32,8 @@ from engine.homes.events import (
     Tick,
     Won,
 )
-from engine.homes.messages import Message
-from engine.homes.tenure import HomeTenure
+from engine.replication.homes.messages import Message
+from engine.replication.homes.tenure import HomeTenure
 
 QUIET_S = 1.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from engine_peers import Place, Town, open_town, until
 
-from engine.homes.keeper import Keeper
-from engine.kept import KeptStream, Role
+from engine.replication.homes.keeper import Keeper
+from engine.streams.kept import KeptStream, Role
 from overlay.errors import MedusaError, UnavailableError
 
 QUIET_S = 0.4

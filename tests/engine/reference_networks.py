@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.check import infer
-from engine.query import (
+from engine.language.check import infer
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -18,7 +18,7 @@ from engine.query import (
     Union,
     inputs_of,
 )
-from engine.schema import END, Field, FieldType, Schema
+from engine.objects.schema import END, Field, FieldType, Schema
 
 F = FieldType
 

@@ -1,5 +1,5 @@
-"""Three peers that keep one stream that is revised, driven step by step: what `engine.homes` does,
-without its messages; and what must hold in the end."""
+"""Three peers that keep one stream that is revised, driven step by step: what
+`engine.replication.homes` does, without its messages; and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from test_engine_revisions_properties import (
     as_rows,
 )
 
-from engine.homes.following import _Anew, _copy, _fits, _stays
-from engine.homes.messages import Part, Segment, Standing
-from engine.homes.shipping import _continues
-from engine.messages import Posted
-from engine.schema import BEGINNING, END, REVISION_KIND
+from engine.objects.schema import BEGINNING, END, REVISION_KIND
+from engine.replication.homes.following import _Anew, _copy, _fits, _stays
+from engine.replication.homes.messages import Part, Segment, Standing
+from engine.replication.homes.shipping import _continues
 from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.journal import START, Journal, Position
 from engine.streams.log import StreamLog
+from engine.streams.messages import Posted
 from engine.streams.revisions.columns import folded, request_schema
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig

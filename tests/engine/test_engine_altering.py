@@ -10,9 +10,9 @@ import trio
 from engine_peers import DEADLINE_S, make_stream, open_town, received, rows, schema_of, until
 from homes_town import keeper, new_home, siblings
 
-from engine.alteration import Alteration, altered
-from engine.definitions import Idle, StreamDefinition
-from engine.kept import KeptEntry, Role
+from engine.objects.alteration import Alteration, altered
+from engine.objects.definitions import Idle, StreamDefinition
+from engine.streams.kept import KeptEntry, Role
 from overlay.errors import (
     ConflictError,
     InvalidInputError,

@@ -11,9 +11,9 @@ import trio
 from engine_peers import rows, schema_of, to_the_end, until
 from killed_peers import Step, Victim, let_crash
 
-from engine.alteration import Alteration
-from engine.definitions import StreamDefinition
-from engine.schema import END
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import END
 from overlay.errors import NotFoundError
 from testnet.peers import CONFIG, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa

@@ -11,21 +11,21 @@ from engine_peers import Place, make_stream, open_town, until
 from test_engine_moves import post, siblings, windows
 from test_engine_replicas import Made, asked, die, stands_by
 
-from engine.alteration import Alteration
-from engine.availability import Mode
-from engine.definitions import StreamDefinition
-from engine.kept import key_of
-from engine.moves.messages import Deal
-from engine.stream_store import OUTPUT
+from engine.objects.alteration import Alteration
+from engine.objects.availability import Mode
+from engine.objects.definitions import StreamDefinition
+from engine.replication.moves.messages import Deal
+from engine.streams.kept import key_of
+from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from test_engine_streams_replicated import CONFIG, NOW, Replica
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from engine.streams.acceptance import Writer
 
 FIRST = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/x", k_safety=1, max_ahead_us=None)

@@ -12,11 +12,11 @@ from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, make_stream, open_town, rows
 
 from engine.api.replica_status import UNKNOWN
-from engine.availability import Availability, Mode, Recovery
-from engine.availability_request import AvailabilityRequest
-from engine.definitions import QueryEntry
-from engine.messages import PeerStatus, ReplicaStatus
-from engine.query import Filter, Query
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import Filter, Query
+from engine.replication.status import PeerStatus, ReplicaStatus
 from overlay.errors import InvalidInputError
 
 DOCUMENT = """<query name="medusa://mit.edu/q" {attributes}>

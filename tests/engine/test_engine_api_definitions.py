@@ -13,27 +13,24 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import files, known, make_stream, open_town, passing, rows, schema_of
 
-from engine.alteration import Alteration
 from engine.api import definitions
-from engine.definitions import StreamDefinition
-from engine.kinds import QUERY, STREAM
-from engine.messages import (
+from engine.api.messages import (
     Created,
     CreateQuery,
     CreateSchema,
     CreateStream,
     CreateXml,
-    Done,
-    PostEvent,
     SetQueryStatus,
-    Subscribe,
-    Tuples,
 )
-from engine.moves.messages import Deal
-from engine.network import Network
-from engine.query import Box, Filter, Map, Query, QueryStatus
-from engine.schema import Field, FieldType
-from engine.xml_documents import write_query
+from engine.language.xml.documents import write_query
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition
+from engine.objects.kinds import QUERY, STREAM
+from engine.objects.query import Box, Filter, Map, Query, QueryStatus
+from engine.objects.schema import Field, FieldType
+from engine.replication.moves.messages import Deal
+from engine.streams.messages import Done, PostEvent, Subscribe, Tuples
+from engine.tasks.network import Network
 from overlay.errors import (
     ConflictError,
     InvalidInputError,

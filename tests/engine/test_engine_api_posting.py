@@ -20,10 +20,10 @@ from engine_peers import (
     until,
 )
 
-from engine.definitions import Idle
-from engine.messages import Post, Posted, PostEvent
-from engine.schema import BEGINNING, END
+from engine.objects.definitions import Idle
+from engine.objects.schema import BEGINNING, END
 from engine.streams.ipc import encode
+from engine.streams.messages import Post, Posted, PostEvent
 from overlay.connection import Connection
 from overlay.errors import (
     ConflictError,
@@ -222,7 +222,7 @@ async def test_no_room_left_is_told_and_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
     async with open_town(tmp_path, disk_bytes=300_000) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         count = 2_000

@@ -22,7 +22,7 @@ from engine_peers import (
 )
 from pyspark.sql import SparkSession
 
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.spark.session import Spark
 from overlay.errors import InternalError
 from tools.async_client import AsyncMedusaClient, Subscription
@@ -53,7 +53,7 @@ class LentSpark:
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def odd(place: Place, name: str, source: str, output: str) -> Query:

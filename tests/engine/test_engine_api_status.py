@@ -9,18 +9,10 @@ from engine_peers import Place, Town, make_stream, open_town, rows, until
 from hostile_partner import say
 
 from engine.api.hearsay import SNAPSHOT_BYTES, cut, fitted
-from engine.messages import (
-    EventRecord,
-    ListObjects,
-    LookupObject,
-    ObjectDescription,
-    Objects,
-    PeerStatus,
-    Snapshot,
-    Status,
-    StreamStatus,
-    TaskStatus,
-)
+from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
+from engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.encoding import encode
 from overlay.errors import NotAuthorisedError
 from overlay.rpc import MAX_STRUCT_BYTES

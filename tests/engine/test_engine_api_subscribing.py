@@ -18,10 +18,10 @@ from engine_peers import (
     until,
 )
 
-from engine.messages import Acknowledge, Subscribe, Tuples
-from engine.query import Filter, Query
-from engine.schema import BEGINNING, END
-from engine.stream_store import StreamStore
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING, END
+from engine.streams.messages import Acknowledge, Subscribe, Tuples
+from engine.streams.store import StreamStore
 from overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
@@ -33,7 +33,7 @@ from overlay.errors import (
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, received, rows, schema_of, until
 
-from engine.query import Filter, Query
-from engine.schema import Field, FieldType, Schema
-from engine.view import Range, View
+from engine.objects.query import Filter, Query
+from engine.objects.schema import Field, FieldType, Schema
+from engine.objects.view import Range, View
 from overlay.errors import MedusaError
 from tools.async_client import AsyncMedusaClient
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.check import MAX_BOXES, check_query, infer
-from engine.query import (
+from engine.language.check import MAX_BOXES, check_query, infer
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -16,7 +16,7 @@ from engine.query import (
     Query,
     Union,
 )
-from engine.schema import Field, FieldType, Schema, check_schema
+from engine.objects.schema import Field, FieldType, Schema, check_schema
 from overlay.errors import InvalidInputError
 
 F = FieldType

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
-from engine.availability import Availability, Mode, Recovery
-from engine.availability_request import (
-    MODE_WORDS,
-    AvailabilityRequest,
-    parse_mode,
-    parse_recovery,
-)
-from engine.check import check_query, ordered_boxes
-from engine.classes import (
+from engine.language.check import check_query, ordered_boxes
+from engine.language.classes import (
     BoxClass,
     applied,
     check_availability,
@@ -29,8 +22,15 @@ from engine.classes import (
     strongest_recovery,
     weakest_box,
 )
-from engine.operators import OPERATORS
-from engine.query import (
+from engine.language.operators import OPERATORS
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.availability_request import (
+    MODE_WORDS,
+    AvailabilityRequest,
+    parse_mode,
+    parse_recovery,
+)
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -177,7 +177,7 @@ def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.Mo
     def arbitrary(box: Box) -> BoxClass:
         return BoxClass.ARBITRARY if isinstance(box, Aggregate) else class_of(box)
 
-    monkeypatch.setattr("engine.classes.class_of", arbitrary)
+    monkeypatch.setattr("engine.language.classes.class_of", arbitrary)
     for mode in SECOND_RUN:
         for recovery in (ROLLBACK, PRECISE):
             with pytest.raises(InvalidInputError) as caught:

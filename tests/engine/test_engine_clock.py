@@ -19,14 +19,14 @@ from engine_peers import (
     until,
 )
 
-from engine.definitions import Idle, Producer, StreamDefinition
-from engine.digests import Digest, Version
-from engine.kinds import PRODUCER
-from engine.producers import key_of_stream
-from engine.query import Filter, Query
-from engine.replicas.messages import KeptUp, StandBy
-from engine.schema import Field, FieldType, Schema
-from engine.tenure import Tenure, latest_fence
+from engine.objects.definitions import Idle, Producer, StreamDefinition
+from engine.objects.kinds import PRODUCER
+from engine.objects.query import Filter, Query
+from engine.objects.schema import Field, FieldType, Schema
+from engine.replication.digests import Digest, Version
+from engine.replication.producers import key_of_stream
+from engine.replication.replicas.messages import KeptUp, StandBy
+from engine.replication.tenure import Tenure, latest_fence
 from overlay.clock import AGREE_S, shown
 from overlay.encoding import encode
 from overlay.errors import InvalidInputError

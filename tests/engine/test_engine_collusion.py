@@ -13,8 +13,8 @@ from engine_peers import make_stream, open_town, rows, until
 from hostile_gossip import accuse_for_ever
 from test_engine_moves import Sums, expected, windows
 
-from engine.availability import Availability, Mode, Recovery
-from engine.schema import END
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.schema import END
 from overlay.gossip.events import Health
 from overlay.gossip.members import Member, Members
 

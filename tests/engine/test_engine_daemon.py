@@ -13,7 +13,7 @@ from deadline import DEADLINE_S
 from engine_peers import Place, make_stream, open_town, received, rows, until
 
 from engine.api.serving import PeerService
-from engine.config import EngineConfig
+from engine.streams.config import EngineConfig
 from overlay.errors import (
     ConflictError,
     DamagedError,

@@ -22,10 +22,10 @@ from engine_peers import (
     until,
 )
 
-from engine.alteration import Alteration
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.schema import END
-from engine.view import Last, View
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import END
+from engine.objects.view import Last, View
 from overlay.errors import (
     ConflictError,
     InvalidInputError,

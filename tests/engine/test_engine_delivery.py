@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
+from engine.streams.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
 from engine.streams.parts import PART_BYTES
 from overlay.clients import CLIENTS
 from overlay.errors import BusyError

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 import trio
 
-from engine.availability import Mode
-from engine.config import EngineConfig
-from engine.digests import MAX_DIGEST, MAX_VERSIONS, NEWEST, Digest, Digests, Version
-from engine.mirrors import Mirrors
-from engine.producers import Producers, key_of_stream
-from engine.queries import QueryHost
+from engine.objects.availability import Mode
+from engine.replication.digests import MAX_DIGEST, MAX_VERSIONS, NEWEST, Digest, Digests, Version
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers, key_of_stream
+from engine.replication.queries import QueryHost
+from engine.streams.config import EngineConfig
 from overlay.encoding import decode, encode
 from overlay.node import Overlay
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_interpreter import evaluate
 
-from engine.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
-from engine.expressions import Constant, Expression, FieldRef, Operation
-from engine.operators import NUMBERS, OPERATOR_NAMES, OPERATORS, common_type
-from engine.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
-from engine.schema import STIME, FieldType
+from engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
+from engine.language.expressions import Constant, Expression, FieldRef, Operation
+from engine.language.operators import NUMBERS, OPERATOR_NAMES, OPERATORS, common_type
+from engine.language.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
+from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
 F = FieldType

@@ -16,7 +16,7 @@ from deadline import DEADLINE_S
 from engine_peers import rows, schema_of, to_the_end
 from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from overlay.errors import MedusaError, NotRetainedError, StorageError
 from testnet.peers import Launch, Peer
 from tools.async_client import AsyncMedusaClient, open_medusa

@@ -11,8 +11,8 @@ from engine_peers import Place, Town, make_stream, open_town, received, rows, un
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
-from engine.messages import Subscribe, Tuples
+from engine.streams.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
+from engine.streams.messages import Subscribe, Tuples
 from overlay.errors import NotRetainedError
 from tools.async_client import AsyncMedusaClient
 

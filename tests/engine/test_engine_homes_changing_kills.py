@@ -17,7 +17,7 @@ from msgspec import structs
 from test_engine_homes_kills import PARTICIPANT, QUIET_S, STREAM, stable_home
 from test_engine_revisions_peers import deletions
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, NotFoundError, UnavailableError
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa

@@ -12,13 +12,13 @@ from homes_town import keeper, new_home, once_confirmed, replicas_of, serves_as_
 from msgspec.structs import replace
 from test_engine_revisions_peers import changes_of, deletions
 
-from engine.alteration import Alteration
-from engine.definitions import StreamDefinition
-from engine.homes import changing
-from engine.homes.ballot import Ballot
-from engine.kept import key_of
-from engine.stream_store import HOME, StreamStore
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition
+from engine.replication.homes import changing
+from engine.replication.homes.ballot import Ballot
 from engine.streams.journal import Position
+from engine.streams.kept import key_of
+from engine.streams.store import HOME, StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
 from tools.async_client import AsyncMedusaClient
 

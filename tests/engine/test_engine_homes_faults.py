@@ -124,7 +124,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
                 return await real(function, *args, **more)
 
             real = trio.to_thread.run_sync
-            monkeypatch.setattr("engine.homes.following.INLINE_BYTES", 0)
+            monkeypatch.setattr("engine.replication.homes.following.INLINE_BYTES", 0)
             monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
             posted = await post(client, stream, range(1, 41))
             home = keeper(first, stream)

@@ -10,8 +10,8 @@ from engine_peers import rows, schema_of
 from msgspec import structs
 from test_engine_revisions_peers import changes_of, deletions
 
-from engine.definitions import StreamDefinition
-from engine.schema import END
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import END
 from overlay.errors import MedusaError
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa

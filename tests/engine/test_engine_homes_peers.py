@@ -16,10 +16,10 @@ from engine_peers import (
 )
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
 
-from engine.homes.ballot import Tenure
-from engine.homes.ballot_files import StoredBallot
-from engine.homes.messages import TELL, AskVote, Install, Tell, Told
-from engine.kept import Role
+from engine.replication.homes.ballot import Tenure
+from engine.replication.homes.ballot_files import StoredBallot
+from engine.replication.homes.messages import TELL, AskVote, Install, Tell, Told
+from engine.streams.kept import Role
 from engine.streams.replicated import ReplicatedSource
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.files import load_json, save_json

@@ -10,9 +10,9 @@ import trio
 from engine_peers import Place, make_stream, pairs_of, received, rows, until
 from homes_town import keeper, kept_at, new_home, replicas_of, serves_as_home, siblings
 
-from engine.kept import KeptStream
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from engine.streams.home import Home
+from engine.streams.kept import KeptStream
 from overlay.errors import InternalError, MedusaError
 from tools.async_client import AsyncMedusaClient
 

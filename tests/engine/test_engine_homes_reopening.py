@@ -19,7 +19,7 @@ from homes_town import (
 from msgspec.structs import replace
 from test_engine_revisions_peers import changes_of, deletions
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, UnavailableError
 from tools.async_client import AsyncMedusaClient
 

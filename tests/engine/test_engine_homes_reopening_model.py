@@ -12,10 +12,10 @@ from hypothesis.stateful import rule
 from msgspec.structs import replace
 from test_engine_homes_tenure import COMMON, Electors, many_lives, wander
 
-from engine.homes.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
-from engine.homes.events import Effect, Send
-from engine.homes.messages import Vote
-from engine.homes.tenure import HomeTenure, Refused
+from engine.replication.homes.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
+from engine.replication.homes.events import Effect, Send
+from engine.replication.homes.messages import Vote
+from engine.replication.homes.tenure import HomeTenure, Refused
 
 
 class Reopening(Electors):

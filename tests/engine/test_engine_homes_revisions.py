@@ -25,11 +25,11 @@ from test_engine_revisions_peers import (
     window_of,
 )
 
-from engine.kept import Role
-from engine.query import Query
-from engine.schema import END
-from engine.stream_store import HOME
+from engine.objects.query import Query
+from engine.objects.schema import END
+from engine.streams.kept import Role
 from engine.streams.revisions.source import LookedUp, RevisingSource
+from engine.streams.store import HOME
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.async_client import AsyncMedusaClient, Corrections
 
@@ -294,7 +294,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the home keeps begins later than its logs end."""
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
     async with siblings(tmp_path) as (town, places):
         first = places[0]
         async with first.client() as client:

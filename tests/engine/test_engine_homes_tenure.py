@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.homes.ballot import (
+from engine.replication.homes.ballot import (
     Ballot,
     Tenure,
     install,
@@ -19,9 +19,9 @@ from engine.homes.ballot import (
     promise,
     without_future,
 )
-from engine.homes.elector import Role
-from engine.homes.events import Called, Keep, Received, Send, Tick
-from engine.homes.messages import AskVote, Install, Installed, Vote
+from engine.replication.homes.elector import Role
+from engine.replication.homes.events import Called, Keep, Received, Send, Tick
+from engine.replication.homes.messages import AskVote, Install, Installed, Vote
 
 
 class Electors(RuleBasedStateMachine):
@@ -229,7 +229,7 @@ def wander(world: World, steps: int, *, delete_at: int = -1, act: Act = World.po
 def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.homes.tenure.may_succeed", lambda *_: True)
+    monkeypatch.setattr("engine.replication.homes.tenure.may_succeed", lambda *_: True)
     with pytest.raises(AssertionError):
         many_lives(40)
 

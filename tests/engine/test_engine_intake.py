@@ -9,7 +9,7 @@ import pytest
 import trio
 from engine_peers import make_stream, open_town, rows, until
 
-from engine import intake
+from engine.streams import intake
 
 
 async def test_a_folder_that_was_removed_is_told_as_that(

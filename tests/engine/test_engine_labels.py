@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.definitions import ANY, MAX_POLICIES, Policy, StreamDefinition, StreamEntry
-from engine.labels import labels
-from engine.network import Network
-from engine.query import Box, Filter, Query, Union
-from engine.readers import Readers
-from engine.schema import Field, FieldType, Schema
+from engine.language.labels import labels
+from engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamDefinition, StreamEntry
+from engine.objects.query import Box, Filter, Query, Union
+from engine.objects.readers import Readers
+from engine.objects.schema import Field, FieldType, Schema
+from engine.tasks.network import Network
 from overlay.errors import InvalidInputError, NotAuthorisedError
 
 PARTICIPANTS = ("mit.edu", "utah.edu", "brown.edu", "evil.org")

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from engine.check import MAX_PORTS, check_query
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.expression_tokens import FUNCTIONS
-from engine.expressions import Expression, Operation
-from engine.network import Network
-from engine.operators import OPERATOR_NAMES, nullable
-from engine.parse_expression import MAX_NODES, parse_expression
-from engine.plan import plan
-from engine.query import Filter, Map, Query
-from engine.schema import Field, FieldType, Schema
-from engine.xml_documents import read_document, write_query
+from engine.language.check import MAX_PORTS, check_query
+from engine.language.expression_tokens import FUNCTIONS
+from engine.language.expressions import Expression, Operation
+from engine.language.operators import OPERATOR_NAMES, nullable
+from engine.language.parse_expression import MAX_NODES, parse_expression
+from engine.language.xml.documents import read_document, write_query
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Map, Query
+from engine.objects.schema import Field, FieldType, Schema
+from engine.tasks.network import Network
+from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 
 F = FieldType

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import leases
-from engine.leases import Lease, Leases
+from engine.streams import leases
+from engine.streams.leases import Lease, Leases
 from overlay.errors import BusyError, DamagedError
 
 STREAM = "medusa://mit.edu/s"

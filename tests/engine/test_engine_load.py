@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.load import (
+from engine.streams.load import (
     MEMORY_S,
     MOST_COST_NS,
     SMALL,
@@ -21,7 +21,7 @@ from engine.load import (
     Smoothed,
     metered,
 )
-from engine.pacing import SMOOTHING_S
+from engine.streams.pacing import SMOOTHING_S
 
 
 def fed(

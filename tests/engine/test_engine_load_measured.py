@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 import trio
 
-from engine.check import check_query
-from engine.plan import Task, plan
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, Field, FieldType, Schema
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from engine.spark import cpu
 from engine.spark.program import Program
 from engine.spark.session import Spark
 from engine.streams.log import StreamLog
-from engine.windows import needs
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 

@@ -15,13 +15,13 @@ from homes_town import keeper, new_home
 from homes_town import siblings as electors
 from test_engine_moves import Sums, expected, post, siblings, windows
 
-from engine.kept import KeptStream
-from engine.mending import LEND, Lend
-from engine.messages import Tuples
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
+from engine.objects.view import Range, View
+from engine.replication.mending import LEND, Lend
 from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
-from engine.view import Range, View
+from engine.streams.kept import KeptStream
+from engine.streams.messages import Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.async_client import AsyncMedusaClient
@@ -30,9 +30,9 @@ from tools.async_client import AsyncMedusaClient
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.mending.LOOK_S", 0.05)
-    monkeypatch.setattr("engine.mending.AGAIN_S", 0.3)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.mending.LOOK_S", 0.05)
+    monkeypatch.setattr("engine.replication.mending.AGAIN_S", 0.3)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 def files(place: Place, key: str) -> list[Path]:

@@ -11,12 +11,11 @@ from engine_modified import Edition, Reader, answers, change, modify, sieve_and_
 from engine_peers import Place, make_stream, open_town, rows, until
 from test_engine_moves import post, siblings
 
-from engine.modifying.messages import BoxChange
-from engine.modifying.parameters import modified_query
-from engine.moves.messages import Deal
-from engine.network import StoredQuery
-from engine.query import Query
-from engine.schema import END
+from engine.language.modification import BoxChange, modified_query
+from engine.objects.query import Query
+from engine.objects.schema import END
+from engine.replication.moves.messages import Deal
+from engine.replication.stored_query import StoredQuery
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
 MORE = change("sieve", expression_0="value % 3 = 1")
@@ -27,10 +26,10 @@ SHORTER = change("sum", window_size="0.00002")
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 def stored(place: Place) -> StoredQuery:
@@ -277,7 +276,7 @@ async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
 async def test_editions_that_are_still_needed_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.modifying.history.MAX_FORMER", 2)
+    monkeypatch.setattr("engine.replication.query_history.MAX_FORMER", 2)
     async with open_town(tmp_path) as town:
         one = await town.settle("mit.edu")
         async with one.client(patience_s=0.1) as client:

@@ -19,17 +19,11 @@ from hypothesis import strategies as st
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, predicates, projections, queries, rows
 
-from engine.check import check_query
-from engine.config import EngineConfig
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
-from engine.former import changed, made_since, succeeded, trimmed
-from engine.modifying.boundary import Footing, earliest
-from engine.modifying.history import modified, settled
-from engine.modifying.messages import BoxChange
-from engine.modifying.parameters import modified_query
-from engine.network import Network, StoredQuery
-from engine.plan import Task
-from engine.query import (
+from engine.language.check import check_query
+from engine.language.modification import BoxChange, modified_query
+from engine.language.xml.boxes import parameters_of
+from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -40,10 +34,16 @@ from engine.query import (
     QueryStatus,
     Union,
 )
-from engine.schema import BEGINNING, END, Schema
+from engine.objects.schema import BEGINNING, END, Schema
+from engine.replication.query_history import modified, settled
+from engine.replication.stored_query import StoredQuery
+from engine.streams.config import EngineConfig
 from engine.streams.log import StreamLog
-from engine.task_runner import TaskRunner
-from engine.xml_boxes import parameters_of
+from engine.tasks.former import changed, made_since, succeeded, trimmed
+from engine.tasks.modification import Footing, earliest
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from engine.tasks.runner import TaskRunner
 from overlay.errors import ConflictError, InvalidInputError
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor

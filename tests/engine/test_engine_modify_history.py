@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 from reference_networks import SOURCES, queries
 from test_engine_modify_epochs import chains, other_box, stored_query
 
-from engine.check import check_query
-from engine.former import (
+from engine.language.check import check_query
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING, END
+from engine.replication.query_history import (
+    MAX_BYTES,
+    follows,
+    modified,
+    postponed,
+    settled,
+    withdrawn,
+)
+from engine.replication.stored_query import StoredQuery
+from engine.tasks.former import (
     MAX_FORMER,
     Former,
     changed,
@@ -24,18 +35,8 @@ from engine.former import (
     succeeded,
     trimmed,
 )
-from engine.modifying.history import (
-    MAX_BYTES,
-    follows,
-    modified,
-    postponed,
-    settled,
-    withdrawn,
-)
-from engine.network import Network, StoredQuery
-from engine.plan import Task
-from engine.query import Filter, Query
-from engine.schema import BEGINNING, END
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
 from overlay.encoding import encode
 from overlay.errors import BusyError, InvalidInputError
 

@@ -26,11 +26,10 @@ from engine_modified import Answer, Edition, answers, change, sieve_and_sums
 from engine_peers import rows, schema_of
 from killed_peers import let_crash
 
-from engine.availability import Availability, Mode, Recovery
-from engine.definitions import StreamDefinition
-from engine.modifying.messages import BoxChange
-from engine.modifying.parameters import modified_query
-from engine.schema import BEGINNING, END
+from engine.language.modification import BoxChange, modified_query
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import MedusaError
 from testnet.peers import CONFIG, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa

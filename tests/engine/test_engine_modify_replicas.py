@@ -18,9 +18,9 @@ from test_engine_moves import post, siblings
 from test_engine_replicas import LOSSLESS, Made, asked, die, stands_by
 from test_engine_replicas_faults import believes, has
 
-from engine.availability import Mode
-from engine.replicas.primaries import Primaries
-from engine.schema import END
+from engine.objects.availability import Mode
+from engine.objects.schema import END
+from engine.replication.replicas.primaries import Primaries
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.gossip.events import Health
 from testnet.simulation.executor import InterpretedTask
@@ -29,16 +29,16 @@ from testnet.simulation.executor import InterpretedTask
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
     parted_after(monkeypatch, 0.3)
-    monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
 def parted_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     for module in ("parting", "primaries"):
-        monkeypatch.setattr(f"engine.replicas.{module}.PARTED_S", seconds)
+        monkeypatch.setattr(f"engine.replication.replicas.{module}.PARTED_S", seconds)
 
 
 async def cast(town: Town, made: Made) -> list[Place]:
@@ -203,9 +203,9 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
 ) -> None:
     """Its primary took it for dead and found another; it has heard nothing of that. It serves
     nobody by the time that the query is modified."""
-    monkeypatch.setattr("engine.replicas.watch.SURE_S", 1.0)
+    monkeypatch.setattr("engine.replication.replicas.watch.SURE_S", 1.0)
     parted_after(monkeypatch, 2.0)
-    monkeypatch.setattr("engine.replicas.watch.ASK_S", 1e9)
+    monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1e9)
     async with open_town(tmp_path) as town:
         home, one, two, other = await cast(town, made)
         async with home.client() as client, one.client(patience_s=0.1) as owner:

@@ -14,16 +14,28 @@ from hypothesis import strategies as st
 from reference_networks import SOURCES, queries
 from test_engine_modify_epochs import chains
 
-from engine.check import MAX_BOXES, check_query
-from engine.modifying.boundary import Footing, earliest
-from engine.modifying.document import Modification, read_modification
-from engine.modifying.messages import BoxChange
-from engine.modifying.parameters import MAX_PARAMETERS, modified_query
-from engine.plan import AggregateStep, Task, plan
-from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
-from engine.schema import BEGINNING, END
-from engine.xml_boxes import parameters_of
-from engine.xml_tree import MAX_TEXT
+from engine.language.check import MAX_BOXES, check_query
+from engine.language.modification import (
+    MAX_PARAMETERS,
+    BoxChange,
+    Modification,
+    modified_query,
+    read_modification,
+)
+from engine.language.xml.boxes import parameters_of
+from engine.language.xml.tree import MAX_TEXT
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Query,
+    Union,
+)
+from engine.objects.schema import BEGINNING, END
+from engine.tasks.modification import Footing, earliest
+from engine.tasks.plan import AggregateStep, Task, plan
 from overlay.errors import ConflictError, InvalidInputError
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from engine_modified import Reader, change, modify
 from engine_peers import Place, make_stream, open_town
 from test_engine_api_queries import LentSpark
 
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import END
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import END
 from engine.spark.session import Spark
 from tools.async_client import AsyncMedusaClient
 
@@ -31,7 +31,7 @@ PER_POST = 40
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.modifier.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
 
 
 def tuples(stimes: range) -> pa.Table:

@@ -9,12 +9,12 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
 
-from engine.moves.assignments import Assignments
-from engine.moves.messages import Deal
-from engine.moves.mover import Mover
-from engine.moves.telling import Teller
-from engine.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
-from engine.schema import BEGINNING, END
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
+from engine.objects.schema import BEGINNING, END
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.messages import Deal
+from engine.replication.moves.mover import Mover
+from engine.replication.moves.telling import Teller
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
 from tools import calls
 from tools.async_client import AsyncMedusaClient
@@ -25,9 +25,9 @@ SIZE_US = 100
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 def windows(place: Place, source: str, path: str = "out") -> Query:

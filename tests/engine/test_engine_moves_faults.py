@@ -14,11 +14,12 @@ from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, schema_of, until
 from test_engine_moves import SIZE_US, Sums, expected, post, siblings, windows
 
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.kept import KeptStream
-from engine.mirrors import Mirrors
-from engine.moves.assignments import Assignments
-from engine.moves.messages import (
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Query, QueryStatus
+from engine.objects.schema import BEGINNING, END
+from engine.replication.mirrors import Mirrors
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.messages import (
     Assignment,
     Deal,
     GiveBackTask,
@@ -26,10 +27,9 @@ from engine.moves.messages import (
     PassOn,
     Progress,
 )
-from engine.moves.mover import Mover
-from engine.moves.placed_task import PlacedTask
-from engine.query import Filter, Query, QueryStatus
-from engine.schema import BEGINNING, END
+from engine.replication.moves.mover import Mover
+from engine.replication.moves.placed_task import PlacedTask
+from engine.streams.kept import KeptStream
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -48,9 +48,9 @@ HOUR_US = 3_600_000_000
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:
@@ -204,7 +204,7 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
             monkeypatch.setattr(Assignments, "assign", count)
 
             monkeypatch.setattr(Assignments, "_follow_inputs", slow)
-            monkeypatch.setattr("engine.moves.mover.CALL_S", 0.2)
+            monkeypatch.setattr("engine.replication.moves.mover.CALL_S", 0.2)
             async with trio.open_nursery() as nursery:
 
                 @nursery.start_soon
@@ -537,7 +537,7 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Pat
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.moves.returning.LEAVE_S", 0.2)
+    monkeypatch.setattr("engine.replication.moves.returning.LEAVE_S", 0.2)
     async with open_town(tmp_path, patience_s=0.5) as town:
         one, two = await siblings(town)
         async with one.client() as client:

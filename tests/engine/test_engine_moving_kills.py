@@ -24,7 +24,7 @@ from crashing_peer import Crasher, Order, When, arm, is_armed
 from deadline import DEADLINE_S
 from killed_peers import let_crash
 
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from overlay.errors import ConflictError, MedusaError
 from testnet.bench.minutes import (
     MINUTE_US,

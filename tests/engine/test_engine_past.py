@@ -11,11 +11,11 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
 
-from engine.availability import Availability, Mode
-from engine.check import check_query
-from engine.definitions import QueryEntry
-from engine.past import copy_of
-from engine.query import (
+from engine.language.check import check_query
+from engine.language.past import copy_of
+from engine.objects.availability import Availability, Mode
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -25,8 +25,8 @@ from engine.query import (
     QueryStatus,
     Union,
 )
-from engine.schema import BEGINNING, END
-from engine.view import Last, Range, Recent, View
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from tools.async_client import AsyncMedusaClient
 
@@ -40,8 +40,8 @@ HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
-    for module in ("engine.mirrors", "engine.views.locating"):
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
+    for module in ("engine.replication.mirrors", "engine.replication.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
 

@@ -13,9 +13,9 @@ import pytest
 from engine_interpreted import interpret
 from engine_peers import Place, open_town, schema_of, until
 
-from engine.definitions import StreamDefinition
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, END, REVISION_KIND
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END, REVISION_KIND
 from overlay.errors import NotRetainedError
 from tools.async_client import AsyncMedusaClient
 
@@ -31,7 +31,7 @@ BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def network(place: Place, source: str) -> Query:

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from reference_interpreter import run_query, run_task
 from reference_networks import SOURCES, cuts, queries, rows
 
-from engine.check import check_query
-from engine.plan import AggregateStep, FilterStep, MapStep, plan
-from engine.query import (
+from engine.language.check import check_query
+from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -22,8 +21,9 @@ from engine.query import (
     inputs_of,
     streams_written,
 )
-from engine.schema import BEGINNING
-from engine.windows import horizon_us, needs
+from engine.objects.schema import BEGINNING
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, plan
+from engine.tasks.windows import horizon_us, needs
 
 COUNT = (AggregateFunction(Function.COUNT, None, "n"),)
 

@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from dht.catalog import Catalog, Published
-from engine.definitions import Producer, StreamDefinition, StreamEntry
-from engine.kinds import PRODUCER
-from engine.producers import (
+from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
+from engine.objects.kinds import PRODUCER
+from engine.objects.schema import Field, FieldType, Schema
+from engine.replication.producers import (
     HANDOVER_S,
     LOOK_UP_S,
     MAX_REMEMBERED,
@@ -19,8 +20,7 @@ from engine.producers import (
     in_order,
     key_of_stream,
 )
-from engine.schema import Field, FieldType, Schema
-from engine.tenure import latest_fence, next_fence
+from engine.replication.tenure import latest_fence, next_fence
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.gossip.events import Health

@@ -9,8 +9,8 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import files, known, make_stream, open_town, passing, rows, to_the_end, until
 
-from engine.query import QueryStatus
-from engine.query_files import QueryFiles
+from engine.objects.query import QueryStatus
+from engine.replication.query_files import QueryFiles
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -109,7 +109,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
             for query in (many, few):
                 await client.create_query(query)
                 await client.start_query(query.name)
-        monkeypatch.setattr("engine.parse_expression.MAX_NODES", 5)
+        monkeypatch.setattr("engine.language.parse_expression.MAX_NODES", 5)
         await town.restart(mit)
         said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
         (text,) = [event.text for event in said]

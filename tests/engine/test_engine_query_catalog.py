@@ -13,12 +13,12 @@ from engine_modified import Edition, Reader, answers, sieve_and_sums
 from engine_peers import make_stream, open_town, rows, until
 
 from dht.catalog import Catalog
-from engine.definitions import Producer, StreamEntry
-from engine.producers import Producers
-from engine.query_catalog import QueryCatalog
-from engine.running_query import RunningQuery
-from engine.schema import END
-from engine.tenure import Tenure
+from engine.objects.definitions import Producer, StreamEntry
+from engine.objects.schema import END
+from engine.replication.producers import Producers
+from engine.replication.query_catalog import QueryCatalog
+from engine.replication.running_query import RunningQuery
+from engine.replication.tenure import Tenure
 from overlay.errors import ConflictError
 from overlay.events import Events
 
@@ -77,7 +77,7 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
 ) -> None:
     """One that took it over, say: which of the two counts is decided by their fences."""
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.query_catalog.PUBLISH_AGAIN_S", 0.05)
+    monkeypatch.setattr("engine.replication.query_catalog.PUBLISH_AGAIN_S", 0.05)
     publish, refused, published = Producers.publish_entry, 0, 0
 
     async def refuse_twice(self: Producers, entry: StreamEntry) -> None:

@@ -23,15 +23,15 @@ from engine_peers import (
     until,
 )
 
-from engine.availability import Availability, Mode
-from engine.kept import KeptEntry
-from engine.messages import Subscribe, Tuples
-from engine.moves.messages import Deal
-from engine.query import Filter, Query
-from engine.schema import BEGINNING
-from engine.versions.messages import AskVersions, Versions
-from engine.view import Last, View
-from engine.views.messages import Locate, Located
+from engine.objects.availability import Availability, Mode
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING
+from engine.objects.view import Last, View
+from engine.replication.moves.messages import Deal
+from engine.replication.versions.messages import AskVersions, Versions
+from engine.replication.views.messages import Locate, Located
+from engine.streams.kept import KeptEntry
+from engine.streams.messages import Subscribe, Tuples
 from overlay.connection import Connection
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from overlay.files import load_json, save_json

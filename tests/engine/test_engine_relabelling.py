@@ -22,12 +22,13 @@ from engine_peers import (
     until,
 )
 
-from engine.alteration import Alteration
-from engine.availability import Availability, Mode
-from engine.messages import Subscribe, TaskStatus, Tuples
-from engine.moves.messages import Deal
-from engine.query import Filter, Query
-from engine.view import Last, View
+from engine.objects.alteration import Alteration
+from engine.objects.availability import Availability, Mode
+from engine.objects.query import Filter, Query
+from engine.objects.view import Last, View
+from engine.replication.moves.messages import Deal
+from engine.streams.messages import Subscribe, Tuples
+from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, NotAuthorisedError
 from overlay.rpc import Duplex
 from tools.async_client import AsyncMedusaClient, Subscription

@@ -14,9 +14,9 @@ from engine_interpreted import interpret
 from engine_peers import Place, Town, make_stream, open_town, rows, until
 from test_engine_moves import Sums, expected, post, siblings, windows
 
-from engine.availability import Availability, Mode, Recovery
-from engine.query import Query
-from engine.schema import END
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.query import Query
+from engine.objects.schema import END
 from overlay.errors import NotFoundError
 from overlay.gossip.events import Health
 
@@ -28,8 +28,8 @@ LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

@@ -13,11 +13,18 @@ from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
 from test_engine_moves import Sums, expected, post, siblings, windows
 from test_engine_replicas import LOSSLESS, Made, asked, stands_by
 
-from engine.availability import Mode, Recovery
-from engine.messages import Done, Subscribe, Tuples
-from engine.query import Filter, Query
-from engine.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, ReadReplica, StandBy
-from engine.schema import END
+from engine.objects.availability import Mode, Recovery
+from engine.objects.query import Filter, Query
+from engine.objects.schema import END
+from engine.replication.replicas.messages import (
+    Dismiss,
+    Incumbent,
+    KeepUp,
+    KeptUp,
+    ReadReplica,
+    StandBy,
+)
+from engine.streams.messages import Done, Subscribe, Tuples
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -32,8 +39,8 @@ from overlay.identity import parse_peer_id
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -154,7 +161,7 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
             kept = primary.kept(home.name("out"))
             await until(lambda: kept.gate is not None and kept.gate.boundary == 9, "it is copied")
             with monkeypatch.context() as patch:
-                patch.setattr("engine.replicas.care.has_copied", lambda *_: None)
+                patch.setattr("engine.replication.replicas.care.has_copied", lambda *_: None)
                 await post(poster, source, range(10, 20))
                 await until(lambda: kept.log.boundary == 19)
                 assert kept.gate is not None

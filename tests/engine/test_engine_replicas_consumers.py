@@ -14,9 +14,9 @@ from test_engine_moves import Sums, expected, post, siblings, windows
 from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
 from test_engine_replicas_faults import has
 
-from engine.availability import Mode
-from engine.moves.messages import Deal
-from engine.schema import END
+from engine.objects.availability import Mode
+from engine.objects.schema import END
+from engine.replication.moves.messages import Deal
 from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
 from tools.async_client import AsyncMedusaClient
@@ -27,10 +27,10 @@ NAME = "away"
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.replicas.primaries.SETTLE_S", 0.1)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
-    monkeypatch.setattr("engine.subscriptions.GRACE_S", 0.1)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.SETTLE_S", 0.1)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.streams.subscriptions.GRACE_S", 0.1)
     return detectors(monkeypatch)
 
 
@@ -87,7 +87,9 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
                     made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
             made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
             if not copied:
-                monkeypatch.setattr("engine.replicas.primaries.Primaries.replicated", refused)
+                monkeypatch.setattr(
+                    "engine.replication.replicas.primaries.Primaries.replicated", refused
+                )
             query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
             await owner.create_query(query)
             await owner.start_query(query.name)

@@ -17,12 +17,12 @@ from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
 from test_engine_replicas_chains import passed
 
 from dht.catalog import Catalog
-from engine.availability import Mode, Recovery
-from engine.kinds import STREAM
-from engine.query import Query
-from engine.replicas.primaries import Primaries
-from engine.replicas.standbys import Standbys
-from engine.schema import END
+from engine.objects.availability import Mode, Recovery
+from engine.objects.kinds import STREAM
+from engine.objects.query import Query
+from engine.objects.schema import END
+from engine.replication.replicas.primaries import Primaries
+from engine.replication.replicas.standbys import Standbys
 from overlay.errors import InternalError, NotFoundError, StorageFullError
 from overlay.gossip.events import Health
 from overlay.names import ObjectName
@@ -31,8 +31,8 @@ from overlay.names import ObjectName
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -100,7 +100,7 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Primaries, "_dismiss", unheard)
-    monkeypatch.setattr("engine.replicas.watch.ASK_S", 1.0)
+    monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1.0)
     async with open_town(tmp_path) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
@@ -267,7 +267,7 @@ async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
 async def test_a_restarted_standby_copies_on_from_where_it_was(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replicas.standby.SAVE_S", 0.0)
+    monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
     async with open_town(tmp_path) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
@@ -316,7 +316,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
                 async def crash(*_: object) -> None:
                     raise InternalError("as if it died here")
 
-                crashing.setattr("engine.mirrors.Mirrors.part_with", crash)
+                crashing.setattr("engine.replication.mirrors.Mirrors.part_with", crash)
                 believes(made, secondary, primary.id, Health.DEAD)
                 await until(lambda: not file.exists(), "it has begun to step down")
                 await town.stop(primary)

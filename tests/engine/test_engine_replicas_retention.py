@@ -15,9 +15,9 @@ from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
 from test_engine_replicas_chains import passed
 from test_engine_replicas_faults import believes, taken_over
 
-from engine.availability import Mode
-from engine.messages import Subscribe, Tuples
-from engine.schema import END
+from engine.objects.availability import Mode
+from engine.objects.schema import END
+from engine.streams.messages import Subscribe, Tuples
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
@@ -25,8 +25,8 @@ from overlay.identity import parse_peer_id
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

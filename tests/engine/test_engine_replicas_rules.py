@@ -8,17 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.network import Network
-from engine.plan import Task
-from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
-from engine.replicas.choice import preferred
-from engine.replicas.lead import Lead
-from engine.replicas.positions import needed, reached
-from engine.replicas.watch import ASK_S, DOUBT_S, Ask, Detected, Doubt, Heard, TakeOver, Tick, Watch
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.tenure import Tenure, check_fence, latest_fence, next_fence
-from engine.windows import Interval, needs
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.replication.replicas.choice import preferred
+from engine.replication.replicas.lead import Lead
+from engine.replication.replicas.positions import needed, reached
+from engine.replication.replicas.watch import (
+    ASK_S,
+    DOUBT_S,
+    Ask,
+    Detected,
+    Doubt,
+    Heard,
+    TakeOver,
+    Tick,
+    Watch,
+)
+from engine.replication.tenure import Tenure, check_fence, latest_fence, next_fence
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from engine.tasks.windows import Interval, needs
 from overlay.errors import InvalidInputError
 from overlay.gossip.events import Health
 

@@ -17,12 +17,12 @@ from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
 from test_engine_replicas_chains import passed
 from test_engine_replicas_faults import believes, has
 
-from engine.availability import Mode
-from engine.moves.messages import Deal
-from engine.replicas.messages import KeepUp
-from engine.replicas.standbys import Standbys
-from engine.schema import END
-from engine.stream_store import StreamStore
+from engine.objects.availability import Mode
+from engine.objects.schema import END
+from engine.replication.moves.messages import Deal
+from engine.replication.replicas.messages import KeepUp
+from engine.replication.replicas.standbys import Standbys
+from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.gossip.events import Health
 
@@ -30,8 +30,8 @@ from overlay.gossip.events import Health
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.05)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -144,7 +144,7 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
 async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.moves.assignments.CONFIRM_S", 0.05)
+    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
     async with open_town(tmp_path) as town:
         home, primary, secondary, worker = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner:
@@ -169,7 +169,7 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
 async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replicas.standby.SAVE_S", 0.0)
+    monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
     async with open_town(tmp_path) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:

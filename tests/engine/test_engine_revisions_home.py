@@ -9,12 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.messages import Posted
-from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND, Field, FieldType, Schema
+from engine.objects.schema import (
+    BEGINNING,
+    END,
+    REVISED_STIME,
+    REVISION_KIND,
+    Field,
+    FieldType,
+    Schema,
+)
 from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.messages import Posted
 from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
 from engine.streams.source_config import SourceConfig

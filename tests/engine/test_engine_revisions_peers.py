@@ -23,11 +23,11 @@ from engine_peers import (
     until,
 )
 
-from engine.definitions import StreamDefinition
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
+from engine.objects.view import Last, View
 from engine.streams.corrections import Kind
-from engine.view import Last, View
 from overlay.errors import InvalidInputError
 from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
 from tools.post_file import Options, post_rows

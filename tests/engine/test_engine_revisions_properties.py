@@ -21,19 +21,27 @@ from hypothesis import strategies as st
 from reference_interpreter import Row, canonical, run_query
 from reference_networks import SOURCE_FIELDS, queries
 
-from engine.config import EngineConfig
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.network import Network
-from engine.plan import Task
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
-from engine.revisions.runner import runner_of
-from engine.schema import END, REVISION_KIND, Field, FieldType, Schema
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+)
+from engine.objects.schema import END, REVISION_KIND, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
+from engine.streams.config import EngineConfig
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import folded, request_schema, revisions_entry, revisions_name
 from engine.streams.source_config import SourceConfig
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from engine.tasks.revisions.runner import runner_of
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
 

@@ -20,9 +20,9 @@ from test_engine_revisions_peers import (
     window_of,
 )
 
-from engine.availability import Mode
-from engine.query import Query
-from engine.schema import END
+from engine.objects.availability import Mode
+from engine.objects.query import Query
+from engine.objects.schema import END
 from tools.async_client import AsyncMedusaClient, Corrections
 
 __all__ = ["made"]

@@ -25,7 +25,7 @@ from test_engine_revisions_properties import (
     acts,
 )
 
-from engine.schema import REVISION_KIND
+from engine.objects.schema import REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.streams.revisions.columns import request_schema

@@ -11,11 +11,11 @@ import pytest
 import trio
 from test_engine_revisions_properties import DENSE, SCHEMAS, entry_of
 
-from engine.network import Network
-from engine.revisions.tasks import by_arrival, scenario_task
 from engine.spark.program import Program
 from engine.spark.session import Spark
-from engine.windows import Interval
+from engine.tasks.network import Network
+from engine.tasks.revisions.tasks import by_arrival, scenario_task
+from engine.tasks.windows import Interval
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from engine.room import Room
+from engine.streams.room import Room
 from overlay.errors import StorageFullError
 from overlay.events import Events
 

@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.check import MAX_OVERLAP, check_query
-from engine.parse_expression import parse_expression
-from engine.plan import plan
-from engine.query import Aggregate, AggregateFunction, Function, Map, Query
-from engine.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
+from engine.language.check import MAX_OVERLAP, check_query
+from engine.language.parse_expression import parse_expression
+from engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
+from engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
 from engine.spark.columns import column
 from engine.spark.program import Program, within
 from engine.spark.session import Spark
-from engine.windows import Interval
+from engine.tasks.plan import plan
+from engine.tasks.windows import Interval
 
 pytestmark = pytest.mark.spark
 

@@ -12,15 +12,15 @@ from deadline import DEADLINE_S
 from engine_peers import until
 from engine_streams_data import SCHEMA, logged
 
-from engine.check import check_query
-from engine.config import EngineConfig
-from engine.plan import plan
-from engine.query import Aggregate, AggregateFunction, Function, Query
-from engine.schema import BEGINNING
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.schema import BEGINNING
 from engine.spark.executor import SparkExecutor
 from engine.spark.session import Spark
+from engine.streams.config import EngineConfig
 from engine.streams.log import StreamLog
-from engine.task_runner import TaskRunner
+from engine.tasks.plan import plan
+from engine.tasks.runner import TaskRunner
 from overlay.events import Events
 
 pytestmark = pytest.mark.spark

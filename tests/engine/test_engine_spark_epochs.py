@@ -20,13 +20,13 @@ from epoch_networks import SOURCES, Network, cuts, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.check import check_query
-from engine.plan import Task, plan
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, END
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END
 from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
-from engine.windows import Interval, needs
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import Interval, needs
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 from engine_peers import Place, make_stream, open_town, until
 
-from engine.query import Filter, Query
+from engine.objects.query import Filter, Query
 from engine.spark import jvm
 from engine.spark.config import SparkConfig
 from engine.spark.java import find_java
@@ -90,7 +90,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
         raise UnavailableError("no such master")
 
     monkeypatch.setattr(Spark, "start", start)
-    monkeypatch.setattr("engine.queries.LOOK_S", 0.01)
+    monkeypatch.setattr("engine.replication.queries.LOOK_S", 0.01)
     async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu")
         query, home = await filtered(mit), str(mit.home.folder)

@@ -9,9 +9,9 @@ import pytest
 from engine_peers import make_stream, open_town, received, rows, schema_of
 from msgspec import structs
 
-from engine.alteration import Alteration
-from engine.definitions import StreamDefinition
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ahead import check_ahead
 from overlay.errors import InvalidInputError
 

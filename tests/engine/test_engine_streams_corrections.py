@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema import BEGINNING, STIME
+from engine.objects.schema import BEGINNING, STIME
 from engine.streams import corrections
 from engine.streams.corrections import Change, Corrections, Kind, corrector, difference
 from engine.streams.recent import Epoch

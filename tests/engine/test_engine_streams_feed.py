@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.messages import MAX_BATCH_BYTES, Tuples
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams import feed, parts
 from engine.streams.feed import COLUMN_BYTES, Assembler, Cursor, serve
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.messages import MAX_BATCH_BYTES, Tuples
 from overlay.errors import DecodeError, NotRetainedError
 
 LOG = SCHEMA.source

@@ -15,7 +15,7 @@ import trio
 from deadline import DEADLINE_S
 from engine_streams_data import SCHEMA, Row, all_rows, body
 
-from engine.schema import END
+from engine.objects.schema import END
 from engine.streams import pending
 from engine.streams.acceptance import Writer
 from engine.streams.home import Home, open_home

@@ -7,8 +7,7 @@ from engine_streams_data import SCHEMA, logged, payload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.messages import MAX_BATCH_BYTES
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from engine.streams.ipc import (
     MAX_BATCH_ROWS,
     MAX_BATCHES,
@@ -18,6 +17,7 @@ from engine.streams.ipc import (
     encode_parts,
     reopen,
 )
+from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.validate import read_post
 from overlay.errors import DecodeError, InvalidInputError
 

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.messages import MAX_BATCH_BYTES
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams import compaction, epochs
 from engine.streams.feed import Cursor
 from engine.streams.log import StreamLog
+from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.parts import PART_BYTES
 from engine.streams.recent import SharedMemory
 from overlay.errors import (

@@ -10,11 +10,11 @@ from engine_streams_data import SCHEMA, all_rows, logged, pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.messages import Tuples
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from engine.streams.feed import Assembler, message_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.messages import Tuples
 from engine.streams.parts import first_part
 from overlay.errors import NotRetainedError
 

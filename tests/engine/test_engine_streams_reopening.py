@@ -16,7 +16,7 @@ from revising_town import Peer, Town, check, contents
 from test_engine_revisions_properties import HISTORY_US, KEYED, Act
 from test_engine_revisions_replicated import act, drawn_acts, gone, lived_through
 
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
 from engine.streams.home import open_home
 from engine.streams.ipc import encode

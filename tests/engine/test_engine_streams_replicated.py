@@ -11,8 +11,8 @@ from engine_streams_data import SCHEMA, Row, all_rows, body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.definitions import Idle
-from engine.schema import BEGINNING
+from engine.objects.definitions import Idle
+from engine.objects.schema import BEGINNING
 from engine.streams.acceptance import Writer
 from engine.streams.entries import split
 from engine.streams.log import StreamLog

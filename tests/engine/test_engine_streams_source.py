@@ -16,9 +16,8 @@ from engine_streams_data import ARRIVING, SCHEMA, Row, all_rows, body, pairs, pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definitions import Idle
-from engine.messages import MAX_BATCH_BYTES, Posted
-from engine.schema import BEGINNING, END, Schema
+from engine.objects.definitions import Idle
+from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams import pending
 from engine.streams.acceptance import (
     MAX_PRODUCERS,
@@ -31,6 +30,7 @@ from engine.streams.acceptance import (
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from overlay.errors import (

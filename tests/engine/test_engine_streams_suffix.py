@@ -11,13 +11,13 @@ from engine_streams_data import SCHEMA, Row, logged, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.kept import KeptStream, Role
-from engine.schema import BEGINNING, END, STIME
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.feed import serve
+from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
 from engine.streams.suffix import State, Suffix
-from engine.tentative.serving import BothCursor, Incoming
+from engine.tasks.tentative.serving import BothCursor, Incoming
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:

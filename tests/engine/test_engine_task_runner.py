@@ -9,9 +9,9 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, make_stream, open_town, rows, to_the_end, until
 
-from engine.query import Filter, Query, Union
-from engine.schema import END
-from engine.task_runner import TaskRunner
+from engine.objects.query import Filter, Query, Union
+from engine.objects.schema import END
+from engine.tasks.runner import TaskRunner
 
 
 async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
@@ -38,7 +38,7 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
                     await mit.kept(stream).log.wait_beyond(at - 1)
             await client.post_event(stream, rows([]), end=True)
             size = sum(file.content for file in mit.kept(stream).log._files)
-            monkeypatch.setattr("engine.task_runner.JOB_BYTES", size // 3)
+            monkeypatch.setattr("engine.tasks.runner.JOB_BYTES", size // 3)
             query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
             await client.create_query(query)
             await client.start_query(query.name)

@@ -12,9 +12,17 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, open_town, pairs_of, rows, until
 
-from engine.availability import Availability
-from engine.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
-from engine.schema import END
+from engine.objects.availability import Availability
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Query,
+    Union,
+)
+from engine.objects.schema import END
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.suffix import State
 from tools.async_client import AsyncMedusaClient

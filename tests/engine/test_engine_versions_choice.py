@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.replication.versions.choice import MISSED, Choice, Rank
+from engine.replication.versions.messages import Version
 from engine.streams.suffix import State
-from engine.versions.choice import MISSED, Choice, Rank
-from engine.versions.messages import Version
 
 KEEP_ALIVE = 0.1
 STANDING = 2.0

@@ -8,11 +8,11 @@ from typing import Any
 import trio
 import trio.testing
 
-from engine.config import EngineConfig
-from engine.kept import Role
+from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
+from engine.replication.versions.monitor import VersionMonitor
+from engine.streams.config import EngineConfig
+from engine.streams.kept import Role
 from engine.streams.suffix import State
-from engine.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
-from engine.versions.monitor import VersionMonitor
 from overlay.errors import UnavailableError
 
 PRIMARY, SECONDARY, GONE = (bytes([n]) * 32 for n in (1, 2, 3))

@@ -18,12 +18,12 @@ from engine_peers import (
     until,
 )
 
-from engine.kinds import PRODUCER, STREAM, VIEW
-from engine.schema import BEGINNING, END
-from engine.view import Last, Range, Recent, View
-from engine.views import host
-from engine.views.locating import HOLDERS
-from engine.views.messages import Locate, Located
+from engine.objects.kinds import PRODUCER, STREAM, VIEW
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, View
+from engine.replication.views import host
+from engine.replication.views.locating import HOLDERS
+from engine.replication.views.messages import Locate, Located
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -37,8 +37,8 @@ from tools.async_client import AsyncMedusaClient
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
-    for module in ("engine.mirrors", "engine.views.locating"):
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
+    for module in ("engine.replication.mirrors", "engine.replication.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
 

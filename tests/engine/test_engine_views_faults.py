@@ -11,15 +11,15 @@ from engine_peers import make_stream, open_town, received, rows, to_the_end, unt
 from homes_town import new_home, replicas_of, siblings
 from test_engine_views import caught_up, post
 
-from engine.query import Filter, Query
+from engine.objects.query import Filter, Query
+from engine.objects.view import Last, Range, View
 from engine.streams.log import StreamLog
-from engine.view import Last, Range, View
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
 
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 async def test_views_of_views_and_of_what_is_deleted(
@@ -65,7 +65,7 @@ async def test_views_of_views_and_of_what_is_deleted(
 async def test_a_full_disk_only_delays_a_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.views.feeding.RETRY_S", 0.05)
+    monkeypatch.setattr("engine.replication.views.feeding.RETRY_S", 0.05)
     failures = 3
     commit = StreamLog.commit
 

@@ -11,9 +11,9 @@ import trio
 from engine_peers import rows, schema_of, to_the_end
 from killed_peers import Step, Victim, let_crash
 
-from engine.definitions import StreamDefinition
-from engine.schema import END
-from engine.view import Last, View
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import END
+from engine.objects.view import Last, View
 from overlay.errors import NotFoundError
 from testnet.peers import CONFIG, open_federation
 from tools.async_client import open_medusa

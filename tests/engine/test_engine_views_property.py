@@ -14,14 +14,14 @@ from engine_streams_data import SCHEMA, Row, logged, next_epoch, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.kept import KeptStream, Role
-from engine.schema import BEGINNING, END
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, Shows, View
+from engine.replication.views.feeding import next_of, set_up, take, trim
+from engine.replication.views.locating import located
 from engine.streams import compaction, epochs
+from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
-from engine.view import Last, Range, Recent, Shows, View
-from engine.views.feeding import next_of, set_up, take, trim
-from engine.views.locating import located
 from overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"

@@ -10,14 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import queries
 
-from engine.availability import Availability, Mode, Recovery
-from engine.check import check_query
-from engine.definitions import Idle, StreamDefinition
-from engine.plan import plan
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
-from engine.schema import Field, FieldType, Schema
-from engine.xml_documents import Document, read_document, write_query
-from engine.xml_tree import parse_xml
+from engine.language.check import check_query
+from engine.language.xml.documents import Document, read_document, write_query
+from engine.language.xml.tree import parse_xml
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import Idle, StreamDefinition
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+)
+from engine.objects.schema import Field, FieldType, Schema
+from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 
 F = FieldType

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.query import Filter, Query
-from engine.schema import BEGINNING, END
-from engine.view import Last, Range, Recent, View
-from engine.xml_documents import read_document, write_query
+from engine.language.xml.documents import read_document, write_query
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu/"

@@ -18,8 +18,8 @@ import msgspec
 import trio
 from msgspec import Struct, inspect
 
-from engine.homes.messages import Plan, Shipped
-from engine.messages import Acknowledge, Post, ReceiveEvents
+from engine.replication.homes.messages import Plan, Shipped
+from engine.streams.messages import Acknowledge, Post, ReceiveEvents
 from overlay.connection import Connection
 from overlay.errors import InternalError, MedusaError
 from overlay.rpc import EndOfCall, Service

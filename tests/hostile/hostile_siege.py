@@ -23,7 +23,7 @@ from engine_peers import rows, schema_of
 from hostile_member import HostileMember
 from hostile_watch import Seen
 
-from engine.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition
 from overlay.addresses import Address
 from overlay.identity import Root
 from overlay.membership_file import load_membership

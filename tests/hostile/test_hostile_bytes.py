@@ -13,11 +13,11 @@ from engine_peers import rows, schema_of
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
-from engine.definitions import StreamDefinition
-from engine.messages import MAX_BATCH_BYTES, Post, PostEvent, Subscribe
-from engine.schema import Field, FieldType, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import Field, FieldType, Schema
+from engine.objects.view import MAX_SPAN_US
 from engine.streams.ipc import encode
-from engine.view import MAX_SPAN_US
+from engine.streams.messages import MAX_BATCH_BYTES, Post, PostEvent, Subscribe
 from overlay import frames
 from overlay.multiplex import MAX_STREAMS
 from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES

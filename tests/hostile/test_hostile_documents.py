@@ -13,12 +13,12 @@ from engine_peers import schema_of
 from hostile_siege import Siege
 
 from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
-from engine.definitions import StreamDefinition, StreamEntry
-from engine.messages import CreateXml
-from engine.moves.messages import Assignment
-from engine.query import Filter, Query
-from engine.schema import BEGINNING
-from engine.xml_documents import write_query
+from engine.api.messages import CreateXml
+from engine.language.xml.documents import write_query
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING
+from engine.replication.moves.messages import Assignment
 from overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
 from overlay.gossip.driver import SYNC_METHOD
 from overlay.gossip.messages import MAX_STATE, State

@@ -16,10 +16,10 @@ from hostile_member import HostileMember
 from hostile_siege import admitted
 from test_engine_moves import Sums, expected, post, siblings, windows
 
-from engine.availability import Mode
-from engine.messages import Subscribe
-from engine.moves.messages import Deal
-from engine.schema import END
+from engine.objects.availability import Mode
+from engine.objects.schema import END
+from engine.replication.moves.messages import Deal
+from engine.streams.messages import Subscribe
 from overlay.addresses import Address
 from overlay.connection import Connection
 from overlay.errors import MedusaError

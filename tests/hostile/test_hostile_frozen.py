@@ -10,7 +10,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from engine.availability import Mode
+from engine.objects.availability import Mode
 from testnet.board import Board
 from testnet.intrusion import Options, run_intrusion
 from testnet.peers import Federation, Peer

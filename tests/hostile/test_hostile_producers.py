@@ -12,11 +12,11 @@ import trio
 from engine_peers import rows, schema_of
 from hostile_siege import Siege
 
-from engine.definitions import StreamDefinition
-from engine.messages import Subscribe, Tuples
-from engine.schema import BEGINNING
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING
+from engine.objects.view import Range, View
 from engine.streams.ipc import encode
-from engine.view import Range, View
+from engine.streams.messages import Subscribe, Tuples
 from overlay.rpc import Caller, Duplex
 from tools.async_client import open_medusa
 from tools.config import load_config

@@ -9,8 +9,8 @@ from deadline import DEADLINE_S
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
-from engine.delivery import MAX_OF_PARTICIPANT
-from engine.messages import Acknowledge, ReceiveEvents, Subscribe
+from engine.streams.delivery import MAX_OF_PARTICIPANT
+from engine.streams.messages import Acknowledge, ReceiveEvents, Subscribe
 from overlay.rpc import MAX_BODY_BYTES
 
 

@@ -29,17 +29,14 @@ from msgspec import Struct
 
 from dht.records import Pointer, read_record
 from dht.surroundings import BODY, BodyRequest
-from engine.availability import Availability, Mode
-from engine.definitions import ANY, StreamDefinition, StreamEntry
-from engine.mending import Lend
-from engine.messages import (
-    LookupObject,
-    PostEvent,
-    ReceiveEvents,
-    Status,
-    Subscribe,
-)
-from engine.moves.messages import (
+from engine.api.messages import LookupObject
+from engine.objects.availability import Availability, Mode
+from engine.objects.definitions import ANY, StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.objects.view import Last, Range, Recent, View
+from engine.replication.mending import Lend
+from engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -49,11 +46,10 @@ from engine.moves.messages import (
     ReadInput,
     Release,
 )
-from engine.query import Filter, Query
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.versions.messages import AskVersions
-from engine.view import Last, Range, Recent, View
-from engine.views.messages import CreateView, Locate
+from engine.replication.status import Status
+from engine.replication.versions.messages import AskVersions
+from engine.replication.views.messages import CreateView, Locate
+from engine.streams.messages import PostEvent, ReceiveEvents, Subscribe
 from overlay.connection import Connection
 from overlay.encoding import encode
 from overlay.errors import InternalError, InvalidInputError, MedusaError, NotAuthorisedError

@@ -33,7 +33,7 @@ BEGIN_S = 1_521_900_000
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 import trio
 
-from engine.definitions import ANY, StreamDefinition
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import Field, FieldType, Schema
+from engine.objects.definitions import ANY, StreamDefinition
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import Field, FieldType, Schema
 from testnet.simulation.federation import Federation
 from testnet.simulation.links import LinkModel
 from testnet.simulation.run import Outcome, run_simulation

@@ -12,25 +12,25 @@ import pyarrow as pa
 import pytest
 import trio
 
-from engine.availability import Availability, Mode, Recovery
-from engine.homes.keeper import Keeper
-from engine.kept import KeptStream
-from engine.mirror import Mirror
-from engine.moves.assignments import Assignments
-from engine.moves.messages import Confirm, Confirmed, Standing
-from engine.moves.mover import Mover
-from engine.plan import Task
-from engine.producers import Producers
-from engine.query import Aggregate, AggregateFunction, Function, Union
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.query import Aggregate, AggregateFunction, Function, Union
+from engine.replication.homes.keeper import Keeper
+from engine.replication.mirror import Mirror
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.messages import Confirm, Confirmed, Standing
+from engine.replication.moves.mover import Mover
+from engine.replication.producers import Producers
+from engine.replication.tenure import Tenure
 from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.entries import Bytes
 from engine.streams.journal import Journal
+from engine.streams.kept import KeptStream
 from engine.streams.recent import Epoch
 from engine.streams.source import Source
-from engine.tentative.fork import Fork
-from engine.tenure import Tenure
-from engine.windows import Interval, needs
+from engine.tasks.plan import Task
+from engine.tasks.tentative.fork import Fork
+from engine.tasks.windows import Interval, needs
 from overlay.events import wall_clock
 from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
 from testnet.simulation.manifest import (
@@ -240,7 +240,7 @@ def windows_begin_where_the_output_stands(patch: pytest.MonkeyPatch) -> None:
         interval = needs(task, after, upto, first)
         return interval and Interval(max(interval.lo, min(after, interval.hi - 1)), interval.hi)
 
-    patch.setattr("engine.task_runner.needs", from_boundary)
+    patch.setattr("engine.tasks.runner.needs", from_boundary)
 
 
 def workers_never_released(patch: pytest.MonkeyPatch) -> None:

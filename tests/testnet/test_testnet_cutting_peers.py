@@ -10,7 +10,7 @@ import trio
 from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
-from engine.messages import PeerStatus
+from engine.replication.status import PeerStatus
 from testnet.cutting.links import Links, open_links
 from testnet.peers import Federation, Peer, open_federation
 from tools.async_client import AsyncMedusaClient, open_medusa

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.concurrency import one_error
 from overlay.errors import BrokenError, DeadlineError, InternalError
 from testnet.board import Board

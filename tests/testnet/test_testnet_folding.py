@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from engine.schema import BEGINNING, STIME
+from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Corrections, corrector
 from engine.streams.recent import Epoch
 from testnet.folding import Final, Fold

@@ -15,11 +15,11 @@ from deadline import DEADLINE_S
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.availability import Mode, Recovery
-from engine.check import check_query
-from engine.messages import PeerStatus, ReplicaStatus
-from engine.plan import plan
-from engine.schema import Schema
+from engine.language.check import check_query
+from engine.objects.availability import Mode, Recovery
+from engine.objects.schema import Schema
+from engine.replication.status import PeerStatus, ReplicaStatus
+from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
 from testnet.ha.cast import primaries_of, secured

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.availability import Mode
+from engine.objects.availability import Mode
 from testnet.ha.board import HaBoard
 from testnet.ha.run import Options, run_ha
 from testnet.ha.variants import VARIANTS, chosen

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import testnet.ha.run
-from engine.availability import Mode
+from engine.objects.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import ConflictError, UnavailableError
 from testnet.ha.board import RUN_S, HaBoard

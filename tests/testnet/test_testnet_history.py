@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.recent import Epoch
 from testnet.history import History, Received
 

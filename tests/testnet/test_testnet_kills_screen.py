@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import testnet.intrusion_kills
-from engine.availability import Mode
+from engine.objects.availability import Mode
 from overlay.errors import UnavailableError
 from testnet.board import Board, Posting, Toll
 from testnet.command import main

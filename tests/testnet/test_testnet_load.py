@@ -12,10 +12,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.check import check_query
-from engine.messages import PeerStatus, Snapshot, TaskStatus
-from engine.plan import plan
-from engine.xml_documents import read_document
+from engine.language.check import check_query
+from engine.language.xml.documents import read_document
+from engine.replication.status import PeerStatus, Snapshot
+from engine.tasks.plan import plan
+from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, InternalError
 from testnet import oracle
 from testnet.conn import ARROW, conn_schema

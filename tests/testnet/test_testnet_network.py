@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.check import check_query
-from engine.schema import FieldType
-from engine.xml_documents import read_document
+from engine.language.check import check_query
+from engine.language.xml.documents import read_document
+from engine.objects.schema import FieldType
 from testnet.conn import conn_schema
 from testnet.network import Names, intrusion_document, source_schema, source_stream
 from testnet.oracle import COLUMNS

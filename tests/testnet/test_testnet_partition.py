@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from engine.schema import END, STIME
+from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from testnet.partition.chain import SIEVES, expected, query, sources
 from testnet.partition.judge import figures

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from contracts.balances import Balance
-from engine.availability import Availability, Mode, Recovery
-from engine.query import Aggregate, AggregateFunction, Function
-from engine.schema import BEGINNING, END
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.query import Aggregate, AggregateFunction, Function
+from engine.objects.schema import BEGINNING, END
 from testnet.simulation.checkers import violations
 from testnet.simulation.history import (
     AccountView,

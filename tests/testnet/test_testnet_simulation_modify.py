@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from engine.availability import Availability, Mode, Recovery
-from engine.definitions import StreamDefinition
-from engine.modifying.messages import BoxChange
-from engine.query import Filter, Query
-from engine.schema import BEGINNING, STIME
+from engine.language.modification import BoxChange
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Filter, Query
+from engine.objects.schema import BEGINNING, STIME
 from overlay.errors import UnavailableError
 from testnet.simulation.federation import Federation
 from testnet.simulation.rows import Posted, schema_of, table_of

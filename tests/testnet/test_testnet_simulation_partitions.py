@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from engine.availability import Availability, Mode, Recovery
-from engine.definitions import StreamDefinition
-from engine.query import Filter, Union
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Filter, Union
+from engine.replication.versions.monitor import VersionMonitor
 from engine.streams.corrections import Corrections
-from engine.versions.monitor import VersionMonitor
 from overlay.errors import UnavailableError
 from testnet.simulation import simulate as simulation
 from testnet.simulation.faults import Crash, Fault, Partition

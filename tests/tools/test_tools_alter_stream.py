@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from engine_peers import open_town
 from tools_prompt import Prompt
 
-from engine.alteration import Alteration
-from engine.definitions import Idle
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
 from tools import calls
 from tools.alter_stream import read

@@ -16,7 +16,7 @@ import pytest
 import trio
 from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, make_home, rows
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import ClosedError, InvalidInputError, NotFoundError, UnavailableError
 from tools.async_client import Corrections, open_medusa
 from tools.client import MedusaClient

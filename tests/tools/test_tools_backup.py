@@ -11,8 +11,8 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, until
 
-from engine.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.schema import BEGINNING, END
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import ConflictError, NotRetainedError
 from tools.async_client import AsyncMedusaClient
 from tools.backup import backup, restore
@@ -23,14 +23,14 @@ from tools.home import Home
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.restored.AGAIN_S", 0.05)
-    monkeypatch.setattr("engine.mending.AGAIN_S", 0.2)
+    monkeypatch.setattr("engine.replication.restored.AGAIN_S", 0.05)
+    monkeypatch.setattr("engine.replication.mending.AGAIN_S", 0.2)
 
 
 @pytest.fixture
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The federation has one peer: no other will answer, or call."""
-    monkeypatch.setattr("engine.restored.ASK_S", 0.1)
+    monkeypatch.setattr("engine.replication.restored.ASK_S", 0.1)
 
 
 def quiet(_: int) -> None:
@@ -141,7 +141,7 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
         met = utah.id
         file, keys = await back_up(mit, tmp_path)
         await town.stop(utah)  # it cannot tell the restored peer that it is there
-        monkeypatch.setattr("engine.restored.ASK_S", 0.1)
+        monkeypatch.setattr("engine.replication.restored.ASK_S", 0.1)
         await lose_and_restore(town, mit, file, keys)
         assert f"peer {met[:8]} alone has" in told(mit)
 

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from deadline import DEADLINE_S
 
-from engine.definitions import StreamDefinition
-from engine.schema import BEGINNING, Field, FieldType, Schema
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from overlay.errors import MedusaError
 from tools.client import MedusaClient
 

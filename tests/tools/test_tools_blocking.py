@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, rows
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import ClosedError, NotFoundError
 from tools.client import Corrections, MedusaClient
 

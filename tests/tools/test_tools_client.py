@@ -11,9 +11,9 @@ import trio
 from deadline import DEADLINE_S
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, make_home, open_fake_peer, rows
 
-from engine.definitions import StreamEntry
-from engine.messages import ListObjects, Objects
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.api.messages import ListObjects, Objects
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from overlay.errors import (
     BusyError,
     ClosedError,

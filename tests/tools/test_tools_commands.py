@@ -31,9 +31,9 @@ from tools_fake_peer import (
     rows,
 )
 
-from engine.availability import Mode, Recovery
-from engine.availability_request import AvailabilityRequest
-from engine.schema import BEGINNING, END
+from engine.objects.availability import Mode, Recovery
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from testnet import command as testnet_command
 from tools import command_line, peer_command

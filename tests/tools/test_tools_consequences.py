@@ -8,8 +8,10 @@ import pytest
 
 from contracts.book import Book
 from contracts.contract import Contract
-from engine.kept import Role
-from engine.messages import PeerStatus, Snapshot, StreamStatus, TaskStatus
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.kept import Role
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from overlay.membership import Membership

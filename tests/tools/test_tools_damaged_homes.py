@@ -16,7 +16,7 @@ from engine_peers import Place, make_stream, open_town, received, rows, until
 from test_engine_moves import post, windows
 from tools_market_town import contracted, set_up, settle
 
-from engine.moves.messages import Deal
+from engine.replication.moves.messages import Deal
 from overlay.encoding import encode
 from overlay.errors import MedusaError
 from tools.config import write_bootstrap

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tools_fake_peer import STREAM, fake_peer_in_thread
 
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from tools.client import MedusaClient
 from tools.columns import to_payload

@@ -29,22 +29,14 @@ from tools_market_town import (
 )
 
 from contracts.market.messages import Item, Offer
-from engine.availability import Availability, Mode, Recovery
-from engine.former import Former
-from engine.homes.messages import Follow, Found, Inquire
-from engine.homes.messages import Tell as HomeTell
-from engine.messages import (
-    Acknowledge,
-    CreateQuery,
-    CreateXml,
-    Done,
-    Post,
-    PostEvent,
-    ReceiveEvents,
-    Subscribe,
-)
-from engine.modifying.messages import BoxChange, ModifyQuery
-from engine.moves.messages import (
+from engine.api.messages import CreateQuery, CreateXml
+from engine.language.modification import BoxChange, ModifyQuery
+from engine.language.xml.documents import write_query
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.view import Last, Range, Recent, View
+from engine.replication.homes.messages import Follow, Found, Inquire
+from engine.replication.homes.messages import Tell as HomeTell
+from engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -53,11 +45,18 @@ from engine.moves.messages import (
     PassOn,
     ReadInput,
 )
-from engine.replicas.messages import KeepUp, StandBy
-from engine.tenure import Tenure
-from engine.view import Last, Range, Recent, View
-from engine.views.messages import Locate
-from engine.xml_documents import write_query
+from engine.replication.replicas.messages import KeepUp, StandBy
+from engine.replication.tenure import Tenure
+from engine.replication.views.messages import Locate
+from engine.streams.messages import (
+    Acknowledge,
+    Done,
+    Post,
+    PostEvent,
+    ReceiveEvents,
+    Subscribe,
+)
+from engine.tasks.former import Former
 from overlay.connection import Connection
 from overlay.errors import NotAuthorisedError
 from tools.dialling import dial_to

@@ -20,11 +20,11 @@ NOT_FROM_OUTSIDE = {
     "contracts.delivery.MAX_HURRIED",  # calls of our own
     "contracts.payee.MAX_RETRY_S",
     "dht.meeting.MAX_WAIT_S",
-    "engine.digests.MAX_DIGEST",  # what we say ourselves
-    "engine.digests.MAX_VERSIONS",
-    "engine.query_files.MAX_LEFT",  # our own past
-    "engine.replicas.care.MAX_LEASES_TOLD",
-    "engine.stream_store.MAX_FILE_NAME",  # of every file system
+    "engine.replication.digests.MAX_DIGEST",  # what we say ourselves
+    "engine.replication.digests.MAX_VERSIONS",
+    "engine.replication.query_files.MAX_LEFT",  # our own past
+    "engine.replication.replicas.care.MAX_LEASES_TOLD",
+    "engine.streams.store.MAX_FILE_NAME",  # of every file system
     "tools.addresses.MAX_PORT",  # of TCP
 }
 

@@ -15,9 +15,10 @@ from rich.table import Table
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
-from engine.definitions import Policy, StreamDefinition, StreamEntry
-from engine.messages import PeerStatus, Snapshot, TaskStatus
-from engine.schema import Schema
+from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
+from engine.objects.schema import Schema
+from engine.replication.status import PeerStatus, Snapshot
+from engine.tasks.status import TaskStatus
 from tools import command_line
 from tools.listing import StreamLine
 from tools.listing_screen import readers_in_words, stream_details
@@ -52,7 +53,7 @@ DOCUMENT = """<medusa>
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
     monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 

@@ -31,11 +31,11 @@ from contracts.balances import Balance
 from contracts.deals import content_rate
 from contracts.documents import contract_id
 from contracts.terms import ContentTerms
-from engine.messages import Done
-from engine.mirror import Mirror
-from engine.moves.messages import Deal
-from engine.query import Filter, Query
-from engine.schema import END
+from engine.objects.query import Filter, Query
+from engine.objects.schema import END
+from engine.replication.mirror import Mirror
+from engine.replication.moves.messages import Deal
+from engine.streams.messages import Done
 from overlay.errors import (
     BusyError,
     ConflictError,

@@ -27,10 +27,10 @@ from tools_market_town import (
     trader,
 )
 
-from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
-from engine.moves.returning import Returning
-from engine.query import Query, QueryStatus
-from engine.query_files import QueryFiles
+from engine.objects.query import Query, QueryStatus
+from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
+from engine.replication.moves.returning import Returning
+from engine.replication.query_files import QueryFiles
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from tools.market.settler import Settler
 
@@ -194,7 +194,7 @@ async def test_a_strangers_definition_is_not_even_planned(
         planned.append(request.query)
         raise MedusaError("it was planned")
 
-    monkeypatch.setattr("engine.moves.checks.planned_task", plan)
+    monkeypatch.setattr("engine.replication.moves.checks.planned_task", plan)
     async with open_market_town(tmp_path) as town:
         mit = await settle(town, "mit.edu", 80)
         stranger = await settle(town, "utah.edu", 80)

@@ -39,8 +39,7 @@ from contracts.deals import Deal as Agreement
 from contracts.market.messages import Answer, Item, Offer
 from contracts.receipts import Letter, Refusal, make_receipt, propose
 from contracts.terms import Menu
-from engine.messages import Acknowledge, Done
-from engine.moves.messages import (
+from engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -54,6 +53,7 @@ from engine.moves.messages import (
     Release,
     Standing,
 )
+from engine.streams.messages import Acknowledge, Done
 from overlay.errors import (
     ConflictError,
     DecodeError,

@@ -50,7 +50,7 @@ from contracts.receipts import (
     make_receipt,
 )
 from contracts.receipts import propose as bill
-from engine.messages import Done
+from engine.streams.messages import Done
 from overlay.clock import MILLIS
 from overlay.encoding import encode
 from overlay.errors import MedusaError, NotAuthorisedError
@@ -348,7 +348,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
     """Whatever it needs them for: its worker's own posts must not wait for room."""
     async with trade(tmp_path, loads) as town:
         (guest,) = town.guests
-        monkeypatch.setattr("engine.foreign.OF_STREAM", 1e-9)
+        monkeypatch.setattr("engine.streams.foreign.OF_STREAM", 1e-9)
         await until(lambda: guest not in town.guests)
         assert f"sends {guest} home" in notes(town.utah)
         await town.work.post(250)

@@ -32,10 +32,10 @@ from tools_market_town import (
 
 from contracts.market.events import Event, Received
 from contracts.market.messages import Answer, Item, Offer
-from engine.messages import Done
-from engine.moves.assigned_task import AssignedTask
-from engine.moves.messages import Progress
-from engine.moves.placed_task import PlacedTask
+from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.moves.messages import Progress
+from engine.replication.moves.placed_task import PlacedTask
+from engine.streams.messages import Done
 from overlay.errors import InvalidInputError
 from tools.market.trader import TELL, Tell
 
@@ -63,7 +63,7 @@ async def test_one_that_accepts_and_never_starts(
     tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left alone for a while, and the task goes to the next one."""
-    monkeypatch.setattr("engine.moves.mover.PREPARE_S", 0.5)
+    monkeypatch.setattr("engine.replication.moves.mover.PREPARE_S", 0.5)
     async with open_market_town(tmp_path) as town:
         mit, utah, contract = await overloaded(town)
 

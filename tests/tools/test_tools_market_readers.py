@@ -10,7 +10,7 @@ from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, u
 from test_tools_market_content import agreed, arrived, paid, post, reading, terms
 from tools_market_town import open_market_town, revoked, set_up, settle, trader
 
-from engine.messages import Subscribe, Tuples
+from engine.streams.messages import Subscribe, Tuples
 from overlay.errors import NotAuthorisedError
 from tools.async_client import Subscription
 

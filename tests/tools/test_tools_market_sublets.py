@@ -33,8 +33,8 @@ from tools_market_town import (
 
 from contracts.deals import LoadRate
 from contracts.settlement import Count, Counted
-from engine.messages import Done
-from engine.moves.messages import Deal
+from engine.replication.moves.messages import Deal
+from engine.streams.messages import Done
 from tools.market.settler import PASSED, Passed
 
 LOW = CHEAP // 2

@@ -28,8 +28,8 @@ from tools_market_town import (
 from contracts.balances import Balance
 from contracts.documents import contract_id
 from contracts.terms import ContentTerms, SuggestedTerms, Terms
-from engine.moves.messages import Deal
-from engine.query import Filter, Map, Query
+from engine.objects.query import Filter, Map, Query
+from engine.replication.moves.messages import Deal
 from tools.async_client import AsyncMedusaClient
 from tools.market.suggestions import Suggestions
 

@@ -31,7 +31,7 @@ from tools_market_town import (
 )
 
 from contracts.balances import Balance
-from engine.query import Filter, Query
+from engine.objects.query import Filter, Query
 
 
 @pytest.fixture

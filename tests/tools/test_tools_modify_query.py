@@ -18,9 +18,9 @@ from engine_peers import open_town
 from test_tools_travel import MINUTE_S, THREE, examples, world
 from tools_prompt import Prompt
 
-from engine.definitions import QueryEntry
-from engine.modifying.messages import BoxChange, Modified
-from engine.query import Box, Filter
+from engine.language.modification import BoxChange, Modified
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import Box, Filter
 from tools.async_client import AsyncMedusaClient
 from tools.client import MedusaClient
 
@@ -48,7 +48,7 @@ Answer = tuple[int, str, int]
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 3600.0)  # all is still there at the end
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 3600.0)  # all is still there at the end
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:

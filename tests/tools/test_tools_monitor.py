@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from tools_fake_peer import fake_peer_in_thread
 
-from engine.messages import PeerStatus, Snapshot
+from engine.replication.status import PeerStatus, Snapshot
 from overlay.errors import UnavailableError
 from tools import monitor
 from tools.command_line import json_text

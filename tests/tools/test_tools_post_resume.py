@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools_fake_peer import SCHEMA, STREAM, FakePeer, fake_peer_in_thread, rows
 
-from engine.schema import FieldType
+from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 from tools.file_position import Position, Trail, decode_position
 from tools.post_file import Done, Options, post_file

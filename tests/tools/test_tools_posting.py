@@ -7,7 +7,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.messages import Posted
+from engine.streams.messages import Posted
 from overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputError
 from tools.link import Patience
 from tools.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools_fake_peer import DERIVED, derived, open_fake_peer
 
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 from tools.async_client import Corrections, open_medusa
 from tools.corrected_subscription import CorrectedSubscription

@@ -16,16 +16,11 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from engine.availability import Mode, Recovery
-from engine.messages import (
-    EventRecord,
-    PeerStatus,
-    ReplicaStatus,
-    Snapshot,
-    StreamStatus,
-    TaskStatus,
-)
-from engine.schema import BEGINNING, END
+from engine.objects.availability import Mode, Recovery
+from engine.objects.schema import BEGINNING, END
+from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import UnavailableError
 from tools.command_line import json_text
 from tools.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from engine.messages import PeerStatus, Snapshot, StreamStatus
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
 from tools.messages import (
     ContractStatus,
     MarketStatus,

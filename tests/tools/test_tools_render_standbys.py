@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from engine.availability import Availability, Mode, Recovery
-from engine.messages import PeerStatus, ReplicaStatus, Snapshot
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
 from tools.availability_words import MODE_NAMES, in_words
 from tools.render import render
 from tools.render_standbys import Standby, standbys

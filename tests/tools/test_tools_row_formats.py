@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from tools.json_rows import MAX_ARRAY_BYTES
 from tools.row_input import (

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from tools.row_input import BLOCK_BYTES, RowInput
 from tools.row_process import Asked, open_rows, read_apart

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import trio
 
-from engine.schema import BEGINNING
+from engine.objects.schema import BEGINNING
 from overlay.errors import BrokenError, MedusaError, UnavailableError
 from tools.subscription import STOOD_S, Subscription
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tools_prompt import entered
 
 from contracts.config import ContractsConfig
-from engine.schema import Field, FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope
 from overlay.errors import (
     BusyError,

@@ -15,8 +15,8 @@ from engine_interpreted import interpret
 from engine_peers import Place, open_town, until
 from tools_prompt import Prompt
 
-from engine.schema import BEGINNING
-from engine.view import Last, Range, Recent, View
+from engine.objects.schema import BEGINNING
+from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
 from tools import travel
 from tools.async_client import AsyncMedusaClient
@@ -32,7 +32,7 @@ MINUTE_S = 60
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.tending.TEND_S", 0.02)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def examples(language: str, heading: str) -> Iterator[str]:

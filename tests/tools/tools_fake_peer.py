@@ -14,30 +14,30 @@ import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
 
-from engine.availability import Availability, Mode, Recovery
-from engine.definitions import QueryEntry, StreamDefinition, StreamEntry
-from engine.messages import (
-    Acknowledge,
+from engine.api.messages import (
     Created,
     CreateXml,
-    Done,
     ListObjects,
     LookupObject,
     ObjectDescription,
     Objects,
-    PeerStatus,
+    SetQueryStatus,
+)
+from engine.objects.availability import Availability, Mode, Recovery
+from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Query, QueryStatus
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.replication.status import PeerStatus, Snapshot, Status
+from engine.streams.ipc import decode, encode
+from engine.streams.messages import (
+    Acknowledge,
+    Done,
     Post,
     Posted,
     PostEvent,
-    SetQueryStatus,
-    Snapshot,
-    Status,
     Subscribe,
     Tuples,
 )
-from engine.query import Filter, Query, QueryStatus
-from engine.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.ipc import decode, encode
 from overlay.clients import Clients, open_client_listener
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.events import Events

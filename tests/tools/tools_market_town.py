@@ -25,9 +25,9 @@ from contracts.delivery import DELIVER, Deliver, Delivered
 from contracts.documents import Proposal, accept, contract_id, propose, revoke
 from contracts.market.config import MarketConfig
 from contracts.terms import LoadTerms, Menu
-from engine.messages import TaskStatus
-from engine.query import Aggregate, AggregateFunction, Function, Query
-from engine.task_runner import TaskRunner
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.tasks.runner import TaskRunner
+from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from tools.async_client import AsyncMedusaClient
@@ -63,10 +63,10 @@ QUICK = MarketConfig(
 FIXED = ContractsConfig(price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1)
 
 SHORT = {
-    "engine.moves.mover.TEND_S": 0.05,
-    "engine.moves.assignments.CONFIRM_S": 0.05,
-    "engine.moves.returning.LOOK_S": 0.05,
-    "engine.tending.TEND_S": 0.05,
+    "engine.replication.moves.mover.TEND_S": 0.05,
+    "engine.replication.moves.assignments.CONFIRM_S": 0.05,
+    "engine.replication.moves.returning.LOOK_S": 0.05,
+    "engine.streams.tending.TEND_S": 0.05,
     "tools.market.settler.LOOK_S": 0.05,
     "tools.market.settler.TRIES": (0.1, 0.2, 0.5, 1.0),
     "tools.market.trader.SAMPLE_S": 0.05,

@@ -8,9 +8,9 @@ from contracts.contract import Contract, covers
 from contracts.delivery import Contracts
 from contracts.market.messages import Answer, Item, Offer
 from contracts.terms import UNITS_PER_CORE, LoadTerms
-from engine.moves.messages import Assignment
-from engine.moves.placements import Placement
-from engine.plan import Task
+from engine.replication.moves.messages import Assignment
+from engine.replication.moves.placements import Placement
+from engine.tasks.plan import Task
 from overlay.errors import NotAuthorisedError
 from tools.market.items import item_of
 

@@ -16,7 +16,7 @@ from contracts.deals import Account, DealKey
 from contracts.ledger import Ledger
 from contracts.settlement import Settlement
 from engine.engine import Engine
-from engine.moves.assigned_task import AssignedTask
+from engine.replication.moves.assigned_task import AssignedTask
 from overlay.errors import MedusaError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id

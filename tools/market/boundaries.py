@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contracts.deals import MAX_TIME
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 
 
 def clamped(boundary: int) -> int:

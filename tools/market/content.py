@@ -11,7 +11,7 @@ from contracts.deals import Deal, DealKey
 from contracts.delivery import Contracts
 from contracts.ledger import Standing
 from engine.engine import Engine
-from engine.kept import KeptStream
+from engine.streams.kept import KeptStream
 from overlay.errors import NotFoundError
 from overlay.names import ObjectName
 from tools.market.boundaries import stime_of

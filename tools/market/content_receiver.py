@@ -21,9 +21,9 @@ from contracts.delivery import Contracts
 from contracts.ledger import Standing
 from contracts.terms import ContentTerms
 from engine.engine import Engine
-from engine.kept import KeptStream
-from engine.messages import Done
-from engine.schema import END
+from engine.objects.schema import END
+from engine.streams.kept import KeptStream
+from engine.streams.messages import Done
 from overlay.errors import (
     BusyError,
     ConflictError,

@@ -16,8 +16,8 @@ from contracts.deals import Account, content_rate
 from contracts.delivery import Contracts
 from contracts.terms import ContentTerms
 from engine.engine import Engine
-from engine.kept import KeptStream, Role
-from engine.messages import Done
+from engine.streams.kept import KeptStream, Role
+from engine.streams.messages import Done
 from overlay.errors import (
     BusyError,
     ConflictError,

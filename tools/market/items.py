@@ -6,7 +6,7 @@ from typing import Final
 
 from contracts.market.messages import Item
 from contracts.terms import UNITS_PER_CORE
-from engine.plan import AggregateStep, FilterStep, MapStep, Task
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Task
 
 KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate"}
 

@@ -9,8 +9,8 @@ from contracts.deals import ContentRate
 from contracts.desk import MICROS
 from contracts.ledger import Ledger, Standing
 from contracts.payer import SKEW_S
-from engine.kept import KeptStream
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
+from engine.streams.kept import KeptStream
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped
 

@@ -13,8 +13,8 @@ from contracts.deals import DealKey, LoadRate
 from contracts.ledger import Ledger, Standing
 from contracts.settlement import Ended
 from engine.engine import Engine
-from engine.moves.placed_task import PlacedTask
-from engine.schema import END
+from engine.objects.schema import END
+from engine.replication.moves.placed_task import PlacedTask
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
 

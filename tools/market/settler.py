@@ -34,11 +34,11 @@ from contracts.settlement import (
     Tick,
 )
 from engine.engine import Engine
-from engine.heeding import heeding
-from engine.messages import Done
-from engine.moves.assigned_task import StoredAssignment
-from engine.moves.messages import Deal, MoveRecord, PassOn
-from engine.moves.placements import Placement
+from engine.replication.heeding import heeding
+from engine.replication.moves.assigned_task import StoredAssignment
+from engine.replication.moves.messages import Deal, MoveRecord, PassOn
+from engine.replication.moves.placements import Placement
+from engine.streams.messages import Done
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.rpc import Caller

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from contracts.contract import Contract
 from contracts.terms import ContentTerms
-from engine.kept import KeptStream
-from engine.schema import END
+from engine.objects.schema import END
+from engine.streams.kept import KeptStream
 from overlay.events import Events
 
 

@@ -15,7 +15,7 @@ from contracts.market.cost import unit_cost
 from contracts.market.partners import PartnerState
 from contracts.terms import ContentTerms, LoadTerms
 from engine.engine import Engine
-from engine.moves.messages import MoveRecord
+from engine.replication.moves.messages import MoveRecord
 from overlay.rpc import Caller
 from tools.market.trader import Trader
 from tools.messages import (

@@ -15,9 +15,9 @@ import trio
 from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
 from engine.engine import Engine
-from engine.kept import KeptStream
-from engine.mirror_sources import Place
-from engine.schema import END
+from engine.objects.schema import END
+from engine.replication.mirror_sources import Place
+from engine.streams.kept import KeptStream
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
 

@@ -40,12 +40,12 @@ from contracts.market.messages import Answer, Item, Message, Offer
 from contracts.market.prices import MAX_PRICE
 from contracts.terms import UNITS_PER_CORE, LoadTerms
 from engine.engine import Engine
-from engine.messages import Done
-from engine.moves.checks import check_worker, network_of
-from engine.moves.messages import Assignment, Deal, MoveRecord, PassOn
-from engine.moves.mover import KEPT_RECORDS
-from engine.plan import Task
-from engine.schema import END
+from engine.objects.schema import END
+from engine.replication.moves.checks import check_worker, network_of
+from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn
+from engine.replication.moves.mover import KEPT_RECORDS
+from engine.streams.messages import Done
+from engine.tasks.plan import Task
 from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id

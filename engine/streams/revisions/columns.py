@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from engine.definitions import REVISIONS, StreamDefinition, StreamEntry
-from engine.schema import (
+from engine.objects.definitions import REVISIONS, StreamDefinition, StreamEntry
+from engine.objects.schema import (
     REVISED_SEQ,
     REVISED_STIME,
     REVISION_KIND,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.schema import BEGINNING, END, STIME, Schema
+from engine.objects.schema import BEGINNING, END, STIME, Schema
 from engine.streams.epochs import read_group, read_groups, reading
 from engine.streams.ordering import between
 from engine.streams.revisions.resolving import of_keys

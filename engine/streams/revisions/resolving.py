@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schema import (
+from engine.objects.schema import (
     BEGINNING,
     REVISED_SEQ,
     REVISED_STIME,

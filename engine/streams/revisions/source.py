@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from engine.messages import MAX_BATCH_BYTES, Posted
-from engine.schema import BEGINNING, END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, Offsets, Writer, check_promise, decode_entry
 from engine.streams.ahead import check_ahead
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode, encode
 from engine.streams.journal import Position
 from engine.streams.log import StreamLog
+from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.pending import Pending
 from engine.streams.replicated import ReplicatedSource
 from engine.streams.revisions.columns import revisions_schema

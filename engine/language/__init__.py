@@ -1,0 +1,1 @@
+"""The language of queries: text in, checked networks of boxes out."""

@@ -1,0 +1,398 @@
+"""Type-checking of boxes and query networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Final
+
+import msgspec
+
+from engine.language.classes import check_availability
+from engine.language.expressions import Expression, FieldRef
+from engine.language.operators import aggregate_type, nullable
+from engine.language.parse_expression import parse_expression, parse_predicate
+from engine.language.past import check_past
+from engine.language.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from engine.objects.query import (
+    WINDOW_START,
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+    inputs_of,
+    outputs_of,
+    streams_read,
+    streams_written,
+)
+from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
+from overlay.errors import InvalidInputError
+
+MAX_BOXES: Final = 256
+"""Boxes in one query: each costs a peer a task at worst."""
+
+MAX_PORTS: Final = 256
+"""Inputs of a union or outputs of a filter: each may be a log to wait for or to write."""
+
+MAX_BOX_NAME: Final = 64
+"""Characters: it stands in error messages and on screens."""
+
+MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
+"""A year: a window keeps its input from being dropped for as long."""
+
+MAX_OVERLAP: Final = 1_000
+"""Windows that share one tuple: each copies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBox:
+    """A box that type-checks.
+
+    Attributes:
+        schemas: by output stream.
+        steps: by output stream; a union has none.
+    """
+
+    box: Box
+    schemas: Mapping[str, Schema]
+    steps: Mapping[str, Step]
+
+
+def infer(box: Box, inputs: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The schemas of a box's outputs.
+
+    Raises:
+        InvalidInputError: it does not type-check; names the box, the field and the reason.
+    """
+    return dict(type_box(box, inputs).schemas)
+
+
+def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The schemas of all streams that the query reads or makes.
+
+    Args:
+        known: schemas of streams from elsewhere; others than the query reads do not matter, except
+            that it may not produce one of them.
+
+    Raises:
+        InvalidInputError: an unknown stream, two producers of one, a loop, a type error, more
+            availability than its boxes allow...
+    """
+    boxes = ordered_boxes(query)
+    check_availability(query, query.availability)
+    check_past(query)
+    written = streams_written(query)
+    for name in sorted(written):
+        if name in known:
+            raise InvalidInputError(
+                f"query {query.name}: stream {name} is produced elsewhere already"
+            )
+    schemas: dict[str, Schema] = {}
+    for name in sorted(streams_read(query) - written):
+        if name not in known:
+            raise InvalidInputError(f"query {query.name}: there is no stream {name}")
+        schemas[name] = known[name]
+    with _about(f"query {query.name}"):
+        for box in boxes:
+            schemas.update(type_box(box, schemas).schemas)
+    return schemas
+
+
+def ordered_boxes(query: Query) -> list[Box]:
+    """The boxes, each after those whose output it reads.
+
+    Raises:
+        InvalidInputError: the network's shape is wrong, whatever the schemas.
+    """
+    with _about(f"query {query.name}"):
+        _check_network(query)
+        makers = {
+            stream: number for number, box in enumerate(query.boxes) for stream in outputs_of(box)
+        }
+        sorter = TopologicalSorter(
+            {
+                number: [makers[stream] for stream in inputs_of(box) if stream in makers]
+                for number, box in enumerate(query.boxes)
+            }
+        )
+        ordered: list[Box] = []
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            names = ", ".join(query.boxes[number].name for number in sorted(set(error.args[1])))
+            raise InvalidInputError(f"the boxes {names} form a loop") from None
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready())
+            ordered += [query.boxes[number] for number in ready]
+            sorter.done(*ready)
+        return ordered
+
+
+def check_shape(box: Box) -> None:
+    """What can be checked of a box without any schema.
+
+    Raises:
+        InvalidInputError: names the box and the reason.
+    """
+    with _about(f"box {box.name[:MAX_BOX_NAME]!a}"):
+        if not 0 < len(box.name) <= MAX_BOX_NAME or not box.name.isprintable():
+            raise InvalidInputError(f"its name must have 1 to {MAX_BOX_NAME} printable characters")
+        streams = (*inputs_of(box), *outputs_of(box))
+        for stream in streams:
+            if not stream or not stream.isprintable():
+                raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")
+        _refuse_repeated("stream", streams)
+        match box:
+            case Filter():
+                _check_ports(box)
+            case Map():
+                if not box.expressions:
+                    raise InvalidInputError("a map needs at least one output field")
+            case Union():
+                if not 0 < len(box.inputs) <= MAX_PORTS:
+                    raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
+            case Aggregate():
+                _check_window(box)
+
+
+def type_box(
+    box: Box, inputs: Mapping[str, Schema], nodes: Mapping[str, int] | None = None
+) -> TypedBox:
+    """The box with typed expressions.
+
+    Args:
+        inputs: schemas of its input streams at least.
+        nodes: of the fields of its input that an earlier step of the same task makes.
+
+    Raises:
+        InvalidInputError: as `infer`.
+    """
+    check_shape(box)
+    with _about(f"box {box.name!a}"):
+        for stream in inputs_of(box):
+            if stream not in inputs:
+                raise InvalidInputError(f"there is no stream {stream}")
+        match box:
+            case Filter():
+                return _type_filter(box, _Input(inputs[box.input], nodes))
+            case Map():
+                return _type_map(box, _Input(inputs[box.input], nodes))
+            case Union():
+                return _type_union(box, [inputs[stream] for stream in box.inputs])
+            case Aggregate():
+                return _type_aggregate(box, _Input(inputs[box.input], nodes))
+
+
+class _Input:
+    """The stream that a box's expressions are over; its fields are found by name at once."""
+
+    def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
+        self.schema = schema
+        self.fields = {field.name: field for field in schema.fields}
+        self._types = {field.name: field.type for field in schema.fields}
+        self._nodes = nodes
+
+    def expression(self, text: str) -> Expression:
+        return parse_expression(text, self._types, self._nodes)
+
+    def predicate(self, text: str) -> Expression:
+        return parse_predicate(text, self._types, self._nodes)
+
+    def may_be_null(self, name: str) -> bool:
+        """stime never is."""
+        return name in self.fields and self.fields[name].nullable
+
+    def named(self, name: str, expression: Expression) -> Field:
+        """The output field that an expression over it fills."""
+        if isinstance(expression, FieldRef) and expression.name in self.fields:
+            return msgspec.structs.replace(self.fields[expression.name], name=name)
+        return Field(name, expression.type, None, nullable(expression, self.may_be_null))
+
+
+def _check_network(query: Query) -> None:
+    if not 0 < len(query.boxes) <= MAX_BOXES:
+        raise InvalidInputError(f"it has {len(query.boxes)} boxes; 1 to {MAX_BOXES} are allowed")
+    for box in query.boxes:
+        check_shape(box)
+    _refuse_repeated("box name", [box.name for box in query.boxes])
+    producers: dict[str, str] = {}
+    for box in query.boxes:
+        for stream in outputs_of(box):
+            if stream in producers:
+                raise InvalidInputError(
+                    f"stream {stream} has two producers, boxes {producers[stream]} and {box.name}"
+                )
+            producers[stream] = box.name
+    for stream in query.outputs:
+        if stream not in producers:
+            raise InvalidInputError(f"output stream {stream[:80]!a} is made by no box of it")
+    _refuse_repeated("output stream", query.outputs)
+
+
+def _check_ports(box: Filter) -> None:
+    wanted = len(box.predicates) + box.pass_on_false
+    if not box.predicates:
+        raise InvalidInputError("a filter needs at least one expression")
+    if wanted > MAX_PORTS:
+        raise InvalidInputError(f"a filter has at most {MAX_PORTS} outputs, not {wanted}")
+    if len(box.outputs) != wanted:
+        raise InvalidInputError(
+            f"it has {len(box.outputs)} outputs for {len(box.predicates)} expressions"
+            f"{' and the false port' if box.pass_on_false else ''}; {wanted} are needed"
+        )
+
+
+def _check_window(box: Aggregate) -> None:
+    size, advance = box.size_us, box.advance_us
+    if not 0 < size <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+    if not 0 < advance <= size:
+        raise InvalidInputError(
+            f"it advances by {advance / 1e6:g} s; it must be more than 0 and at most the window"
+        )
+    if size > advance * MAX_OVERLAP:
+        raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
+    if not box.functions:
+        raise InvalidInputError("an aggregate needs at least one function")
+    for each in box.functions:
+        if each.argument is None and each.function is not Function.COUNT:
+            raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
+
+
+def _type_filter(box: Filter, given: _Input) -> TypedBox:
+    predicates = []
+    for number, text in enumerate(box.predicates):
+        with _about(f"expression {number}"):
+            predicates.append(given.predicate(text))
+    steps = {
+        stream: FilterStep(tuple(predicates[: port + 1]), port)
+        for port, stream in enumerate(box.outputs)
+    }
+    return TypedBox(box, {stream: _renamed(given.schema, stream) for stream in box.outputs}, steps)
+
+
+def _type_map(box: Map, given: _Input) -> TypedBox:
+    outputs: list[tuple[str, Expression]] = []
+    for name, text in box.expressions:
+        with _about(f"output field {name[:64]!a}"):
+            outputs.append((name, given.expression(text)))
+    time = next((name for name, each in outputs if _is_time(each, given.schema)), None)
+    made = Schema(box.output, tuple(given.named(*each) for each in outputs), time)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=_mapped_key(given.schema, outputs))
+    return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
+
+
+def _is_time(expression: Expression, schema: Schema) -> bool:
+    return isinstance(expression, FieldRef) and expression.name == schema.time
+
+
+def _mapped_key(schema: Schema, outputs: Sequence[tuple[str, Expression]]) -> tuple[str, ...]:
+    """The key under its new names, if all of it passes unchanged."""
+    names = {each.name: name for name, each in reversed(outputs) if isinstance(each, FieldRef)}
+    key = tuple(names[field] for field in schema.key if field in names)
+    return key if len(key) == len(schema.key) else ()
+
+
+def _type_union(box: Union, schemas: Sequence[Schema]) -> TypedBox:
+    first = schemas[0]
+    shape = [(field.name, field.type) for field in first.fields]
+    for stream, schema in zip(box.inputs, schemas, strict=True):
+        other = [(field.name, field.type) for field in schema.fields]
+        if other != shape:
+            raise InvalidInputError(
+                f"its inputs must have the same fields: {stream} has {_listed(other)}, "
+                f"{box.inputs[0]} has {_listed(shape)}"
+            )
+    fields = tuple(_widest(each) for each in zip(*(s.fields for s in schemas), strict=True))
+    time = first.time if all(schema.time == first.time for schema in schemas) else None
+    return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
+
+
+def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
+    schema = given.schema
+    if box.order_on not in {"", STIME, schema.time}:
+        time = "arrival" if schema.time is None else schema.time
+        raise InvalidInputError(
+            f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
+            f'{time}: order on {STIME}, or declare time="..." in the schema'
+        )
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
+    fields = (
+        Field(WINDOW_START, FieldType.TIMESTAMP),
+        *groups,
+        *(_aggregate_field(each, given) for each in functions),
+    )
+    made = Schema(box.output, fields)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
+    step = AggregateStep(box.size_us, box.advance_us, groups, functions)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _group_field(given: _Input, name: str) -> Field:
+    if name not in given.fields:
+        known = _listed([(each.name, each.type) for each in given.schema.fields])
+        raise InvalidInputError(f"it groups by {name[:64]!a}, which is no field; there are {known}")
+    return given.fields[name]
+
+
+def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
+    with _about(f"output field {each.output[:64]!a}"):
+        argument = None if each.argument is None else given.expression(each.argument)
+        type_ = aggregate_type(each.function, None if argument is None else argument.type)
+        if type_ is None:
+            what = "nothing" if argument is None else argument.type
+            raise InvalidInputError(f"{each.function} does not take {what}")
+        return TypedAggregate(each.function, argument, each.output, type_)
+
+
+def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:
+    counts = each.function in {Function.COUNT, Function.COUNT_DISTINCT}
+    size = None
+    if isinstance(each.argument, FieldRef) and each.type is FieldType.STRING:
+        size = given.named(each.output, each.argument).size
+    return Field(each.output, each.type, size, nullable=not counts)
+
+
+def _widest(fields: Sequence[Field]) -> Field:
+    """One field that takes the values of all of these."""
+    sizes = [field.size for field in fields if field.size is not None]
+    return Field(
+        fields[0].name,
+        fields[0].type,
+        max(sizes) if len(sizes) == len(fields) else None,
+        any(field.nullable for field in fields),
+    )
+
+
+def _renamed(schema: Schema, name: str) -> Schema:
+    return Schema(name, schema.fields, schema.time, schema.key)
+
+
+def _listed(fields: Sequence[tuple[str, FieldType]]) -> str:
+    text = ", ".join(f"{name} {type_}" for name, type_ in fields)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _refuse_repeated(what: str, names: Sequence[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InvalidInputError(f"{what} {name[:80]!a} occurs {times} times")
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Errors from within say what they are about."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from None

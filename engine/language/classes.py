@@ -1,0 +1,220 @@
+"""Classes of boxes, and what a query may ask for when its peer dies.
+
+After Hwang et al., High-Availability Algorithms for Distributed Stream Processing (ICDE 2005; Brown
+CS-04-05), where an operator's class says what it gives again when it is restarted. The classes are
+nested, and a network has that of its weakest operator. What each mode reaches:
+
+    mode                 arbitrary   every other class
+    none, amnesia        gap         gap
+    upstream_backup      gap         precise
+    passive_standby      precise     precise
+    active_standby       gap         precise
+
+Upstream backup and active standby compute results a second time, so they promise something only
+where that gives the same tuples. (The paper's rollback recovery of an arbitrary network is
+divergent: what comes a second time may be other tuples. Our rollback promises that they are the
+same.) A passive standby has the outputs themselves before any consumer does. In the paper,
+convergent-capable and deterministic networks recover precisely only if duplicates are found by
+their content, or non-determinism is logged; here a consumer reconnects from a boundary, which says
+what it has.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from engine.objects.availability import DEFAULT_CHECKPOINT_S, Availability, Mode, Recovery
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.query import Aggregate, Box, Filter, Map, Query, Union
+from overlay.errors import InvalidInputError
+from overlay.identity import parse_peer_id
+
+MIN_BOUND_S: Final = 0.1
+"""No detector tells a dead peer from a slow one sooner."""
+
+MAX_BOUND_S: Final = 86_400.0
+"""A day: a longer bound is a slip of the unit."""
+
+MIN_CHECKPOINT_S: Final = 0.05
+"""More than twenty checkpoints a second would take more than the epochs they copy."""
+
+MAX_CHECKPOINT_S: Final = 3_600.0
+"""An hour: producers of the inputs keep as much, and precise results wait as long."""
+
+
+class BoxClass(StrEnum):
+    """What a box gives again after a restart; each class contains those before it."""
+
+    REPEATABLE = "repeatable"
+    """Started empty at any earlier point of its input, the same tuples."""
+    CONVERGENT = "convergent"
+    """Convergent-capable: started so, the same tuples after a while."""
+    DETERMINISTIC = "deterministic"
+    """From the same state and the same sequence of input tuples, the same tuples."""
+    ARBITRARY = "arbitrary"
+    """What it gives depends on the order or the time in which tuples of several streams arrive."""
+
+
+_CLASSES: Final = tuple(BoxClass)
+_RECOVERIES: Final = tuple(Recovery)
+
+
+def class_of(box: Box) -> BoxClass:
+    """The class of a box; there is no arbitrary one.
+
+    Filters and maps make a tuple of one tuple, by expressions that know neither clock nor chance
+    (`engine/language/operators.py`).
+
+    An aggregate's windows are aligned to the epoch, not to the first tuple it sees, so that one
+    that is restarted empty agrees again from the first window that begins after its start, and so
+    is convergent-capable (as Borealis' with `independent-window-alignment`; Balazinska et al.,
+    Fault-Tolerance in the Borealis Distributed Stream Processing System, TODS 2008). That holds for
+    all of its functions: counts, extremes and sums of integers do not know an order, sums of floats
+    are added in ascending order, firstval and lastval go by the canonical order.
+
+    A union is arbitrary in ICDE 2005 because it interleaves its inputs as they arrive. Ours is the
+    SUnion of TODS 2008: it waits for the boundary of every input and puts out what precedes the
+    smallest in canonical order. So it is deterministic; not more, because it gives the same again
+    only if all its inputs are replayed from one boundary.
+    """
+    match box:
+        case Filter() | Map():
+            return BoxClass.REPEATABLE
+        case Aggregate():
+            return BoxClass.CONVERGENT
+        case Union():
+            return BoxClass.DETERMINISTIC
+
+
+def weakest_box(query: Query) -> Box:
+    """The box whose class is the query's, the first of them. The query has boxes."""
+    return max(query.boxes, key=lambda box: _CLASSES.index(class_of(box)))
+
+
+def strongest_recovery(mode: Mode, weakest: BoxClass) -> Recovery:
+    """What that mode gives a network of that class; see the table above."""
+    match mode:
+        case Mode.NONE | Mode.AMNESIA:
+            return Recovery.GAP
+        case Mode.PASSIVE_STANDBY:
+            return Recovery.PRECISE
+        case Mode.UPSTREAM_BACKUP | Mode.ACTIVE_STANDBY:
+            return Recovery.GAP if weakest is BoxClass.ARBITRARY else Recovery.PRECISE
+
+
+def check_availability(query: Query, availability: Availability) -> None:
+    """Whether a query, whose network holds, may ask for that.
+
+    Raises:
+        InvalidInputError: names the query, its weakest box and what it could ask for instead; or
+            the number that is out of range.
+    """
+    try:
+        _check_recovery(weakest_box(query), availability)
+        if availability.mode is Mode.NONE:
+            _check_nothing_asked(availability)
+        _check_times(availability)
+        if availability.secondary:
+            parse_peer_id(availability.secondary)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"query {query.name}: {error}") from None
+
+
+def check_secondary(query: Query, peer: str) -> None:
+    """
+    Args:
+        peer: id (hex) of the peer that keeps the query.
+
+    Raises:
+        InvalidInputError: the query asks for that peer as its own standby.
+    """
+    if query.availability.secondary == peer:
+        raise InvalidInputError(
+            f"query {query.name}: peer {peer[:8]} keeps it and cannot be its secondary as well"
+        )
+
+
+def applied(query: Query, request: AvailabilityRequest) -> Query:
+    """The query with its availability changed as asked, and checked.
+
+    A mode that is asked for makes anew what depends on it: without a recovery the strongest that it
+    gives this query, without a checkpoint the default. A checkpoint that is not asked for is at
+    most half the bound.
+
+    Raises:
+        InvalidInputError: as `check_availability`.
+    """
+    base = query.availability
+    if request.mode is not None:
+        base = Availability(
+            request.mode,
+            strongest_recovery(request.mode, class_of(weakest_box(query))),
+            bound_s=base.bound_s,
+            secondary="" if request.mode is Mode.NONE else base.secondary,
+        )
+    given = {
+        key: value for key, value in msgspec.structs.asdict(request).items() if value is not None
+    }
+    made = msgspec.structs.replace(base, **given)
+    if request.checkpoint_s is None and made.mode is Mode.PASSIVE_STANDBY and made.bound_s > 0:
+        made = msgspec.structs.replace(made, checkpoint_s=min(made.checkpoint_s, made.bound_s / 2))
+    check_availability(query, made)
+    return msgspec.structs.replace(query, availability=made)
+
+
+def _check_recovery(weakest: Box, availability: Availability) -> None:
+    class_, asked = class_of(weakest), availability.recovery
+    reach = strongest_recovery(availability.mode, class_)
+    if _reaches(reach, asked):
+        return
+    modes = [mode for mode in Mode if _reaches(strongest_recovery(mode, class_), asked)]
+    raise InvalidInputError(
+        f"recovery {asked} is more than ha {availability.mode} gives a query whose weakest box, "
+        f"{weakest.name!a}, is {class_}: ask for {reach}, or for ha {_either(modes)}"
+    )
+
+
+def _reaches(recovery: Recovery, asked: Recovery) -> bool:
+    return _RECOVERIES.index(recovery) >= _RECOVERIES.index(asked)
+
+
+def _check_nothing_asked(availability: Availability) -> None:
+    rest = msgspec.structs.replace(availability, recovery=Recovery.GAP, bound_s=0.0)
+    if rest != Availability():
+        raise InvalidInputError(
+            "checkpoint and secondary are for a query with a standby: "
+            f"ask for ha {_either([mode for mode in Mode if mode is not Mode.NONE])} as well"
+        )
+
+
+def _check_times(availability: Availability) -> None:
+    bound, checkpoint = availability.bound_s, availability.checkpoint_s
+    # not(a <= x <= b) refuses NaN as well
+    if bound != 0 and not MIN_BOUND_S <= bound <= MAX_BOUND_S:
+        raise InvalidInputError(
+            f"its bound of {bound:g} s is not between {MIN_BOUND_S:g} and {MAX_BOUND_S:,.0f} s, "
+            "nor 0 (as long as it takes)"
+        )
+    if availability.mode is not Mode.PASSIVE_STANDBY:
+        if checkpoint != DEFAULT_CHECKPOINT_S:
+            raise InvalidInputError(
+                f"only ha {Mode.PASSIVE_STANDBY} has checkpoints, not {availability.mode}"
+            )
+        return
+    if not MIN_CHECKPOINT_S <= checkpoint <= MAX_CHECKPOINT_S:
+        raise InvalidInputError(
+            f"a checkpoint every {checkpoint:g} s is not between {MIN_CHECKPOINT_S:g} and "
+            f"{MAX_CHECKPOINT_S:,.0f} s"
+        )
+    if 0 < bound < checkpoint:
+        raise InvalidInputError(
+            f"a checkpoint every {checkpoint:g} s cannot keep results within a bound of "
+            f"{bound:g} s: checkpoint at least as often"
+        )
+
+
+def _either(modes: list[Mode]) -> str:
+    return " or ".join(filter(None, (", ".join(modes[:-1]), modes[-1])))

@@ -1,0 +1,187 @@
+"""The words and signs an expression may be made of, checked before any grammar sees them.
+
+sqlglot knows all of SQL, and much of it would be refused only by luck. So its parser is given
+tokens of our choosing alone: names of fields become quoted identifiers, whatever keyword they look
+like; functions of the allow-list get a name no SQL function has; every other word stays out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import sqlglot
+from sqlglot import Token, TokenType
+from sqlglot.errors import SqlglotError
+
+from engine.language.operators import CAST, OPERATORS
+from engine.objects.schema import FieldType
+from overlay.errors import InvalidInputError
+
+MAX_TEXT: Final = 8192
+"""Characters: one predicate of a few hundred comparisons."""
+
+MAX_TOKENS: Final = 2048
+"""Bounds the tree that is built, and Spark's plan after it."""
+
+MAX_NESTING: Final = 32
+"""Parentheses, functions, cases and signs within each other; sqlglot recurses about 14 Python
+frames a level, of the 1,000 there are by default."""
+
+FUNCTION: Final = "function "
+"""Precedes the name of a function in the tokens; no field's name has a blank."""
+
+FUNCTIONS: Final = frozenset(
+    name for name in OPERATORS if name.isidentifier() and name not in {"and", "or", "not"}
+) - {"neg", "is_null", "in", "like", "case"}
+
+TYPE_TOKENS: Final = {
+    FieldType.BOOL: TokenType.BOOLEAN,
+    FieldType.BYTE: TokenType.TINYINT,
+    FieldType.SHORT: TokenType.SMALLINT,
+    FieldType.INT: TokenType.INT,
+    FieldType.LONG: TokenType.BIGINT,
+    FieldType.SINGLE: TokenType.FLOAT,
+    FieldType.DOUBLE: TokenType.DOUBLE,
+    FieldType.STRING: TokenType.TEXT,
+    FieldType.TIMESTAMP: TokenType.TIMESTAMP,
+}
+
+_KEYWORDS: Final = {
+    "and": TokenType.AND,
+    "or": TokenType.OR,
+    "not": TokenType.NOT,
+    "is": TokenType.IS,
+    "null": TokenType.NULL,
+    "true": TokenType.TRUE,
+    "false": TokenType.FALSE,
+    "in": TokenType.IN,
+    "like": TokenType.LIKE,
+    "between": TokenType.BETWEEN,
+    "case": TokenType.CASE,
+    "when": TokenType.WHEN,
+    "then": TokenType.THEN,
+    "else": TokenType.ELSE,
+    "end": TokenType.END,
+    "as": TokenType.ALIAS,
+}
+
+_SIGNS: Final = frozenset(
+    {"(", ")", ",", ".", "+", "-", "*", "/", "%", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "||"}
+)
+
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
+
+_COMPLETE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|/\*.*?\*/""", re.DOTALL)
+
+
+def refusal(text: str, reason: str, position: int) -> InvalidInputError:
+    """The one error of this language; position: index of a character in `text`, from 0."""
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    place = min(max(position, 0), max(len(text) - 1, 0)) + 1
+    return InvalidInputError(f"expression {shown!a}: {reason}, at character {place}")
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The checked tokens of `(text)`: positions in them are one more than in `text`.
+
+    The parentheses keep sqlglot's tokenizer from taking a first word for a command.
+
+    Raises:
+        InvalidInputError: a limit, a comment, a word or a sign that has no business here.
+    """
+    _check_text(text)
+    try:
+        raw = sqlglot.tokenize(f"({text})")
+    except SqlglotError:
+        rest = _COMPLETE.sub(lambda match: " " * len(match.group()), text)
+        opening = re.search(r"""['"]|/\*""", rest)
+        place = opening.start() if opening else 0
+        raise refusal(text, "a string, name or comment does not end", place) from None
+    if len(raw) > MAX_TOKENS:
+        raise refusal(text, f"more than {MAX_TOKENS} words and signs", raw[MAX_TOKENS].start - 1)
+    tokens = [_checked(text, raw, index) for index in range(len(raw))]
+    _check_nesting(text, tokens)
+    return tokens
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise refusal(text, "it is empty", 0)
+    if len(text) > MAX_TEXT:
+        raise refusal(text, f"it has {len(text)} characters, at most {MAX_TEXT} allowed", MAX_TEXT)
+    for position, character in enumerate(text):
+        # what XML cannot carry could not be written down again; the rest are tokenizers' traps
+        if (character < " " and character not in "\t\n\r") or not _storable(character):
+            raise refusal(text, f"character {character!a} is not allowed", position)
+
+
+def _storable(character: str) -> bool:
+    return not ("\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff") and (
+        character not in "\ufffe\uffff"
+    )
+
+
+def _checked(text: str, raw: list[Token], index: int) -> Token:
+    """Token `index` as the parser shall see it."""
+    token = raw[index]
+    here = token.start - 1
+    if token.comments:
+        raise refusal(text, "comments are not allowed", here)
+    if token.token_type in {TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER}:
+        return token
+    if token.text in _SIGNS:
+        return token
+    if not token.text.isidentifier():
+        raise refusal(text, f"{token.text!a} is not allowed", here)
+    following = raw[index + 1].text if index + 1 < len(raw) else ""
+    if raw[index - 1].text.lower() == "as" and raw[index - 1].token_type is TokenType.ALIAS:
+        return _type_name(text, token, following)
+    return _word(text, token, called=following == "(")
+
+
+def _type_name(text: str, token: Token, following: str) -> Token:
+    name = token.text.lower()
+    if name not in TYPE_TOKENS or following != ")":
+        known = ", ".join(TYPE_TOKENS)
+        raise refusal(
+            text, f"{token.text!a} is not a type here; there are {known}", token.start - 1
+        )
+    return _retyped(token, TYPE_TOKENS[FieldType(name)], token.text)
+
+
+def _word(text: str, token: Token, *, called: bool) -> Token:
+    name = token.text.lower()
+    if name in _KEYWORDS and not (name == "like" and called):
+        return _retyped(token, _KEYWORDS[name], token.text)
+    if not called:
+        return _retyped(token, TokenType.IDENTIFIER, token.text)
+    if name == CAST:
+        return token
+    if name not in FUNCTIONS:
+        known = ", ".join(sorted(FUNCTIONS | {CAST}))
+        raise refusal(
+            text, f"there is no function {token.text!a}; there are {known}", token.start - 1
+        )
+    return _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
+
+
+def _retyped(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end)
+
+
+def _check_nesting(text: str, tokens: list[Token]) -> None:
+    """Balanced, and no deeper than the parser's recursion bears."""
+    open_groups = prefixes = 0
+    for token in tokens:
+        prefixes = prefixes + 1 if token.token_type in _PREFIXES else 0
+        if token.token_type in {TokenType.L_PAREN, TokenType.CASE}:
+            open_groups += 1
+        elif token.token_type in {TokenType.R_PAREN, TokenType.END}:
+            open_groups -= 1
+        if open_groups + prefixes > MAX_NESTING + 1:
+            raise refusal(text, f"nested deeper than {MAX_NESTING}", token.start - 1)
+        if open_groups < 1 and token is not tokens[-1]:
+            raise refusal(text, f"unexpected {token.text!a}", token.start - 1)
+    if open_groups:
+        raise refusal(text, "a parenthesis or case does not end", len(text))

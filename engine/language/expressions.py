@@ -1,0 +1,61 @@
+"""Typed expressions: what a stranger's text becomes before anything runs it.
+
+Parts of an expression may be one object in several places: `x between 1 and 2` has its `x` twice.
+Spark, and every function that walks the expression, visits such a part once in each place, so
+`nodes` counts it once in each place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from engine.objects.schema import FieldType
+
+_REPEATED: Final = {"floor": 3, "ceil": 3}
+"""How often Spark's form of an operation (`engine.spark.columns`) has its operands; of all others
+once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """The value of a field of the input tuple (`stime` included, as a timestamp).
+
+    Attributes:
+        nodes: of the expression that makes the field, where a step before it in the same task does:
+            Spark may put that in the field's place.
+    """
+
+    name: str
+    type: FieldType
+    nodes: int = field(default=1, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal; None is the null of `type`."""
+
+    value: bool | int | float | str | None
+    type: FieldType
+    nodes: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator or function of the allow-list over typed operands, widened to a common type.
+
+    Attributes:
+        nodes: operations, constants and fields that who walks it meets, itself among them.
+    """
+
+    operator: str
+    operands: tuple[Expression, ...]
+    type: FieldType
+    nodes: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        below = sum(operand.nodes for operand in self.operands)
+        object.__setattr__(self, "nodes", 1 + _REPEATED.get(self.operator, 1) * below)
+
+
+Expression = FieldRef | Constant | Operation

@@ -1,0 +1,64 @@
+"""The labels of what a query makes: which policies come with its inputs' tuples, box by box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from engine.language.check import ordered_boxes
+from engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamEntry, base_of
+from engine.objects.query import Query, inputs_of, outputs_of
+from overlay.errors import InvalidInputError
+from overlay.names import ObjectName
+
+Readers = tuple[str, ...]
+"""Of one stream, as its owner declares them."""
+
+
+def labels(
+    query: Query, inputs: Mapping[str, StreamEntry], declared: Mapping[str, Readers]
+) -> Mapping[str, tuple[Policy, ...]]:
+    """The label of every stream that a query makes: the policies of all that it is made from. A
+    policy that the owner of an input lets this query's owner lift is left out where the stream's
+    readers are declared.
+
+    Args:
+        inputs: what it reads from elsewhere. declared: readers of streams that it makes.
+
+    Raises:
+        InvalidInputError: more than `MAX_POLICIES` come together.
+    """
+    known = tuple((name, e.stream.policies) for name, e in inputs.items() if e.stream.policies)
+    return _labels(query, known, tuple(sorted(declared.items()))) if known or declared else {}
+
+
+@lru_cache(maxsize=64)  # it is asked for each stream of a query
+def _labels(
+    query: Query,
+    inputs: tuple[tuple[str, tuple[Policy, ...]], ...],
+    declared: tuple[tuple[str, Readers], ...],
+) -> Mapping[str, tuple[Policy, ...]]:
+    owner, readers = ObjectName.parse(query.name).participant, dict(declared)
+    policies = {name: frozenset(found) for name, found in inputs}
+    found: dict[str, tuple[Policy, ...]] = {}
+    for box in ordered_boxes(query):
+        read = frozenset[Policy]().union(*(policies.get(n, frozenset()) for n in inputs_of(box)))
+        for stream in outputs_of(box):
+            label, own = read, readers.get(stream)
+            if own is not None:
+                label = frozenset(each for each in read if owner not in each.declassify)
+            if len(label) > MAX_POLICIES:
+                raise InvalidInputError(
+                    f"{stream} would be made of {len(label)} streams that have restricted readers, "
+                    f"at most {MAX_POLICIES} allowed: make several queries of {query.name}"
+                )
+            found[stream] = tuple(sorted(label))
+            if own is not None and ANY not in own:
+                label |= {Policy(stream, own)}
+            policies[stream] = label
+    return found
+
+
+def label_of(labels: Mapping[str, tuple[Policy, ...]], stream: str) -> tuple[Policy, ...]:
+    """Of a stream that a query makes, or of the revisions of one."""
+    return labels.get(base_of(stream), ())

@@ -1,0 +1,193 @@
+"""A modification of a query: other parameters of its boxes, in messages and in XML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from engine.language.check import MAX_BOXES
+from engine.language.xml.boxes import parameters_of, read_box, type_of
+from engine.language.xml.tree import Node, parse_xml
+from engine.objects.query import Aggregate, Box, Query, inputs_of, outputs_of
+from overlay.errors import InvalidInputError
+
+
+class BoxChange(Struct, frozen=True):
+    """Other values for some parameters of one box.
+
+    Attributes:
+        box: its name. parameters: (name, value) pairs as in XML; the others stay.
+    """
+
+    box: str
+    parameters: tuple[tuple[str, str], ...]
+
+
+class ModifyQuery(Struct, frozen=True):
+    """
+    Attributes:
+        changes: all count from the same boundary on.
+        at: that boundary, microseconds: tuples with stime > at are made otherwise; None: the
+            earliest that is safe.
+        alone: a peer that had a part in the query, and cannot be told of this, is gone for good.
+    """
+
+    query: str
+    changes: tuple[BoxChange, ...]
+    at: int | None = None
+    alone: bool = False
+
+
+class Modified(Struct, frozen=True):
+    """It is, and will be after any crash; ADR 13 has what a split may do.
+
+    Attributes:
+        since: the boundary from which on, microseconds.
+    """
+
+    query: str
+    since: int
+
+
+MAX_PARAMETERS: Final = 1024
+"""Of one box: a filter of 256 ports and a map of 256 fields have fewer."""
+
+
+_PARAMETER: Final = "parameter"
+
+
+_ALIASES: Final = {"nexpression": "expression"}
+"""Words of the first paper's dialect for what `parameters_of` says otherwise."""
+
+
+class _Given(Node):
+    """A parameter, or the box of some, that stands in no document: errors name it."""
+
+    def error(self, reason: str) -> InvalidInputError:
+        name = self.attributes["name"][:64]
+        return InvalidInputError(f"{self.tag} {name!a}: {reason}")
+
+    @contextmanager
+    def about(self) -> Iterator[None]:
+        try:
+            yield
+        except InvalidInputError as error:
+            if str(error).startswith(f"{self.tag} "):
+                raise
+            raise self.error(str(error)) from None
+
+
+def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
+    """The query with other parameters; the same if they are what it says already.
+
+    Raises:
+        InvalidInputError: no such box or parameter, or a value that it cannot have.
+    """
+    if not 0 < len(changes) <= MAX_BOXES:
+        raise InvalidInputError(f"{query.name}: say what of which box is to be modified")
+    boxes = {box.name: box for box in query.boxes}
+    seen: set[str] = set()
+    for change in changes:
+        if change.box not in boxes:
+            known = ", ".join(map(ascii, list(boxes)[:16]))
+            raise InvalidInputError(
+                f"{query.name} has no box {change.box[:64]!a}; there are {known}"
+            )
+        if change.box in seen:
+            raise InvalidInputError(f"box {change.box[:64]!a} is named twice: name it once")
+        seen.add(change.box)
+        boxes[change.box] = _modified_box(boxes[change.box], change.parameters)
+    return msgspec.structs.replace(query, boxes=tuple(boxes.values()))
+
+
+def told(changes: Sequence[BoxChange]) -> str:
+    """Which parameters of which boxes, for people."""
+    parts = (
+        f"box {change.box[:64]!a}, {', '.join(name[:64] for name, _ in change.parameters[:8])}"
+        for change in changes[:8]
+    )
+    return "; ".join(parts)
+
+
+def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
+    given = _given(box, parameters)
+    kept = dict(parameters_of(box))
+    if isinstance(box, Aggregate) and box.size_us == box.advance_us and "window-size" in given:
+        del kept["advance"]  # windows that do not overlap go on so, unless it is said otherwise
+    nodes = [
+        _Given(_PARAMETER, {"name": name, "value": value}, 0)
+        for name, value in {**kept, **given}.items()
+    ]
+    node = _Given("box", {"name": box.name, "type": type_of(box)}, 0)
+    return read_box(node, inputs_of(box), outputs_of(box), nodes)
+
+
+def _given(box: Box, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    if not 0 < len(parameters) <= MAX_PARAMETERS:
+        raise InvalidInputError(
+            f"box {box.name!a}: say 1 to {MAX_PARAMETERS} parameters, like expression.0"
+        )
+    given: dict[str, str] = {}
+    for name, value in parameters:
+        prefix, dot, number = name.rpartition(".")
+        plain = f"{_ALIASES.get(prefix, prefix)}{dot}{number}"
+        if plain in given:
+            raise InvalidInputError(f"box {box.name!a}: parameter {name[:64]!a} occurs twice")
+        given[plain] = value
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Modification:
+    """What a document asks for; see `ModifyQuery`."""
+
+    changes: tuple[BoxChange, ...]
+    at: int | None
+
+
+def read_modification(text: str, parse_time: Callable[[str], int]) -> Modification:
+    """
+    Args:
+        parse_time: a point of stime, microseconds, as people write it; raises InvalidInputError.
+
+    Raises:
+        InvalidInputError: names the line and the reason.
+    """
+    root = parse_xml(text)
+    nodes = [root]
+    if root.tag in {"borealis", "medusa"}:
+        root.checked(())
+        nodes = root.children
+    if not nodes:
+        raise root.error("there is no <modify> in it")
+    changes, times = [], set()
+    for node in nodes:
+        if node.tag != "modify":
+            raise node.error("expected <modify>, or several of them in <borealis> or <medusa>")
+        changes.append(_read_change(node))
+        at = node.attributes.get("at")
+        if at is not None:
+            with node.about():
+                times.add(parse_time(at))
+    if len(times) > 1:
+        raise root.error("all modifications of one document count from the same boundary on")
+    return Modification(tuple(changes), times.pop() if times else None)
+
+
+def _read_change(node: Node) -> BoxChange:
+    box = node.checked(("box",), ("at",))["box"]
+    parameters = []
+    for child in node.children:
+        if child.tag not in {"parameter", "param"}:
+            raise child.error("a <modify> has only <parameter> elements")
+        child.childless()
+        given = child.checked(("name", "value"))
+        parameters.append((given["name"], given["value"]))
+    if not parameters:
+        raise node.error("it has no <parameter>")
+    return BoxChange(box, tuple(parameters))

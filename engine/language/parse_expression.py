@@ -1,0 +1,407 @@
+"""Text from strangers to typed expressions: sqlglot's grammar, our allow-list and types."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, cast
+
+from sqlglot import Token, exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parser import Parser
+
+from engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
+from engine.language.expressions import Constant, Expression, FieldRef, Operation
+from engine.language.operators import (
+    CAST,
+    INTEGER_RANGE,
+    INTEGERS,
+    NUMBERS,
+    OPERATORS,
+    can_cast,
+    common_type,
+)
+from engine.objects.schema import STIME, FieldType
+from overlay.errors import InvalidInputError
+
+MAX_DEPTH: Final = 100
+"""Levels of a typed expression: whoever walks it may recurse. Chains of `and`, `or` and `||` are
+one level."""
+
+MAX_NODES: Final = 4096
+"""Nodes of a typed expression: no text that is within the limits of
+`engine.language.expression_tokens` and repeats nothing has more. Measured, Spark takes 4 s to make
+its form of so many, and 0.4 s of an epoch."""
+
+ROUND_DIGITS: Final = range(10)
+
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+_ESCAPED = re.compile(r"(?:[^\\]|\\[\\%_])*", re.DOTALL)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_BINARY: Final[dict[type[exp.Expression], str]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.Like: "like",
+}
+
+_CHAINS: Final[dict[type[exp.Expression], str]] = {
+    exp.And: "and",
+    exp.Or: "or",
+    exp.DPipe: "concat",
+}
+
+_TYPES: Final = {kind.name: type_ for type_, kind in TYPE_TOKENS.items()}
+
+_ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
+    **dict.fromkeys(_BINARY, frozenset({"this", "expression"})),
+    **dict.fromkeys(_CHAINS, frozenset({"this", "expression", "safe"})),
+    exp.Div: frozenset({"this", "expression", "typed", "safe"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Paren: frozenset({"this"}),
+    exp.Column: frozenset({"this"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+    exp.Boolean: frozenset({"this"}),
+    exp.Null: frozenset(),
+    exp.Not: frozenset({"this"}),
+    exp.Neg: frozenset({"this"}),
+    exp.Is: frozenset({"this", "expression"}),
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.Cast: frozenset({"this", "to"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+}
+"""The node types there are, each with all the arguments it may have: any other changes its meaning
+in a way this file does not know."""
+
+Typed = Expression | None
+"""None: a bare `null`, whose type is its neighbours'."""
+
+
+def parse_expression(
+    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+) -> Expression:
+    """The typed expression that `text` is over tuples of `fields` (and `stime`, a timestamp).
+
+    Args:
+        nodes: of those fields that an earlier step of the same task makes: `FieldRef.nodes`.
+
+    Raises:
+        InvalidInputError: it is not of the language, or does not type-check; names the thing, the
+            reason and the position in `text`.
+    """
+    tree = _parse(text, tokens_of(text))
+    typed = _Typer(text, fields, nodes or {}).of(tree, 0)
+    if typed is None:
+        raise refusal(text, "null has no type: write cast(null as int), or another type", 0)
+    return typed
+
+
+def parse_predicate(
+    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+) -> Expression:
+    """`parse_expression` of a condition.
+
+    Raises:
+        InvalidInputError: as there, or it is not boolean.
+    """
+    predicate = parse_expression(text, fields, nodes)
+    if predicate.type is not FieldType.BOOL:
+        raise refusal(text, f"it gives {predicate.type}; a condition must be true or false", 0)
+    return predicate
+
+
+def _parse(text: str, tokens: list[Token]) -> exp.Expression:
+    try:
+        trees = Parser().parse_into(exp.Condition, tokens, f"({text})")
+    except ParseError as error:
+        raise refusal(text, *_syntax_error(error, tokens)) from None
+    except RecursionError:
+        raise refusal(text, "nested too deeply", 0) from None
+    except (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # a fault in sqlglot, met by text that is no expression: still the sender's mistake
+        raise refusal(text, "it cannot be parsed", 0) from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
+        raise refusal(text, "it is not one expression", 0)
+    return trees[0]
+
+
+def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
+    """Reason and position, of what sqlglot stumbled on."""
+    details = error.errors[0] if error.errors else {}
+    place = (details.get("line"), details.get("col"))
+    for index, token in enumerate(tokens):
+        if (token.line, token.col) == place:
+            if index == len(tokens) - 1:
+                return "it ends too early", token.start - 1
+            shown = token.text.removeprefix(FUNCTION)
+            return f"syntax error at {shown[:40]!a}", token.start - 1
+    return "syntax error", 0
+
+
+class _Typer:
+    """One walk over the tree, each node once: node types are checked, operands widened."""
+
+    def __init__(
+        self, text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int]
+    ) -> None:
+        self._text = text
+        self._fields = fields
+        self._nodes = nodes
+
+    def of(self, node: exp.Expression, depth: int) -> Typed:
+        typed = self._made(node, depth)
+        if typed is not None and typed.nodes > MAX_NODES:
+            raise self._refusal(
+                f"written out it has {typed.nodes:,} parts, at most {MAX_NODES:,} allowed: "
+                "`between`, `case x when`, `floor` and `ceil` repeat their x; fields that an "
+                "earlier box makes are written out as well, unless their stream is an output of "
+                "the query",
+                node,
+            )
+        return typed
+
+    def _made(self, node: exp.Expression, depth: int) -> Typed:
+        while isinstance(node, exp.Paren):
+            self._check_node(node)
+            node = node.this
+        self._check_node(node)
+        if depth > MAX_DEPTH:
+            raise self._refusal(f"more than {MAX_DEPTH} operations within each other", node)
+        below = depth + 1
+        kind = type(node)
+        if kind in _CHAINS:
+            return self._operation(_CHAINS[kind], self._chain(node, below), node)
+        if kind in _BINARY:
+            return self._binary(node, below)
+        build = cast(
+            "Callable[[exp.Expression, int], Typed]", getattr(self, f"_{kind.__name__.lower()}")
+        )
+        return build(node, below)
+
+    def _check_node(self, node: exp.Expression) -> None:
+        kind = type(node)
+        if kind not in _ARGUMENTS:
+            raise self._refusal(f"{kind.__name__} is not part of the language", node)
+        for name, value in node.args.items():
+            if value and name not in _ARGUMENTS[kind]:
+                what = "a qualified name" if kind is exp.Column else f"{name!a} of {kind.__name__}"
+                raise self._refusal(f"{what} is not part of the language", node)
+
+    # one method a node type, named after it
+
+    def _column(self, node: exp.Expression, _: int) -> Typed:
+        name = node.name
+        type_ = FieldType.TIMESTAMP if name == STIME else self._fields.get(name)
+        if not isinstance(node.this, exp.Identifier) or type_ is None:
+            known = ", ".join((STIME, *self._fields))
+            known = known if len(known) <= 200 else known[:197] + "..."
+            raise self._refusal(f"there is no field {name[:80]!a}; there are {known}", node)
+        return FieldRef(name, type_, self._nodes.get(name, 1))
+
+    def _literal(self, node: exp.Expression, _: int) -> Typed:
+        text = str(node.this)
+        if node.args.get("is_string"):
+            return Constant(text, FieldType.STRING)
+        return self._number(text, node)
+
+    def _boolean(self, node: exp.Expression, _: int) -> Typed:
+        return Constant(bool(node.this), FieldType.BOOL)
+
+    def _null(self, _node: exp.Expression, _: int) -> Typed:
+        return None
+
+    def _not(self, node: exp.Expression, depth: int) -> Typed:
+        return self._operation("not", [self.of(node.this, depth)], node)
+
+    def _neg(self, node: exp.Expression, depth: int) -> Typed:
+        if isinstance(node.this, exp.Literal) and not node.this.args.get("is_string"):
+            return self._number(f"-{node.this.this}", node)
+        return self._operation("neg", [self.of(node.this, depth)], node)
+
+    def _is(self, node: exp.Expression, depth: int) -> Typed:
+        if not isinstance(node.expression, exp.Null):
+            raise self._refusal("after `is` comes null or not null", node)
+        return self._operation("is_null", [self.of(node.this, depth)], node)
+
+    def _in(self, node: exp.Expression, depth: int) -> Typed:
+        members = node.expressions
+        if not members:
+            raise self._refusal("`in` takes a list of values in parentheses", node)
+        return self._operation("in", [self.of(each, depth) for each in (node.this, *members)], node)
+
+    def _between(self, node: exp.Expression, depth: int) -> Typed:
+        value, low, high = (self.of(node.args[key], depth + 1) for key in ("this", "low", "high"))
+        bounds = [
+            self._operation(">=", [value, low], node),
+            self._operation("<=", [value, high], node),
+        ]
+        return self._operation("and", bounds, node)
+
+    def _case(self, node: exp.Expression, depth: int) -> Typed:
+        compared = node.args.get("this")
+        subject = None if compared is None else self.of(compared, depth)
+        conditions: list[Typed] = []
+        values: list[Typed] = []
+        for branch in node.args["ifs"]:
+            condition = self.of(branch.this, depth)
+            if compared is not None:
+                condition = self._operation("=", [subject, condition], node)
+            conditions.append(condition or Constant(None, FieldType.BOOL))
+            values.append(self.of(branch.args["true"], depth))
+        default = node.args.get("default")
+        values.append(None if default is None else self.of(default, depth))
+        values = [*self._fill(values, node)]
+        pairs = [each for pair in zip(conditions, values, strict=False) for each in pair]
+        return self._operation("case", [*pairs, values[-1]], node)
+
+    def _cast(self, node: exp.Expression, depth: int) -> Typed:
+        target = _TYPES[node.args["to"].this.name]
+        operand = self.of(node.this, depth)
+        if operand is None:
+            return Constant(None, target)
+        if isinstance(operand, Constant):
+            folded = self._fold(operand, target, node)
+            if folded is not None:
+                return folded
+        if not can_cast(operand.type, target):
+            raise self._refusal(f"{operand.type} cannot be cast to {target}", node)
+        return operand if operand.type is target else Operation(CAST, (operand,), target)
+
+    def _anonymous(self, node: exp.Expression, depth: int) -> Typed:
+        name = node.name
+        if not name.startswith(FUNCTION):
+            raise self._refusal(f"there is no function {name[:80]!a}", node)
+        name = name.removeprefix(FUNCTION)
+        operands = [self.of(each, depth) for each in node.expressions]
+        if name == "substring" and len(operands) == 2:
+            operands.append(Constant(2**31 - 1, FieldType.INT))
+        if name == "round":
+            self._check_digits(operands, node)
+        return self._operation(name, operands, node)
+
+    def _binary(self, node: exp.Expression, depth: int) -> Typed:
+        operands = [self.of(node.this, depth), self.of(node.expression, depth)]
+        if isinstance(node, exp.Like):
+            self._check_pattern(operands[1], node)
+        operation = self._operation(_BINARY[type(node)], operands, node)
+        return self._operation("not", [operation], node) if node.args.get("negate") else operation
+
+    def _chain(self, node: exp.Expression, depth: int) -> list[Typed]:
+        """The operands of `a and b and c`, which sqlglot nests to the left."""
+        parts: list[exp.Expression] = []
+        left = node
+        while type(left) is type(node):
+            self._check_node(left)
+            parts.append(left.expression)
+            left = left.this
+        parts.append(left)
+        return [self.of(part, depth) for part in reversed(parts)]
+
+    # what they share
+
+    def _operation(self, name: str, operands: Sequence[Typed], node: exp.Expression) -> Operation:
+        filled = self._fill(operands, node)
+        resolution = OPERATORS[name].resolve([operand.type for operand in filled])
+        if resolution is None:
+            given = ", ".join(operand.type for operand in filled[:8])
+            takes = OPERATORS[name].takes
+            raise self._refusal(f"`{name}` takes {takes}, not ({given})", node)
+        widened = tuple(map(_widen, filled, resolution.operands))
+        return Operation(name, widened, resolution.result)
+
+    def _fill(self, operands: Sequence[Typed], node: exp.Expression) -> list[Expression]:
+        """Each bare null as the null of its neighbours' type."""
+        types = [operand.type for operand in operands if operand is not None]
+        if len(types) == len(operands):
+            return [operand for operand in operands if operand is not None]
+        if not types:
+            raise self._refusal("null has no type here: write cast(null as int), or another", node)
+        null = Constant(None, common_type(types) or types[0])
+        return [null if operand is None else operand for operand in operands]
+
+    def _number(self, text: str, node: exp.Expression) -> Constant:
+        if _NUMBER.fullmatch(text.removeprefix("-")) is None:
+            raise self._refusal(f"{text[:40]!a} is not a number", node)
+        digits = text.removeprefix("-")
+        if digits.isdecimal() and len(digits) <= 19:
+            value = int(text)
+            for type_ in (FieldType.INT, FieldType.LONG):
+                if value in INTEGER_RANGE[type_]:
+                    return Constant(value, type_)
+        number = float(text)
+        if digits.isdecimal() or number in {float("inf"), float("-inf")}:
+            raise self._refusal(f"{text[:40]!a} does not fit a number", node)
+        return Constant(number, FieldType.DOUBLE)
+
+    def _fold(self, constant: Constant, target: FieldType, node: exp.Expression) -> Constant | None:
+        """The constant of type `target`, where that is plain; None leaves it to a cast."""
+        value = constant.value
+        if target is FieldType.TIMESTAMP and isinstance(value, str):
+            return Constant(self._timestamp(value, node), target)
+        if value is None and can_cast(constant.type, target):
+            return Constant(None, target)
+        if constant.type in INTEGERS and target in INTEGERS:
+            fits = value in INTEGER_RANGE[target]
+            return Constant(value if fits else None, target)
+        widens = constant.type in NUMBERS and common_type((constant.type, target)) is target
+        return cast("Constant", _widen(constant, target)) if widens else None
+
+    def _timestamp(self, text: str, node: exp.Expression) -> int:
+        try:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+            return (moment - _EPOCH) // timedelta(microseconds=1)
+        except (ValueError, OverflowError):
+            reason = f"{text[:40]!a} is not a time like '2018-03-24 12:00:00' (UTC)"
+            raise self._refusal(reason, node) from None
+
+    def _check_pattern(self, pattern: Typed, node: exp.Expression) -> None:
+        if pattern is None:
+            return
+        if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+            raise self._refusal("the pattern of `like` must be a string constant", node)
+        if _ESCAPED.fullmatch(pattern.value) is None:
+            raise self._refusal(
+                "a backslash in the pattern of `like` must precede %, _ or a backslash", node
+            )
+
+    def _check_digits(self, operands: list[Typed], node: exp.Expression) -> None:
+        if len(operands) == 1:
+            operands.append(Constant(0, FieldType.INT))
+        digits = operands[-1]
+        if not isinstance(digits, Constant) or digits.value not in ROUND_DIGITS:
+            raise self._refusal("the digits of `round` must be a constant from 0 to 9", node)
+
+    def _refusal(self, reason: str, node: exp.Expression) -> InvalidInputError:
+        starts = (part.meta.get("start") for part in node.walk())
+        first = min((start for start in starts if isinstance(start, int)), default=1)
+        return refusal(self._text, reason, first - 1)
+
+
+def _widen(expression: Expression, target: FieldType) -> Expression:
+    """The expression with its number widened to `target`."""
+    if expression.type is target:
+        return expression
+    if not isinstance(expression, Constant):
+        return Operation(CAST, (expression,), target)
+    value = expression.value
+    if isinstance(value, int) and target is FieldType.SINGLE:
+        value = float(struct.unpack("<f", struct.pack("<f", value))[0])
+    elif isinstance(value, int) and target is FieldType.DOUBLE:
+        value = float(value)
+    return Constant(value, target)

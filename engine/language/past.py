@@ -1,0 +1,93 @@
+"""Queries over a part of their inputs' past, and copies of queries that are such.
+
+A copy has the same boxes under streams of its own. What it makes is what the original made over
+that time: tasks are functions of epochs, and windows are aligned to the epoch. Windows that began
+before it, or end after it, could not be whole, and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from engine.objects.availability import Availability
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import Box, Filter, Query, Union, streams_written
+from engine.objects.schema import BEGINNING, END
+from overlay.errors import InvalidInputError
+from overlay.names import ObjectName
+
+
+def check_past(query: Query) -> None:
+    """
+    Raises:
+        InvalidInputError: the time it is to be computed over is none.
+    """
+    if not BEGINNING <= query.after < query.until <= END or query.after == END - 1:
+        raise InvalidInputError(
+            f"query {query.name}: it cannot be computed from {query.after} until {query.until}: "
+            "the end must be later"
+        )
+    if query.version < 0:
+        raise InvalidInputError(f"query {query.name}: its version is negative")
+    if query.until < END and query.availability.bound_s:
+        raise InvalidInputError(
+            f"query {query.name}: one that ends has no bound: its results are of the past"
+        )
+
+
+def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
+    """The same boxes as another query that reads its inputs from `after` to `until`, boundaries.
+
+    Every stream that can be read of the original can be read of the copy, as `name`/path, by those
+    who were declared as the original's readers. Nobody stands by for it: what it makes can be made
+    again.
+
+    Raises:
+        InvalidInputError: it would be no query, or one of its names no name.
+    """
+    original = entry.query
+    copy = ObjectName.parse(name)
+    renamed = {
+        stream: str(copy.child(_within(stream, original.name)))
+        for stream in streams_written(original)
+    }
+    if len(set(renamed.values())) < len(renamed):
+        renamed = {s: str(copy.child(ObjectName.parse(s).path)) for s in renamed}
+
+    declared = {**entry.readers, **dict(original.readers)}
+
+    def new_name(stream: str) -> str:
+        return renamed.get(stream, stream)
+
+    query = Query(
+        name,
+        tuple(_copied(box, new_name) for box in original.boxes),
+        # what it makes of revisions is beside its streams, as of any query
+        tuple(renamed[stream] for stream in entry.outputs if stream in renamed),
+        Availability(),
+        after=after,
+        until=until,
+        version=original.version + 1,
+        readers=tuple((new_name(stream), given) for stream, given in declared.items()),
+    )
+    check_past(query)
+    return query
+
+
+def _within(stream: str, query: str) -> str:
+    """A stream's path, without the query's name if it is within that."""
+    if stream.startswith(f"{query}/"):
+        return stream.removeprefix(f"{query}/")
+    return ObjectName.parse(stream).path
+
+
+def _copied(box: Box, new_name: Callable[[str], str]) -> Box:
+    if isinstance(box, Union):
+        inputs = tuple(new_name(stream) for stream in box.inputs)
+        return msgspec.structs.replace(box, inputs=inputs, output=new_name(box.output))
+    if isinstance(box, Filter):
+        outputs = tuple(new_name(stream) for stream in box.outputs)
+        return msgspec.structs.replace(box, input=new_name(box.input), outputs=outputs)
+    return msgspec.structs.replace(box, input=new_name(box.input), output=new_name(box.output))

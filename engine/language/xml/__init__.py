@@ -1,0 +1,1 @@
+"""Queries in XML: both dialects of the papers."""

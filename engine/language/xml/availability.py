@@ -1,0 +1,64 @@
+"""The attributes of a `<query>` that say what becomes of it when its peer dies, in both dialects.
+
+    <query name="..." ha="passive_standby" recovery="precise" bound="2" checkpoint="0.5"
+           secondary="0123456789abcdef0123456789abcdef01234567">
+
+`ha` may be written in Borealis' words too (amnesia, upstream, passive, active). Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from engine.language.xml.boxes import seconds_to_us, us_to_seconds
+from engine.objects.availability import Availability, Mode
+from engine.objects.availability_request import AvailabilityRequest, parse_mode, parse_recovery
+from overlay.errors import InvalidInputError
+
+ATTRIBUTES: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")
+
+
+def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
+    """
+    Args:
+        given: attributes of a query, checked to be among those known.
+
+    Raises:
+        InvalidInputError: names the attribute and the reason.
+    """
+    mode, recovery = given.get("ha"), given.get("recovery")
+    return AvailabilityRequest(
+        None if mode is None else parse_mode(mode),
+        None if recovery is None else parse_recovery(recovery),
+        _seconds(given, "bound"),
+        _seconds(given, "checkpoint"),
+        given.get("secondary"),
+    )
+
+
+def attributes_of(availability: Availability) -> list[tuple[str, str]]:
+    """The attributes from which the same is read; none for the default."""
+    found = []
+    if availability.mode is not Mode.NONE:
+        found += [("ha", availability.mode.value), ("recovery", availability.recovery.value)]
+    if availability.bound_s:
+        found.append(("bound", _text(availability.bound_s)))
+    if availability.mode is Mode.PASSIVE_STANDBY:
+        found.append(("checkpoint", _text(availability.checkpoint_s)))
+    if availability.secondary:
+        found.append(("secondary", availability.secondary))
+    return found
+
+
+def _seconds(given: Mapping[str, str], name: str) -> float | None:
+    if name not in given:
+        return None
+    try:
+        return seconds_to_us(given[name]) / 1e6
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+
+
+def _text(seconds: float) -> str:
+    return us_to_seconds(round(seconds * 1e6))

@@ -1,0 +1,264 @@
+"""Boxes in XML: their parameters, which both dialects share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from engine.language.check import check_shape
+from engine.language.xml.tree import Node
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Map,
+    Union,
+)
+from overlay.errors import InvalidInputError
+
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
+
+_NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,3})", re.ASCII)
+
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+
+_BY_BOUNDARY: Final = (
+    "windows close when the stream's boundary passes them, and late tuples are the stream's "
+    "declared slack; another value would change the result"
+)
+
+_BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
+
+_FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "window-size-by": (("VALUES",), "windows are ranges of the stream's time"),
+    "order-by": (("FIELD",), "windows are ranges of the stream's time"),
+    "slack": (("0",), _BY_BOUNDARY),
+    "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
+    "drop-empty-outputs": (("1", "true"), "a window without tuples emits nothing"),
+    "independent-window-alignment": (("1", "true"), "windows are aligned to the epoch"),
+}
+"""Parameters of an aggregate whose only values are those that say what is done anyway."""
+
+
+def seconds_to_us(text: str) -> int:
+    """
+    Raises:
+        InvalidInputError: not a number of seconds with at most six decimals.
+    """
+    if _SECONDS.fullmatch(text.strip()) is None:
+        raise InvalidInputError(f"{text[:40]!a} is not a number of seconds, like 60 or 0.25")
+    return int(Decimal(text.strip()) * 1_000_000)
+
+
+def us_to_seconds(microseconds: int) -> str:
+    """The shortest text that `seconds_to_us` takes for it."""
+    whole, rest = divmod(microseconds, 1_000_000)
+    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+
+
+class Parameters:
+    """The parameters of one box; what nobody asked for is refused, not ignored."""
+
+    def __init__(self, box: Node, nodes: Sequence[Node]) -> None:
+        self._box = box
+        self._nodes: dict[str, Node] = {}
+        self._known: list[str] = []
+        for node in nodes:
+            node.childless()
+            name = node.checked(("name", "value"))["name"]
+            if name in self._nodes:
+                raise node.error(f"parameter {name[:64]!a} occurs twice")
+            self._nodes[name] = node
+
+    def take(self, name: str) -> str | None:
+        self._known.append(name)
+        node = self._nodes.pop(name, None)
+        return None if node is None else node.attributes["value"]
+
+    def take_seconds(self, name: str) -> int | None:
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return None
+        with node.about():
+            return seconds_to_us(value)
+
+    def take_flag(self, name: str) -> bool:
+        """1 or true, 0 or false; false if absent."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is not None and value not in {"0", "1", "true", "false"}:
+            raise node.error(f"{name} must be 0 or 1")
+        return value in {"1", "true"}
+
+    def take_fixed(self, name: str) -> None:
+        """A parameter that may only say what is done anyway."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        allowed, reason = _FIXED[name]
+        if node is not None and value not in allowed:
+            raise node.error(f"{name} can only be {allowed[0]} here: {reason}")
+
+    def take_numbered(self, *prefixes: str) -> list[str]:
+        """The values of `prefix.0`, `prefix.1`... under one of the prefixes, without gaps."""
+        self._known += [f"{prefix}.N" for prefix in prefixes]
+        found: dict[int, Node] = {}
+        for name in list(self._nodes):
+            match = _NUMBERED.fullmatch(name)
+            if match and match.group(1) in prefixes:
+                node = self._nodes.pop(name)
+                number = int(match.group(2))
+                if number in found:
+                    raise node.error(f"{prefixes[0]}.{number} occurs twice")
+                found[number] = node
+        for number in range(len(found)):
+            if number not in found:
+                raise self._box.error(f"{prefixes[0]}.{number} is missing: they count from 0")
+        return [found[number].attributes["value"] for number in range(len(found))]
+
+    def finish(self) -> None:
+        for name, node in self._nodes.items():
+            known = ", ".join(self._known) or "none"
+            raise node.error(f"unknown parameter {name[:64]!a} of this box; there are {known}")
+
+
+def read_box(
+    node: Node, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Sequence[Node]
+) -> Box:
+    """
+    Raises:
+        InvalidInputError: names line, box and reason.
+    """
+    attributes = node.checked(("name", "type"))
+    kind = attributes["type"]
+    if kind not in _READERS:
+        known = ", ".join(_READERS)
+        raise node.error(f"unknown box type {kind[:64]!a}; there are {known}")
+    if not inputs or not outputs:
+        raise node.error("a box needs at least one input and one output")
+    if kind != "union" and len(inputs) != 1:
+        raise node.error(f"a {kind} has one input, not {len(inputs)}")
+    if kind != "filter" and len(outputs) != 1:
+        raise node.error(f"a {kind} has one output, not {len(outputs)}")
+    taken = Parameters(node, parameters)
+    with node.about():
+        box = _READERS[kind](attributes["name"], inputs, outputs, taken)
+        taken.finish()
+        check_shape(box)
+    return box
+
+
+def parameters_of(box: Box) -> list[tuple[str, str]]:
+    """The parameters that `read_box` makes the box from."""
+    match box:
+        case Filter():
+            flag = [("pass-on-false-port", "1")] if box.pass_on_false else []
+            return [*_numbered("expression", box.predicates), *flag]
+        case Map():
+            return [
+                *_numbered("output-field-name", [name for name, _ in box.expressions]),
+                *_numbered("expression", [text for _, text in box.expressions]),
+            ]
+        case Union():
+            return []
+        case Aggregate():
+            return _aggregate_parameters(box)
+
+
+def type_of(box: Box) -> str:
+    return type(box).__name__.lower()
+
+
+def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{prefix}.{number}", value) for number, value in enumerate(values)]
+
+
+def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
+    calls = [f"{each.function}({each.argument or ''})" for each in box.functions]
+    found = [
+        *_numbered("aggregate-function", calls),
+        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
+        ("window-size", us_to_seconds(box.size_us)),
+        ("advance", us_to_seconds(box.advance_us)),
+    ]
+    if box.order_on:
+        found.append(("order-on-field", box.order_on))
+    if box.group_by:
+        found.append(("group-by", ",".join(box.group_by)))
+    return found
+
+
+def _read_filter(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    predicates = parameters.take_numbered("expression", "nexpression")
+    flag = parameters.take_flag("pass-on-false-port")
+    return Filter(name, inputs[0], outputs, tuple(predicates), flag)
+
+
+def _read_map(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    texts = parameters.take_numbered("expression")
+    names = parameters.take_numbered("output-field-name")
+    if len(texts) != len(names):
+        raise InvalidInputError(
+            f"it has {len(texts)} expressions and {len(names)} output field names"
+        )
+    return Map(name, inputs[0], outputs[0], tuple(zip(names, texts, strict=True)))
+
+
+def _read_union(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], _: Parameters) -> Box:
+    return Union(name, inputs, outputs[0])
+
+
+def _read_aggregate(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    calls = parameters.take_numbered("aggregate-function")
+    names = parameters.take_numbered("aggregate-function-output-name")
+    if len(names) > len(calls):
+        raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
+    names += [f"agg_{number}" for number in range(len(names), len(calls))]
+    size = parameters.take_seconds("window-size")
+    if size is None:
+        raise InvalidInputError("parameter window-size is missing")
+    advance = parameters.take_seconds("advance")
+    for fixed in _FIXED:
+        parameters.take_fixed(fixed)
+    order_on = parameters.take("order-on-field")
+    groups = parameters.take("group-by") or ""
+    return Aggregate(
+        name,
+        inputs[0],
+        outputs[0],
+        size,
+        size if advance is None else advance,
+        tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
+        tuple(_function(call, output) for call, output in zip(calls, names, strict=True)),
+        order_on or "",
+    )
+
+
+def _function(text: str, output: str) -> AggregateFunction:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text[:80]!a} is not an aggregate like count() or sum(bytes)")
+    name, argument = match.groups()
+    if name not in Function._value2member_map_:
+        known = ", ".join(Function)
+        raise InvalidInputError(f"there is no aggregate {name[:64]!a}; there are {known}")
+    blank = not argument.strip() or argument.strip() == "*"
+    return AggregateFunction(Function(name), None if blank else argument, output)
+
+
+_READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Parameters], Box]]] = {
+    "filter": _read_filter,
+    "map": _read_map,
+    "union": _read_union,
+    "aggregate": _read_aggregate,
+}

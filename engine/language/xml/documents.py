@@ -1,0 +1,145 @@
+"""Documents in XML, of both dialects of the papers, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr  # writes, does not parse
+
+from engine.language.check import ordered_boxes
+from engine.language.xml import views as xml_views
+from engine.language.xml.availability import attributes_of
+from engine.language.xml.borealis import read_borealis
+from engine.language.xml.boxes import parameters_of, type_of
+from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream
+from engine.language.xml.tree import Node, parse_xml
+from engine.language.xml.views import past_attributes, read_view
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query, inputs_of, outputs_of, streams_written
+from engine.objects.schema import Schema
+from engine.objects.view import View
+from overlay.errors import InvalidInputError
+from overlay.names import SCHEME, ObjectName
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a document defines, in the order it must be created in."""
+
+    schemas: tuple[Schema, ...] = ()
+    streams: tuple[StreamDefinition, ...] = ()
+    queries: tuple[Query, ...] = ()
+    views: tuple[View, ...] = ()
+
+    def views_by_streams(self) -> tuple[list[View], list[View]]:
+        """Those whose streams are there before the queries, which may read them; and those of what
+        the queries make."""
+        made = frozenset(stream for query in self.queries for stream in streams_written(query))
+        return (
+            [view for view in self.views if view.stream not in made],
+            [view for view in self.views if view.stream in made],
+        )
+
+
+def read_document(text: str, base: str | None = None) -> Document:
+    """
+    Args:
+        text: in either dialect; its root tells which.
+        base: `medusa://participant/`, which names without a scheme are relative to; None: there
+            must be none.
+
+    Raises:
+        InvalidInputError: names the line and the reason.
+    """
+    root = parse_xml(text)
+    qualify = _qualifier(base)
+    if root.tag == "borealis":
+        schemas, streams, queries, views = read_borealis(root, qualify)
+    else:
+        schemas, streams, queries, views = _read_medusa(root, qualify)
+    _refuse_repeated(
+        root,
+        [
+            *(schema.name for schema in schemas),
+            *(stream.name for stream in streams),
+            *(query.name for query in queries),
+            *(view.name for view in views),
+        ],
+    )
+    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
+
+
+def write_query(query: Query) -> str:
+    """The canonical document of a query: `read_document` gives the same query back.
+
+    Raises:
+        InvalidInputError: it is no query, or has characters that XML cannot carry.
+    """
+    ordered_boxes(query)
+    attributes = [("name", query.name), *attributes_of(query.availability)]
+    attributes += past_attributes(query)
+    told = " ".join(f"{name}={quoteattr(value)}" for name, value in attributes)
+    lines = [f"<query {told}>"]
+    for box in query.boxes:
+        lines.append(f"  <box name={quoteattr(box.name)} type={quoteattr(type_of(box))}>")
+        for tag, streams in (("input", inputs_of(box)), ("output", outputs_of(box))):
+            lines += [
+                f'    <{tag} port="{port}" stream={quoteattr(stream)}/>'
+                for port, stream in enumerate(streams, 1)
+            ]
+        lines += [
+            f"    <param name={quoteattr(name)} value={quoteattr(value)}/>"
+            for name, value in parameters_of(box)
+        ]
+        lines.append("  </box>")
+    lines += [f"  <output stream={quoteattr(stream)}/>" for stream in query.outputs]
+    text = "\n".join([*lines, "</query>", ""])
+    # one test for all that could go wrong on the way: it must read back the same
+    if read_document(text).queries != (query,):
+        raise InvalidInputError(f"query {query.name} cannot be written as XML")
+    return text
+
+
+def _read_medusa(
+    root: Node, qualify: Qualify
+) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
+    schemas: list[Schema] = []
+    streams: list[StreamDefinition] = []
+    queries: list[Query] = []
+    views: list[View] = []
+    nodes = [root]
+    if root.tag == "medusa":
+        root.checked(())
+        nodes = root.children
+    for node in nodes:
+        match node.tag:
+            case "schema":
+                schemas.append(read_schema(node, qualify))
+            case "stream":
+                streams.append(read_stream(node, qualify))
+            case "query":
+                queries.append(read_query(node, qualify))
+            case xml_views.TAG:
+                views.append(read_view(node, qualify))
+            case _:
+                raise node.error(
+                    "expected <schema>, <stream>, <query>, <connection_point_view>, several of "
+                    "them in <medusa>, or <borealis>"
+                )
+    return schemas, streams, queries, views
+
+
+def _qualifier(base: str | None) -> Qualify:
+    def qualify(name: str) -> str:
+        if not name.startswith(SCHEME) and base is not None and ":" not in name:
+            name = f"{base.rstrip('/')}/{name}"
+        return str(ObjectName.parse(name))
+
+    return qualify
+
+
+def _refuse_repeated(root: Node, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise root.error(f"{name} is defined twice")
+        seen.add(name)

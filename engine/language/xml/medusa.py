@@ -1,0 +1,198 @@
+"""The dialect of Medusa's paper: documents whose root is a schema, a stream, a query, or several.
+
+    <medusa>
+      <schema name="medusa://mit.edu/conn" time="ts" key="ts,src_ip">
+        <field name="ts" type="double"/> <field name="src_ip" type="string" size="64"/>
+        <field name="dst_port" type="int" nullable="1"/>
+      </schema>
+      <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
+              idle="explicit" readers="utah.edu" writers="utah.edu" declassify="utah.edu"
+              max_ahead="3600"/>
+      <query name="medusa://mit.edu/web" ha="active_standby" recovery="precise" bound="2">
+        <box name="web" type="filter">
+          <input port="1" stream="medusa://mit.edu/conns"/>
+          <output port="1" stream="medusa://mit.edu/web/conns"/>
+          <param name="expression.0" value="dst_port = 80"/>
+        </box>
+        <output stream="medusa://mit.edu/web/conns" readers="brown.edu"/>
+      </query>
+    </medusa>
+
+Times are seconds; `max_ahead` may be `none`. What a query asks of those who run it when one of them
+dies (`ha` and so on) is in `engine/language/xml/availability.py`; views, and queries over the past,
+are in `engine/language/xml/views.py`. An `<output>` of a query names a stream that others shall be
+able to read although one of the query's own boxes reads it, and with `readers` who they are, among
+those who may read what it is made from (`engine/language/labels.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from engine.language.check import ordered_boxes
+from engine.language.classes import applied
+from engine.language.labels import Readers
+from engine.language.xml.availability import ATTRIBUTES, read_request
+from engine.language.xml.boxes import read_box, seconds_to_us
+from engine.language.xml.tree import Node
+from engine.language.xml.views import PAST, over_the_past
+from engine.objects.definitions import (
+    DEFAULT_HISTORY_US,
+    DEFAULT_MAX_AHEAD_US,
+    Idle,
+    StreamDefinition,
+    check_stream,
+)
+from engine.objects.query import Box, Query
+from engine.objects.schema import Field, FieldType, Schema, check_schema
+
+NO_LIMIT: Final = "none"
+"""As `max_ahead`: the times of the stream are generated, or of a trace that was recorded."""
+
+Qualify = Callable[[str], str]
+"""An object name, checked, from a name in the document.
+
+Raises:
+    InvalidInputError: it is none.
+"""
+
+
+def read_schema(node: Node, qualify: Qualify) -> Schema:
+    attributes = node.checked(("name",), ("time", "key"))
+    fields = []
+    for child in node.children:
+        if child.tag != "field":
+            raise child.error("a schema has only <field> elements")
+        fields.append(_read_field(child))
+    with node.about():
+        key = members(attributes.get("key", ""))
+        schema = Schema(qualify(attributes["name"]), tuple(fields), attributes.get("time"), key)
+        check_schema(schema)
+    return schema
+
+
+def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
+    node.childless()
+    optional = ("slack", "history", "idle", "readers", "writers", "declassify", "max_ahead")
+    given = node.checked(("name", "schema"), (*optional, "home", "k_safety"))
+    idle = given.get("idle", Idle.EXPLICIT)
+    if idle not in set(Idle):
+        raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
+    history, k_safety = given.get("history"), given.get("k_safety", "0")
+    ahead = given.get("max_ahead")
+    if not (k_safety.isascii() and k_safety.isdigit() and len(k_safety) == 1):
+        raise node.error(f"k_safety {k_safety[:40]!a} is not a number of peers")
+    with node.about():
+        stream = StreamDefinition(
+            name=qualify(given["name"]),
+            schema=qualify(given["schema"]),
+            slack_us=seconds_to_us(given.get("slack", "0")),
+            history_us=DEFAULT_HISTORY_US if history is None else seconds_to_us(history),
+            idle=Idle(idle),
+            readers=members(given.get("readers", "*")),
+            writers=members(given.get("writers", "")),
+            declassify=members(given.get("declassify", "")),
+            home=given.get("home", ""),
+            k_safety=int(k_safety),
+            max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
+        )
+        check_stream(stream)
+    return stream
+
+
+def max_ahead(text: str) -> int | None:
+    """
+    Raises:
+        InvalidInputError: neither `none` nor a number of seconds.
+    """
+    return None if text == NO_LIMIT else seconds_to_us(text)
+
+
+def members(text: str) -> tuple[str, ...]:
+    """Participants, separated by commas or blanks."""
+    return tuple(text.replace(",", " ").split())
+
+
+def read_query(node: Node, qualify: Qualify) -> Query:
+    boxes = []
+    outputs: list[str] = []
+    readers: dict[str, tuple[str, ...]] = {}
+    for child in node.children:
+        if child.tag == "box":
+            boxes.append(_read_box(child, qualify))
+        elif child.tag == "output":
+            child.childless()
+            given = child.checked(("stream",), ("readers",))
+            with child.about():
+                outputs.append(qualify(given["stream"]))
+                if "readers" in given:
+                    readers[outputs[-1]] = members(given["readers"])
+        else:
+            raise child.error("a query has only <box> and <output> elements")
+    return made_query(node, qualify, boxes, outputs, readers)
+
+
+def made_query(
+    node: Node,
+    qualify: Qualify,
+    boxes: list[Box],
+    outputs: list[str],
+    readers: Mapping[str, Readers],
+) -> Query:
+    """The query of a `<query>` element, its network and what it asks for checked."""
+    given = node.checked(("name",), (*ATTRIBUTES, *PAST))
+    with node.about():
+        query = Query(
+            qualify(given["name"]), tuple(boxes), tuple(outputs), readers=tuple(readers.items())
+        )
+        ordered_boxes(query)
+        return over_the_past(applied(query, read_request(given)), given)
+
+
+def _read_field(node: Node) -> Field:
+    node.childless()
+    given = node.checked(("name", "type"), ("size", "nullable"))
+    if given["type"] not in set(FieldType):
+        known = ", ".join(FieldType)
+        raise node.error(f"unknown type {given['type'][:40]!a}; there are {known}")
+    size = given.get("size")
+    if size is not None and not (size.isascii() and size.isdigit() and len(size) <= 9):
+        raise node.error(f"size {size[:40]!a} is not a number of bytes")
+    nullable = given.get("nullable", "0")
+    if nullable not in {"0", "1", "true", "false"}:
+        raise node.error("nullable must be 0 or 1")
+    type_ = FieldType(given["type"])
+    # the first paper gives sizes to strings alone, Borealis' files sometimes to numbers as well
+    kept = int(size) if size is not None and type_ is FieldType.STRING else None
+    return Field(given["name"], type_, kept, nullable in {"1", "true"})
+
+
+def _read_box(node: Node, qualify: Qualify) -> Box:
+    ports: dict[str, dict[int, str]] = {"input": {}, "output": {}}
+    parameters = []
+    for child in node.children:
+        if child.tag == "param":
+            parameters.append(child)
+        elif child.tag in ports:
+            number, stream = _read_port(child, qualify)
+            if number in ports[child.tag]:
+                raise child.error(f"port {number} occurs twice")
+            ports[child.tag][number] = stream
+        else:
+            raise child.error("a box has only <input>, <output> and <param> elements")
+    for tag, found in ports.items():
+        if set(found) != set(range(1, len(found) + 1)):
+            raise node.error(f"its {tag} ports are not 1 to {len(found)}")
+    streams = {tag: tuple(found[port] for port in sorted(found)) for tag, found in ports.items()}
+    return read_box(node, streams["input"], streams["output"], parameters)
+
+
+def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
+    node.childless()
+    given = node.checked(("port", "stream"))
+    port = given["port"]
+    if not (port.isascii() and port.isdigit() and len(port) <= 4):
+        raise node.error(f"port {port[:40]!a} is not a number from 1")
+    with node.about():
+        return int(port), qualify(given["stream"])

@@ -1,1 +1,0 @@
-"""Modifying a query while it runs: what changes, from which boundary on, and who must know."""

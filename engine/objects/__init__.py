@@ -1,0 +1,1 @@
+"""The objects of a federation: schemas, streams, queries, views, and their readers."""

@@ -1,0 +1,66 @@
+"""Differences between an object and one of the same name that is to be created, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.objects.alteration import value_in_words
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query
+from engine.objects.schema import Schema
+
+SHOWN = 5
+"""Differences that are named in one error."""
+
+
+def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
+    """By attribute, as it is and as it is asked for; "": not at all. The home that nobody asked for
+    may be anywhere, and how often a stream was altered says nothing."""
+    ours = {"edition", "home"} if not asked.home else {"edition"}
+    return _in_words(
+        f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "
+        f"not {value_in_words(name, here)}"
+        for name in StreamDefinition.__struct_fields__
+        if name not in ours and (there := getattr(existing, name)) != (here := getattr(asked, name))
+    )
+
+
+def schemas_differ(existing: Schema, asked: Schema) -> str:
+    """By field."""
+    there = {field.name: field for field in existing.fields}
+    here = {field.name: field for field in asked.fields}
+    fields = [
+        *(f"it has no field {name}" for name in here if name not in there),
+        *(f"it has a field {name}" for name in there if name not in here),
+        *(f"field {name} is another" for name in here if there.get(name, here[name]) != here[name]),
+    ]
+    if not fields and existing.fields != asked.fields:
+        fields = ["its fields have another order"]
+    time = [f"its time is {existing.time}"] if existing.time != asked.time else []
+    key = [f"its key is {', '.join(existing.key) or 'none'}"] if existing.key != asked.key else []
+    return _in_words([*fields, *time, *key])
+
+
+def queries_differ(existing: Query, asked: Query) -> str:
+    """By box, and by what else is said of it."""
+    there = {box.name: box for box in existing.boxes}
+    here = {box.name: box for box in asked.boxes}
+    boxes = [
+        *(f"it has no box {name}" for name in here if name not in there),
+        *(f"it has a box {name}" for name in there if name not in here),
+        *(f"box {name} is another" for name in here if there.get(name, here[name]) != here[name]),
+    ]
+    if not boxes and existing.boxes != asked.boxes:
+        boxes = ["its boxes have another order"]
+    others = [
+        f"{name} is another"
+        for name in Query.__struct_fields__
+        if name not in {"name", "boxes"} and getattr(existing, name) != getattr(asked, name)
+    ]
+    return _in_words([*boxes, *others])
+
+
+def _in_words(differences: Iterable[str]) -> str:
+    found = list(differences)
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more

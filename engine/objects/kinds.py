@@ -1,0 +1,93 @@
+"""The kinds of objects that the engine keeps in the catalog, and how they are believed.
+
+A record proves who published it, not that its content makes sense: an entry that names another
+object than the one it was found under, or a schema beyond the limits, is refused here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from dht.catalog import Catalog, Kind, Published
+from engine.objects.definitions import (
+    REVISIONS,
+    Producer,
+    QueryEntry,
+    StreamEntry,
+    check_label,
+    check_stream,
+)
+from engine.objects.schema import REVISION, Schema, check_schema
+from engine.objects.view import View, check_view
+from overlay.errors import DecodeError, InvalidInputError, NotFoundError
+from overlay.names import ObjectName
+
+SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
+"""For whoever may read a stream that has it: it comes before the first of those."""
+
+STREAM: Final = Kind("stream", StreamEntry, is_private=lambda entry: bool(entry.stream.policies))
+QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.label))
+"""For whoever may read all that it reads."""
+
+VIEW: Final = Kind("view", View, is_private=lambda _: True)
+"""For its owner's peers; what others may know stands in the stream of that name."""
+
+PRODUCER: Final = Kind("producer", Producer, many=True)
+
+Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry, View)
+
+
+async def lookup(
+    catalog: Catalog, kind: Kind[Definition], name: ObjectName
+) -> Published[Definition]:
+    """The object of that kind under that name.
+
+    Raises:
+        NotFoundError: there is none.
+        NotAuthorisedError: it is not for our participant.
+        UnavailableError: too few peers answer to say so.
+        DecodeError: what was published under that name is not about it, or is beyond the limits.
+    """
+    published = await catalog.lookup(kind, name)
+    try:
+        _check(published.value, str(name))
+    except InvalidInputError as error:
+        raise DecodeError(f"{kind.label} {name}, as published: {error}") from None
+    return published
+
+
+async def find(
+    catalog: Catalog, kind: Kind[Definition], name: ObjectName
+) -> Published[Definition] | None:
+    """`lookup`, with None for an object that is not there."""
+    try:
+        return await lookup(catalog, kind, name)
+    except NotFoundError:
+        return None
+
+
+def _of_tuples(entry: StreamEntry) -> Schema:
+    """The schema of a stream; of revisions, that of the tuples which they are about."""
+    if not entry.stream.name.endswith(f"/{REVISIONS}"):
+        return entry.schema
+    fields = tuple(field for field in entry.schema.fields if field.name not in REVISION)
+    return Schema(entry.schema.name, fields)
+
+
+def _check(value: Schema | StreamEntry | QueryEntry | View, name: str) -> None:
+    match value:
+        case Schema():
+            found = value.name
+            check_schema(value)
+        case StreamEntry():
+            found = value.stream.name
+            check_stream(value.stream)
+            check_schema(_of_tuples(value))
+        case QueryEntry():
+            found = value.query.name
+            check_label(found, value.label)
+        case View():
+            found = value.name
+            check_view(value)
+    if found != name:
+        raise InvalidInputError(f"it speaks of {found[:256]!a}")

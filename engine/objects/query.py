@@ -1,0 +1,148 @@
+"""Query networks: boxes that read and write named streams."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from engine.objects.availability import Availability
+from engine.objects.schema import BEGINNING, END
+
+
+class Filter(Struct, frozen=True, tag="filter"):
+    """First-match routing: a tuple leaves by the first port whose predicate is true.
+
+    Attributes:
+        outputs: one stream a predicate, in order; with `pass_on_false` one more, for tuples that
+            match none.
+    """
+
+    name: str
+    input: str
+    outputs: tuple[str, ...]
+    predicates: tuple[str, ...]
+    pass_on_false: bool = False
+
+
+class Map(Struct, frozen=True, tag="map"):
+    """A projection: each output field is an expression over the input tuple; stime is kept."""
+
+    name: str
+    input: str
+    output: str
+    expressions: tuple[tuple[str, str], ...]
+    """(output field, expression) pairs."""
+
+
+class Union(Struct, frozen=True, tag="union"):
+    """The tuples of all inputs, which have the same fields, in canonical order."""
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+
+
+class Function(StrEnum):
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+    COUNT_DISTINCT = "count_distinct"
+    FIRSTVAL = "firstval"
+    LASTVAL = "lastval"
+
+
+class AggregateFunction(Struct, frozen=True):
+    """One aggregate: `function(argument) AS output`; count may have no argument."""
+
+    function: Function
+    argument: str | None
+    output: str
+
+
+class Aggregate(Struct, frozen=True, tag="aggregate"):
+    """Windows of stime, [k * advance, k * advance + size) aligned to the epoch, by group.
+
+    A window is emitted when the boundary passes its last microsecond, which is its tuples' stime.
+    A window without tuples emits nothing. Output fields: `window_start` (timestamp), the group-by
+    fields, the functions' outputs.
+
+    Attributes:
+        order_on: the field that the query's author takes the order from; "" or stime or the input
+            schema's time field, anything else is refused.
+    """
+
+    name: str
+    input: str
+    output: str
+    size_us: int
+    advance_us: int
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+    order_on: str = ""
+
+
+Box = Filter | Map | Union | Aggregate
+
+WINDOW_START = "window_start"
+
+
+class Query(Struct, frozen=True, omit_defaults=True):
+    """A loop-free network of boxes.
+
+    Attributes:
+        outputs: streams that others shall be able to read besides those that no box reads.
+        availability: what becomes of it when its peer dies.
+        after, until: boundaries, microseconds: of its inputs it reads what lies between them, and
+            ends there; BEGINNING: all that is kept; END: it goes on with them.
+        version: 0; of a copy, one more than of what it is a copy of.
+        readers: (stream, its readers) of those of its streams that are not for all who may read
+            what they are made from, or that are for more of them: see `engine.language.labels`.
+    """
+
+    name: str
+    boxes: tuple[Box, ...]
+    outputs: tuple[str, ...] = ()
+    availability: Availability = Availability()
+    after: int = BEGINNING
+    until: int = END
+    version: int = 0
+    readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class QueryStatus(StrEnum):
+    SETUP = "SETUP"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    DELETED = "DELETED"
+
+
+def inputs_of(box: Box) -> tuple[str, ...]:
+    return box.inputs if isinstance(box, Union) else (box.input,)
+
+
+def outputs_of(box: Box) -> tuple[str, ...]:
+    return box.outputs if isinstance(box, Filter) else (box.output,)
+
+
+def characters_of(box: Box) -> int:
+    """Of its expressions."""
+    match box:
+        case Filter():
+            return sum(map(len, box.predicates))
+        case Map():
+            return sum(len(text) for _, text in box.expressions)
+        case Union():
+            return 0
+        case Aggregate():
+            return sum(len(each.argument or "") for each in box.functions)
+
+
+def streams_read(query: Query) -> frozenset[str]:
+    return frozenset(name for box in query.boxes for name in inputs_of(box))
+
+
+def streams_written(query: Query) -> frozenset[str]:
+    return frozenset(name for box in query.boxes for name in outputs_of(box))

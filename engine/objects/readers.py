@@ -1,0 +1,64 @@
+"""Readers of a stream: all code that gives out tuples asks here whether a participant is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.objects.definitions import ANY, CONTRACT, Policy, StreamDefinition
+from overlay.errors import NotAuthorisedError
+from overlay.names import ObjectName
+
+
+class Readers:
+    """
+    Attributes:
+        pays: whether a participant has a content contract in force with the owner of that stream,
+            for it, as far as this peer's participant is a party to it. Contracts put their own
+            here.
+        changed: to be told whenever `pays` says something else.
+    """
+
+    def __init__(self) -> None:
+        self.pays: Callable[[str, str], bool] = lambda _participant, _stream: False
+        self.changed: Callable[[], None] = lambda: None
+
+    def may_read(self, stream: StreamDefinition, participant: str) -> bool:
+        """A stream's owner always may; anybody else whom every policy of the stream admits."""
+        return participant == stream.owner or self._satisfies(stream.policies, participant)
+
+    def may_know(self, query: str, label: Iterable[Policy], participant: str) -> bool:
+        """Whether it may know a query: the owner may, and each reader of all that the query reads.
+
+        Args:
+            query: its name. label: the policies of all that it reads.
+        """
+        owner = ObjectName.parse(query).participant
+        return participant == owner or self._satisfies(label, participant)
+
+    def check(self, stream: StreamDefinition, participant: str) -> None:
+        """
+        Raises:
+            NotAuthorisedError: it may not read the stream; says by whose word.
+        """
+        if participant == stream.owner:
+            return
+        for policy in stream.policies:
+            if not self._admits(policy, participant):
+                raise NotAuthorisedError(_refusal(stream, policy, participant))
+
+    def _satisfies(self, policies: Iterable[Policy], participant: str) -> bool:
+        return all(self._admits(policy, participant) for policy in policies)
+
+    def _admits(self, policy: Policy, participant: str) -> bool:
+        named = participant == policy.owner or not {participant, ANY}.isdisjoint(policy.readers)
+        return named or (CONTRACT in policy.readers and self.pays(participant, policy.stream))
+
+
+def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
+    """For who asks, who may not know what the stream is made from."""
+    text = f"{participant} may not read {stream.name}"
+    if policy not in stream.label:
+        text += f"; {stream.owner} names its readers"
+    else:
+        text += f": the owners of what it is made from name its readers; {stream.owner} knows them"
+    return text if CONTRACT not in policy.readers else f"{text}, and a content contract makes one"

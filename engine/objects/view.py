@@ -1,0 +1,136 @@
+"""What a view shows: the last tuples of a stream, its last seconds, or a range of its time.
+
+Boundaries are the only positions, so a part of a stream is an interval (after, until] of stime, and
+never has some of the tuples of one stime without the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from engine.objects.schema import BEGINNING, END, STIME, Schema
+from overlay.errors import InvalidInputError
+from overlay.names import ObjectName
+
+MAX_ROWS: Final = 100_000_000
+"""Tuples of one view that is counted in tuples: some gigabytes at the peer that keeps it; more is a
+slip of the keyboard."""
+
+MAX_SPAN_US: Final = 10 * 366 * 86_400 * 1_000_000
+"""Ten years, as for a stream's history: a longer range is a slip of the unit."""
+
+MAX_FIELD: Final = 64
+"""Characters of a field's name."""
+
+
+class Last(Struct, frozen=True, tag="last"):
+    """The most recent tuples: `rows` of them, and those that share its stime with the oldest."""
+
+    rows: int
+
+
+class Recent(Struct, frozen=True, tag="recent"):
+    """The tuples of the last `span_us` microseconds behind the stream's boundary."""
+
+    span_us: int
+
+
+class Range(Struct, frozen=True, tag="range"):
+    """The tuples with after < stime <= until, microseconds. after: may be BEGINNING."""
+
+    after: int
+    until: int
+
+
+Shows = Last | Recent | Range
+
+
+class View(Struct, frozen=True):
+    """One view, as it is asked for and as it is published.
+
+    Attributes:
+        name: object name. stream: the one that it shows a part of.
+        frozen: it shows what it showed when it was made, and ends there; a range always does.
+        order_on: the field that its author takes the order from; "" or stime or the schema's time
+            field, anything else is refused.
+        after, until: the interval it was given when it was made; until is END where it moves.
+    """
+
+    name: str
+    stream: str
+    shows: Shows
+    frozen: bool = False
+    order_on: str = ""
+    after: int = BEGINNING
+    until: int = END
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it shows the same for ever."""
+        return self.frozen or isinstance(self.shows, Range)
+
+    def asks_as(self, other: View) -> bool:
+        """Whether both ask for the same, whenever they were made, and in whatever words."""
+        return self._asked == other._asked
+
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        return (self.name, self.stream, self.shows, self.is_fixed)
+
+
+def check_view(view: View) -> None:
+    """
+    Raises:
+        InvalidInputError: a name is malformed, or a number beyond its limits.
+    """
+    ObjectName.parse(view.name)
+    ObjectName.parse(view.stream)
+    if view.name == view.stream:
+        raise InvalidInputError(f"{view.name}: a view cannot show itself")
+    if len(view.order_on) > MAX_FIELD:
+        raise InvalidInputError(f"{view.name}: {view.order_on[:MAX_FIELD]!a}... is no field")
+    try:
+        check_shows(view.shows)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"view {view.name}: {error}") from None
+
+
+def check_shows(shows: Shows) -> None:
+    """
+    Raises:
+        InvalidInputError: a number is beyond its limits.
+    """
+    match shows:
+        case Last(rows=rows):
+            if not 0 < rows <= MAX_ROWS:
+                raise InvalidInputError(f"the last {rows} tuples: 1 to {MAX_ROWS} are allowed")
+        case Recent(span_us=span):
+            if not 0 < span <= MAX_SPAN_US:
+                raise InvalidInputError(f"the last {span / 1e6:g} s: more than 0, and ten years")
+        case Range(after=after, until=until):
+            if not BEGINNING <= after < until < END:
+                raise InvalidInputError(
+                    f"the range {after}..{until} must end, and end later than it begins"
+                )
+            if after > BEGINNING and until - after > MAX_SPAN_US:
+                raise InvalidInputError(
+                    f"a range of {(until - after) / 1e6:g} s: at most ten years"
+                )
+
+
+def check_order(view: View, schema: Schema) -> None:
+    """
+    Args:
+        schema: of the stream that it shows.
+
+    Raises:
+        InvalidInputError: it is to be ordered on another field than the stream is.
+    """
+    if view.order_on not in {"", STIME, schema.time}:
+        time = "arrival" if schema.time is None else schema.time
+        raise InvalidInputError(
+            f"view {view.name} is ordered on {view.order_on!a}, but {view.stream} is ordered by "
+            f'{time}: order on {STIME}, or declare time="..." in the schema'
+        )

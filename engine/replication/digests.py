@@ -1,0 +1,138 @@
+"""What peers say of themselves by gossip: their load, and the versions of streams they produce.
+
+A digest is small and may be late; it only makes known sooner what the catalog and a primary's own
+calls make known as well: that a stream is produced under a higher fence, so that who has the lower
+one steps down and who reads it looks elsewhere. A peer is believed about streams of its own
+participant alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from engine.objects.availability import Mode
+from engine.replication.heeding import heeding
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers, key_of_stream
+from engine.replication.queries import QueryHost
+from engine.streams.config import EngineConfig
+from overlay.encoding import decode, encode
+from overlay.errors import DecodeError
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+PUBLISH_S: Final = 1.0
+"""How often a digest is made, seconds; gossip carries it no faster than its packets go anyway."""
+
+MAX_VERSIONS: Final = 14
+"""Versions in one digest, of up to 31 bytes each: with the rest they fit the 512 bytes of gossip.
+Of more, each digest has the next ones."""
+
+NEWEST: Final = 7
+"""Of those, these many are always the ones under the highest fences: who has just taken over says
+so at once."""
+
+MAX_DIGEST: Final = 512
+"""Bytes."""
+
+
+class Version(Struct, frozen=True, array_like=True):
+    """One stream as its author produces it. boundary: 0, of versions before: everybody hears this,
+    and who may not read a stream is not to see how it moves."""
+
+    stream: bytes
+    fence: int
+    boundary: int
+
+
+class Digest(Struct, frozen=True, array_like=True):
+    """load, capacity: of the author, thousandths of a core."""
+
+    load: int
+    capacity: int
+    versions: tuple[Version, ...] = ()
+
+
+class Digests:
+    """Publishes ours and heeds those of others."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        queries: QueryHost,
+        producers: Producers,
+        mirrors: Mirrors,
+        config: EngineConfig,
+    ) -> None:
+        self._overlay = overlay
+        self._queries = queries
+        self._producers = producers
+        self._mirrors = mirrors
+        self._config = config
+        self._next = 0
+        self._digests: dict[bytes, Digest] = {}
+        self._soon = trio.Event()
+        queries.appointed = self.publish_soon
+
+    def is_busy(self, peer: bytes) -> bool:
+        """Whether a peer says that it has no room for more; one that says nothing has."""
+        digest = self._digests.get(peer)
+        return digest is not None and digest.load >= digest.capacity
+
+    def publish_soon(self) -> None:
+        """Something that others wait for is new."""
+        self._soon.set()
+
+    async def tend(self) -> None:
+        """For ever."""
+        gossip = self._overlay.gossip
+        with heeding(gossip.said, self._heed):
+            for peer, content in gossip.digests.items():
+                self._heed(peer, content)
+            while True:
+                self._soon = trio.Event()
+                gossip.publish(encode(self._own()))
+                for peer in self._digests.keys() - gossip.digests.keys():
+                    del self._digests[peer]
+                with trio.move_on_after(PUBLISH_S):
+                    await self._soon.wait()
+
+    def _own(self) -> Digest:
+        load = sum(task.load for task in self._queries.task_status())
+        return Digest(int(1000 * load), int(1000 * self._config.capacity_cores), self._versions())
+
+    def _versions(self) -> tuple[Version, ...]:
+        fenced = [
+            Version(key_of_stream(task.name), running.stored.tenure.fence, 0)
+            for running in self._queries.all()
+            if running.stored.availability.mode is not Mode.NONE
+            for task in running.tasks
+        ]
+        if len(fenced) <= MAX_VERSIONS:
+            return tuple(fenced)
+        fenced.sort(key=lambda version: version.fence, reverse=True)
+        newest, others = fenced[:NEWEST], fenced[NEWEST:]
+        count = MAX_VERSIONS - NEWEST
+        self._next = (self._next + count) % len(others)
+        return (*newest, *[*others[self._next :], *others[: self._next]][:count])
+
+    def _heed(self, peer: bytes, content: bytes) -> None:
+        if peer == self._overlay.identity.peer_id:
+            return
+        try:
+            digest = decode(content, Digest, limit=MAX_DIGEST, what="digest")
+        except DecodeError:
+            return  # of a later Medusa, or hostile: it harms its author alone
+        self._digests[peer] = digest
+        record = self._overlay.peers.get(peer)
+        for version in digest.versions:
+            stream = self._producers.known(version.stream)
+            if stream is None or record is None:
+                continue
+            if record.participant != ObjectName.parse(stream).participant:
+                continue
+            if self._producers.believe(stream, version.fence, peer):
+                self._mirrors.read_anew(stream)

@@ -1,0 +1,100 @@
+"""Announcements of a stream with replicas in the catalog: its home, a former home, its deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.objects.definitions import StreamEntry
+from engine.replication.homes.ballot import Tenure
+from engine.replication.producers import Producers
+from overlay.errors import MedusaError
+from overlay.events import Events
+
+ANNOUNCE_AGAIN_S: Final = 1.0
+"""Between two tries to tell the catalog who is home, seconds."""
+
+
+class Announcing:
+    """Of one stream, at one of its electors. One thing is told after the other, and of a deleted
+    stream nothing any more: each elector withdraws it last of all.
+
+    Args:
+        stream: its name.
+        nursery: runs what tells the catalog.
+    """
+
+    def __init__(
+        self, stream: str, producers: Producers, events: Events, nursery: trio.Nursery
+    ) -> None:
+        self._stream = stream
+        self._producers = producers
+        self._events = events
+        self._nursery = nursery
+        self._published = False
+        self._deleted = False
+        self._telling = trio.Lock()
+        self._scope = trio.CancelScope()
+
+    def announce_soon(self, entries: Iterable[StreamEntry], tenure: Tenure) -> None:
+        """This peer is the home of that tenure."""
+        self.stop()
+        self._scope = trio.CancelScope()
+        self._nursery.start_soon(self._announce, tuple(entries), tenure, self._scope)
+
+    def stop(self) -> None:
+        """Tell nobody any more that this peer is home."""
+        self._scope.cancel()
+
+    async def _announce(
+        self, entries: tuple[StreamEntry, ...], tenure: Tenure, scope: trio.CancelScope
+    ) -> None:
+        announce = partial(
+            self._producers.announce, secondary=tenure.replicas[0], fence=tenure.fence
+        )
+        with scope:
+            while True:
+                try:
+                    for entry in entries:
+                        async with self._telling:
+                            if self._deleted:
+                                return
+                            await announce(entry)
+                except MedusaError as error:
+                    self._events.note("warning", f"could not announce {self._stream}: {error}")
+                    await trio.sleep(ANNOUNCE_AGAIN_S)
+                else:
+                    self._published = True
+                    return
+
+    async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
+        """The stream, and what is beside it, is defined so from now on."""
+        async with self._telling:
+            if not self._deleted:
+                await self._producers.announce_altered(entries)
+
+    def leave_soon(self, streams: Iterable[str], home: str) -> None:
+        """Another peer is home: publications of this one do not count any more."""
+        if self._published:
+            self._published = False
+            self._events.note("info", f"follows {home[:8]}, the home of {self._stream} now")
+            self._nursery.start_soon(self._leave, tuple(streams))
+
+    async def _leave(self, streams: tuple[str, ...]) -> None:
+        for stream in streams:
+            try:
+                await self._producers.leave(stream)
+            except MedusaError as error:
+                self._events.note("warning", f"could not leave {stream} to its home: {error}")
+
+    async def withdraw(self, streams: Iterable[str]) -> None:
+        """The stream is deleted."""
+        async with self._telling:
+            self._deleted = True
+            for stream in streams:
+                with suppress(MedusaError):  # a restart takes it back as well
+                    await self._producers.withdraw(stream)

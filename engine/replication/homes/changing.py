@@ -1,0 +1,144 @@
+"""Changes by the owner of a stream with replicas, at its home: of its definition, of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import trio
+from msgspec.structs import replace
+
+from engine.objects.alteration import Alteration, altered
+from engine.objects.schema import END
+from engine.replication.homes.elector import Role
+from engine.replication.homes.events import Effect
+from engine.replication.homes.keeper import LAPSE, Keeper
+from engine.replication.homes.tenure import Refused
+from engine.streams.kept import entries_of, key_of
+from engine.streams.store import HOME
+from overlay.errors import BrokenError, StorageError, UnavailableError
+
+
+async def alter(keeper: Keeper, alteration: Alteration) -> None:
+    """The stream is defined so from now on, at all replicas on return. The same again is no change,
+    but is waited for.
+
+    Raises:
+        InvalidInputError: it cannot be defined so.
+        NotFoundError: it was deleted meanwhile.
+        UnavailableError: this peer is not the home, or its replicas do not answer: it may come to
+            be defined so, or not; asked again, it is.
+    """
+    home = keeper.logs.home
+    before = home.definition or keeper.entry.stream
+    definition = altered(before, alteration)
+    if definition != before:
+        await home.alter(definition)
+    await keeper.acknowledged(home.source.position)
+    await keeper.announcing.announce_altered(entries_of(replace(keeper.entry, stream=definition)))
+    await keeper.be_altered()
+
+
+async def reopen(keeper: Keeper) -> Refused | None:
+    """The stream goes on although it has ended, at all replicas on return. Gives why it does not.
+
+    Raises:
+        UnavailableError: this peer is the home no more, or its replicas do not answer: it may come
+            to go on, or not; asked again, it does.
+    """
+    await keeper.step(partial(_reopen, keeper))
+    with trio.move_on_after(LAPSE * keeper.around.quiet_s):
+        return await _reopened(keeper)
+    raise UnavailableError(
+        f"{keeper.name}: its replicas have not answered: it may come to go on, or not; ask again"
+    )
+
+
+def _reopen(keeper: Keeper, now: float) -> list[Effect]:
+    if not keeper.is_home or not keeper.logs.home.end_is_logged:
+        raise UnavailableError(f"{keeper.name}: its end is not settled yet: ask again")
+    return keeper.tenure.reopen(now)
+
+
+async def _reopened(keeper: Keeper) -> Refused | None:
+    while not (keeper.is_home and keeper.logs.home.boundary < END):
+        if keeper.tenure.refused is not None:
+            return keeper.tenure.refused
+        if keeper.tenure.role is Role.FOLLOWER:
+            raise UnavailableError(
+                f"{keeper.name}: its home is changing: it may come to go on, or not; ask again"
+            )
+        await keeper.moved()
+    return None
+
+
+async def tell_end(keeper: Keeper, reader: str) -> None:
+    """That reader, in words for people, is about to be given the end of the stream: no elector
+    forgets that.
+
+    Raises:
+        BrokenError: it must not be given it by this peer, or no more.
+        StorageError: it could not be written down: nor must it then.
+    """
+
+    def tell(_: float) -> list[Effect]:
+        ended = keeper.logs.kept is not None and keeper.logs.home.end_is_logged
+        effects = keeper.tenure.tell_end(reader) if ended else None
+        if effects is None:
+            raise BrokenError(f"{keeper.name}: its home, or its end, is changing: ask again")
+        return effects
+
+    await keeper.step(tell)
+
+
+def _delete(keeper: Keeper, now: float) -> list[Effect]:
+    if keeper.tenure.is_confirmed(now):
+        return keeper.tenure.delete(now)
+    away = peers_in_words(keeper.tenure.unconfirmed(now))
+    raise UnavailableError(
+        f"{keeper.name} is not deleted, nothing has changed: that takes a majority of its electors,"
+        f" and {away} did not answer lately: start what is down, and ask again"
+    )
+
+
+async def delete(keeper: Keeper) -> None:
+    """The stream is deleted, here on return, at others as soon as they hear of it.
+
+    Raises:
+        UnavailableError: this peer is not the home, or no majority of its electors answers: nothing
+            has changed, or it is said that it may come to be deleted still.
+        StorageError: it is deleted, and files of it stay here until the peer starts again.
+    """
+    folder = keeper.around.store.folder_of(key_of(keeper.name, HOME))
+    await keeper.step(partial(_delete, keeper))
+    with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
+        await keeper.deleted.wait()
+    if waiting.cancelled_caught:
+        away = peers_in_words(keeper.tenure.awaited)
+        raise UnavailableError(
+            f"{keeper.name} is not deleted yet, and may come to be, or not: that takes a majority "
+            f"of its electors, and {away} did not answer: start what is down, and ask again"
+        )
+    await keeper.cleared.wait()
+    if folder.exists():
+        raise StorageError(f"{keeper.name}: its files stay, see the events: start the peer")
+
+
+def why_no_home(keeper: Keeper) -> str:
+    """For people, where nobody is known to be home."""
+    tenure = keeper.tenure
+    if tenure.is_deleting:
+        return (
+            f"{keeper.name} is being deleted, which takes a majority of its electors, and "
+            f"{peers_in_words(tenure.awaited)} did not answer: start what is down"
+        )
+    text = f"{keeper.name}: nobody is its home at the moment"
+    if not tenure.down:
+        return f"{text}; try again"
+    down = peers_in_words(tenure.down)
+    return f"{text}, and {down} of its electors seem to be down: start them, or ask again"
+
+
+def peers_in_words(peers: Iterable[str]) -> str:
+    """Electors, for people."""
+    return ", ".join(f"peer {peer[:8]}" for peer in sorted(peers))

@@ -1,0 +1,196 @@
+"""An elector of a stream: it promises, answers, follows, and forgets no deletion. Sans-IO.
+
+A candidate and a home do more: `engine.replication.homes.tenure`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+
+import msgspec
+
+from engine.replication.homes.ballot import Ballot, Tenure, concede, install, learn, promise
+from engine.replication.homes.events import Drop, Effect, Keep, Send, StopShipping, Suspended
+from engine.replication.homes.messages import (
+    AskVote,
+    Delete,
+    Deleted,
+    Inquire,
+    Install,
+    Installed,
+    Request,
+    View,
+    Vote,
+)
+
+
+class Role(StrEnum):
+    FOLLOWER = "follower"
+    INQUIRING = "inquiring"
+    STANDING = "standing"
+    RECRUITING = "recruiting"
+    INSTALLING = "installing"
+    HOME = "home"
+
+
+class Elector:
+    """
+    Args:
+        own: this peer's id (hex).
+        quiet_s: a home of which nothing was heard for so long is silent.
+
+    Attributes:
+        role: what it is now. ballot: as last kept.
+        fence: of the tenure that it stands for or holds.
+        whole: nothing of its journal was found damaged; one that is not whole does not stand.
+    """
+
+    def __init__(
+        self, own: str, ballot: Ballot, *, quiet_s: float, rng: Random, now: float
+    ) -> None:
+        assert own in ballot.electors
+        self.own = own
+        self.ballot = ballot
+        self.role = Role.FOLLOWER
+        self.fence = 0
+        self.whole = True
+        self._quiet_s = quiet_s
+        self._rng = rng
+        self._others = tuple(peer for peer in ballot.electors if peer != own)
+        self._dead: set[str] = set()
+        self._heard_at = now
+        self._since = now
+        self._patience_s = self._drawn_patience()
+
+    @property
+    def home(self) -> str:
+        """The peer that is home, as far as this elector knows; "": none yet."""
+        return "" if self.ballot.tenure is None else self.ballot.tenure.home
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the stream is, by the word of a majority."""
+        return self.ballot.deleted
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        """The other electors that the failure detector believes dead."""
+        return tuple(sorted(self._dead))
+
+    def hear(self, fence: int, now: float) -> None:
+        """Something of a home of that fence has come: it lives."""
+        if fence >= self.ballot.fence:
+            self._heard_at = now
+
+    def may_store(self, home: str, fence: int) -> bool:
+        """Whether what that home ships under that fence may still be written and acknowledged."""
+        ballot = self.ballot
+        return not ballot.deleted and (ballot.promised, ballot.voted) == (fence, home)
+
+    def forget(self) -> list[Effect]:
+        """The journal is about to go, to be replaced."""
+        return self._keep(msgspec.structs.replace(self.ballot, joined=0))
+
+    def found_damaged(self, now: float) -> list[Effect]:
+        """The journal is not whole any more: another member is to be home, and send it anew. Until
+        then it is kept: it may be all that there is."""
+        self.whole = False
+        return self._follow(now, succeeded=False)
+
+    # -- what it is asked, and told -----------------------------------------------------------
+
+    def _asked(self, sender: str, request: Request, now: float) -> list[Effect]:
+        if self.deleted:
+            return [Send(sender, Deleted())]
+        match request:
+            case Inquire():
+                ballot = self.ballot
+                view = View(ballot.promised, ballot.tenure, self._is_silent(now))
+                return [Send(sender, view)]
+            case AskVote(fence):
+                return self._asked_to_vote(sender, fence, now)
+            case Install(tenure):
+                return self._asked_to_install(sender, tenure, now)
+            case Delete():
+                return [*self._be_deleted(now), Send(sender, Deleted())]
+
+    def _asked_to_vote(self, sender: str, fence: int, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        kept = promise(self.ballot, fence, sender)
+        if kept is not None:
+            effects += self._yield_to(fence, sender, now) + self._keep(kept)
+            self._since = now
+        ballot = self.ballot
+        vote = Vote(fence, kept is not None, ballot.promised, ballot.tenure, ballot.told)
+        return [*effects, Send(sender, vote)]
+
+    def _asked_to_install(self, sender: str, tenure: Tenure, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        kept = install(self.ballot, tenure) if tenure.home == sender else None
+        if kept is not None:
+            effects += self._yield_to(tenure.fence, sender, now) + self._keep(kept)
+            self.hear(tenure.fence, now)
+        ballot = self.ballot
+        answer = Installed(tenure.fence, kept is not None, ballot.promised, ballot.tenure)
+        return [*effects, Send(sender, answer)]
+
+    def _called(self, home: str, fence: int, now: float) -> list[Effect]:
+        kept = concede(self.ballot, fence, home)
+        if kept is None:
+            return []
+        self.hear(fence, now)
+        return self._yield_to(fence, home, now) + self._keep(kept)
+
+    def _caught_up(self, fence: int, journal: int, now: float) -> list[Effect]:
+        if self.ballot.promised != fence:
+            return []
+        self.hear(fence, now)
+        self.whole = True
+        return self._keep(msgspec.structs.replace(self.ballot, joined=fence, journal=journal))
+
+    def _yield_to(self, fence: int, peer: str, now: float) -> list[Effect]:
+        """A peer that has a higher fence, or won the same, has taken over or is about to."""
+        if self.role is Role.FOLLOWER or fence < self.fence:
+            return []
+        assert fence > self.fence or peer != self.own, "nobody else has it from us"
+        return self._follow(now, succeeded=True)
+
+    def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.role not in {Role.FOLLOWER, Role.INQUIRING}:
+            effects = [StopShipping(), Suspended(succeeded)]
+        self.role = Role.FOLLOWER
+        self._since = now
+        self._patience_s = self._drawn_patience()
+        return effects
+
+    def _be_deleted(self, now: float) -> list[Effect]:
+        if self.deleted:
+            return []
+        kept = msgspec.structs.replace(self.ballot, deleted=True, joined=0)
+        return [*self._follow(now, succeeded=True), *self._keep(kept), Drop()]
+
+    def _is_silent(self, now: float) -> bool:
+        if self.role in {Role.HOME, Role.INSTALLING, Role.RECRUITING}:
+            return False
+        return self.home in self._dead or now - self._heard_at >= self._quiet_s
+
+    def _drawn_patience(self) -> float:
+        """Before we stand, seconds: the first replica before the others, and never at the same time
+        again and again (Ongaro and Ousterhout, Raft, 5.2)."""
+        members = () if self.ballot.tenure is None else self.ballot.tenure.replicas
+        turn = members.index(self.own) if self.own in members else len(members)
+        return self._quiet_s * (turn + self._rng.uniform(0.0, 0.5)) / 2
+
+    def _learn(self, tenure: Tenure | None) -> list[Effect]:
+        kept = learn(self.ballot, tenure)
+        if kept == self.ballot or self.role not in {Role.FOLLOWER, Role.INQUIRING}:
+            return []
+        return self._keep(kept)
+
+    def _keep(self, ballot: Ballot) -> list[Effect]:
+        if ballot == self.ballot:
+            return []
+        self.ballot = ballot
+        return [Keep(ballot)]

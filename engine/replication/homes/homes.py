@@ -1,0 +1,248 @@
+"""The streams with replicas of which this peer is an elector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.definitions import StreamEntry, base_of
+from engine.replication.heeding import heeding
+from engine.replication.homes.ballot import without_future
+from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
+from engine.replication.homes.changing import why_no_home
+from engine.replication.homes.events import HealthChanged
+from engine.replication.homes.following import follow
+from engine.replication.homes.keeper import Keeper, Surroundings, started
+from engine.replication.homes.messages import FOLLOW, FOUND, TELL, Follow, Found, Tell, Told
+from engine.replication.homes.shipping import ship
+from engine.replication.producers import Producers
+from engine.replication.tenure import latest_fence
+from engine.streams.messages import Done
+from engine.streams.store import StreamStore
+from overlay.concurrency import until_one_ends
+from overlay.connection import Connection
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
+from overlay.gossip import Health
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.node import Overlay
+from overlay.rpc import Caller, Duplex
+
+CONNECT_S: Final = 1.5
+"""Until a home that does not answer is given up by who routes posts to it, seconds: the poster
+tries again, and another may be home then."""
+
+FOUND_S: Final = 10.0
+"""How long the electors of a new stream may take to agree to it, seconds."""
+
+
+class Homes:
+    """Made by the engine; `register` puts its calls on the peer's service.
+
+    Args:
+        folder: of the ballots.
+        quiet_s: see `HomeTenure`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        nursery: trio.Nursery,
+        quiet_s: float,
+    ) -> None:
+        self._overlay = overlay
+        self._producers = producers
+        self._nursery = nursery
+        self._files = BallotFiles(folder)
+        self._around = Surroundings(
+            overlay, store, producers, self._files, overlay.events, nursery, quiet_s, ship
+        )
+        self._keepers: dict[str, Keeper] = {}
+        self._abstaining = self._files.abstaining()
+
+    def register(self) -> None:
+        service = self._overlay.service
+        service.unary(TELL, Tell, self.tell, own=True)
+        service.unary(FOUND, Found, self.be_elector, own=True)
+        service.streaming(FOLLOW, Follow, self.follow, own=True)
+
+    async def resume(self) -> None:
+        """Open what the last run kept, as a replica or witness of whoever is home now."""
+        latest = latest_fence(self._overlay.clock())
+        for stored in self._files.load():
+            ballot = without_future(stored.ballot, latest)
+            await self._start(msgspec.structs.replace(stored, ballot=ballot))
+        await self._nursery.start(self._heed)
+
+    async def _heed(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hear of changes until the engine closes."""
+        with heeding(self._overlay.gossip.changed, self._health_changed):
+            task_status.started()
+            await trio.sleep_forever()
+
+    def get(self, stream: str) -> Keeper | None:
+        """By the name of the stream, of its late tuples or of its revisions."""
+        keeper = self._keepers.get(base_of(stream))
+        if keeper is None or keeper.tenure.deleted or stream not in keeper.entries:
+            return None
+        return keeper
+
+    async def connect(self, stream: str) -> Connection:
+        """A connection to the home of a stream, which is elsewhere.
+
+        Raises:
+            UnavailableError: it cannot be reached, or nobody is home at the moment.
+        """
+        keeper, own = self.get(stream), self._overlay.identity.peer_id.hex()
+        found: list[Connection] = []
+
+        async def connect() -> None:
+            if keeper is None:
+                found.append(await self._producers.connect(stream))
+            elif keeper.tenure.home not in {"", own}:
+                found.append(await self._overlay.connect(parse_peer_id(keeper.tenure.home)))
+
+        with trio.move_on_after(CONNECT_S):
+            await until_one_ends(connect, *([keeper.home_changed] if keeper is not None else []))
+        if found:
+            return found[0]
+        if keeper is not None:
+            raise UnavailableError(why_no_home(keeper))
+        raise UnavailableError(f"{stream}: nobody is its home at the moment; try again")
+
+    async def found(self, entry: StreamEntry) -> None:
+        """Become the first home of a stream, or be it again, whose creation was cut short.
+
+        Raises:
+            InvalidInputError: there are too few peers for what it asks.
+            ConflictError: one of them is an elector of another stream of that name, or of one that
+                was deleted.
+            UnavailableError: they do not answer.
+        """
+        keeper = self._keepers.get(entry.stream.name)
+        self._check_votes(entry.stream.name)
+        if keeper is None:
+            electors = self._choose(entry)
+            keeper = await self._start(started(entry, electors))
+        if keeper.tenure.ballot.tenure is None:
+            await self._tell_electors(keeper)
+        if not keeper.tenure.ballot.promised:
+            await keeper.found()
+        with trio.move_on_after(FOUND_S):
+            await keeper.settled()
+            return
+        raise UnavailableError(f"{keeper.name}: its electors do not agree yet; try again")
+
+    def _choose(self, entry: StreamEntry) -> tuple[str, ...]:
+        own, k = self._overlay.identity, entry.stream.k_safety
+        others = [peer.hex() for peer in self._overlay.living_siblings()]
+        if len(others) < 2 * k:
+            raise InvalidInputError(
+                f"{entry.stream.name}: k_safety {k} needs {2 * k + 1} peers of {own.participant}; "
+                f"{len(others) + 1} are known to run"
+            )
+        return (own.peer_id.hex(), *sorted(others)[: 2 * k])
+
+    async def _tell_electors(self, keeper: Keeper) -> None:
+        found = Found(keeper.entry, keeper.tenure.ballot.electors)
+
+        async def tell(peer: str) -> None:
+            connection = await self._overlay.connect(parse_peer_id(peer))
+            await connection.call(FOUND, found, Done, timeout_s=FOUND_S)
+
+        for peer in found.electors[1:]:
+            await tell(peer)
+
+    async def _start(self, stored: StoredBallot) -> Keeper:
+        keeper = Keeper(self._around, stored)
+        self._keepers[keeper.name] = keeper
+        await trio.to_thread.run_sync(self._files.save, stored)
+        if stored.ballot.joined:
+            await keeper.open()
+        self._nursery.start_soon(keeper.run)
+        return keeper
+
+    def _health_changed(self, peer: bytes, health: Health) -> None:
+        event = HealthChanged(peer.hex(), health.gone)
+        for keeper in self._keepers.values():
+            if event.peer in keeper.tenure.ballot.electors:
+                self._nursery.start_soon(keeper.try_feed, event)
+
+    # -- what other electors say --------------------------------------------------------------
+
+    async def tell(self, caller: Caller, request: Tell, _: bytes) -> Told:
+        keeper = self._of(caller, request.stream)
+        assert caller.peer_id is not None
+        return Told(await keeper.tell(caller.peer_id.hex(), request.message))
+
+    async def follow(self, caller: Caller, request: Follow, duplex: Duplex) -> None:
+        keeper = self._of(caller, request.stream)
+        assert caller.peer_id is not None
+        await follow(keeper, caller.peer_id.hex(), request.fence, duplex)
+
+    async def be_elector(self, caller: Caller, request: Found, _: bytes) -> Done:
+        """
+        Raises:
+            NotAuthorisedError: the caller is not of our participant, or not the founder.
+            ConflictError: we are an elector of another stream of that name, or were.
+        """
+        name, own = request.entry.stream.name, self._overlay.identity
+        assert caller.peer_id is not None
+        if {caller.participant, ObjectName.parse(name).participant} != {own.participant}:
+            raise NotAuthorisedError(f"{name}: {caller.participant} may not name its electors")
+        electors = request.electors
+        if electors[:1] != (caller.peer_id.hex(),) or own.peer_id.hex() not in electors:
+            raise NotAuthorisedError(f"{name}: its founder names the electors, us among them")
+        if len(set(electors)) != 2 * request.entry.stream.k_safety + 1:
+            raise InvalidInputError(f"{name}: {len(electors)} electors are not 2k + 1")
+        keeper = self._keepers.get(name)
+        self._check_votes(name)
+        if keeper is None:
+            await self._start(started(request.entry, electors))
+        elif (keeper.entry, keeper.tenure.ballot.electors) != (request.entry, electors):
+            raise ConflictError(f"{name}: another stream of that name has electors here")
+        return Done()
+
+    def abstains(self, stream: str) -> bool:
+        """Whether this peer has no vote any more on that stream, or on the one that it is beside;
+        it may be named as its home until others have taken over."""
+        return base_of(stream) in self._abstaining
+
+    def _check_votes(self, stream: str) -> None:
+        """
+        Raises:
+            ConflictError: this peer has no vote on that stream any more.
+        """
+        keeper = self._keepers.get(stream)
+        if keeper is not None and keeper.tenure.deleted:
+            raise ConflictError(
+                f"{stream}: a stream with replicas of that name was deleted, and an elector that "
+                "was away then may not know yet: use another name"
+            )
+        if self.abstains(stream):
+            raise ConflictError(
+                f"{stream}: this peer was restored from a backup, and what it had voted on the "
+                "stream's home is not known: ask another of its electors"
+            )
+
+    def _of(self, caller: Caller, stream: str) -> Keeper:
+        keeper = self._keepers.get(stream)
+        if keeper is None:
+            raise NotFoundError(f"{stream}: this peer is no elector of it")
+        peer = "" if caller.peer_id is None else caller.peer_id.hex()
+        if peer not in keeper.tenure.ballot.electors:
+            raise NotAuthorisedError(f"{stream}: {caller.participant} is no elector of it")
+        return keeper

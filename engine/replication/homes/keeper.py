@@ -1,0 +1,423 @@
+"""An elector of one stream at work: the driver of `HomeTenure`, its file, messages and journal."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a driver; the logic is passed it
+from typing import Final
+
+import trio
+from msgspec.structs import replace
+
+from engine.objects.definitions import StreamEntry
+from engine.replication.homes.announcing import Announcing
+from engine.replication.homes.ballot import Ballot, Tenure
+from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
+from engine.replication.homes.elector import Role as TenureRole
+from engine.replication.homes.events import (
+    Activated,
+    Called,
+    Committed,
+    Drop,
+    Effect,
+    Event,
+    Keep,
+    Lost,
+    Received,
+    Send,
+    Ship,
+    StopShipping,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.replication.homes.logs import ElectorLogs
+from engine.replication.homes.messages import TELL, Message, Request, Tell, Told, highest_fence
+from engine.replication.homes.tenure import BEATS, HomeTenure
+from engine.replication.producers import Producers
+from engine.replication.tenure import check_fence
+from engine.streams.journal import Position
+from engine.streams.kept import KeptStream, entries_of
+from engine.streams.store import StreamStore
+from overlay.errors import (
+    DamagedError,
+    MedusaError,
+    NotFoundError,
+    StorageError,
+    StorageFullError,
+    UnavailableError,
+)
+from overlay.events import Events
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+LAPSE: Final = 3
+"""A post waits for its replicas so many silences long before its poster is told to try again: an
+election, and the recruiting after it, take about two."""
+
+FOUNDED: Final = 1
+"""The fence that a founder joins by itself, before anything can be acknowledged."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the electors of a peer share.
+
+    Attributes:
+        quiet_s: see `HomeTenure`.
+        ship: ships to a peer under a fence, until that ends.
+    """
+
+    overlay: Overlay
+    store: StreamStore
+    producers: Producers
+    files: BallotFiles
+    events: Events
+    nursery: trio.Nursery
+    quiet_s: float
+    ship: Callable[[Keeper, str, int], Awaitable[None]]
+
+    @property
+    def own(self) -> str:
+        return self.overlay.identity.peer_id.hex()
+
+
+class Keeper:
+    """
+    Attributes:
+        entry: the stream as published. entries: that, and what is beside it, by name.
+        tenure: what this peer is to it.
+        logs: what of it is kept here. announcing: what the catalog is told.
+        trouble: why replicas of ours store nothing more.
+        deleted: set once the stream is, by the word of a majority.
+        cleared: set once nothing of it is left here then.
+    """
+
+    def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
+        self.around = around
+        self._set_entry(stored.entry)
+        self.tenure = HomeTenure(
+            around.own,
+            stored.ballot,
+            quiet_s=around.quiet_s,
+            rng=Random(secrets.randbits(64)),  # noqa: S311 - it only spreads candidates over time
+            now=trio.current_time(),
+        )
+        self.logs = ElectorLogs(around.store)
+        self.announcing = Announcing(self.name, around.producers, around.events, around.nursery)
+        self.trouble = ""
+        self.following = trio.Lock()
+        self.deleted = trio.Event()
+        self.cleared = trio.Event()
+        self._files = around.files
+        self._lock = trio.Lock()
+        self._unsaved: Ballot | None = None
+        self._ships: dict[str, trio.CancelScope] = {}
+        self._generation = 0
+        self._moved = trio.Event()
+
+    def _set_entry(self, entry: StreamEntry) -> None:
+        self.entry = entry
+        self.entries = {each.stream.name: each for each in entries_of(entry)}
+
+    @property
+    def name(self) -> str:
+        return self.entry.stream.name
+
+    @property
+    def is_home(self) -> bool:
+        """Whether posts are acknowledged here."""
+        return self.tenure.role is TenureRole.HOME
+
+    async def run(self) -> None:
+        """Let time pass for it, until it is deleted."""
+        if self.tenure.deleted:  # a crash may have come before all of it was gone
+            await self._drop()
+        while not self.tenure.deleted:
+            await trio.sleep(self.around.quiet_s / BEATS)
+            await self.try_feed(Tick())
+
+    async def open(self) -> KeptStream:
+        """Its logs and journal, opened or made."""
+        if self.logs.kept is not None:
+            return self.logs.kept
+        kept = await self.logs.open(self.entry, self.tenure.ballot.journal)
+        home = self.logs.home
+        if self.tenure.home not in {"", self.around.own}:
+            self.logs.hold(*home.starts)
+        lost = home.lost or not home.source.segments
+        if lost and self.tenure.ballot.joined > FOUNDED:
+            text = f"waits for another member's journal of {self.name}"
+            self.around.events.note("error", f"{text}: what it had as a replica is not whole")
+            await self.forget()
+        return kept
+
+    async def found(self) -> None:
+        """Be the first home; see `HomeTenure.found`."""
+        async with self._lock:
+            await self.open()
+            await self._carry_out(self.tenure.found(trio.current_time()), None)
+
+    async def tell(self, sender: str, message: Message) -> Message:
+        """What another elector says or asks; our answer.
+
+        Raises:
+            MedusaError: it could not be written down, or is of the future: we have said nothing.
+        """
+        answer = await self.feed(Received(sender, message))
+        if answer is None:
+            raise UnavailableError(f"{sender} is no elector of {self.name}")
+        return answer
+
+    async def try_feed(self, event: Event) -> None:
+        """`feed`, where nobody can be told of what fails."""
+        try:
+            await self.feed(event)
+        except MedusaError as error:
+            self.around.events.note("error", f"could not go on with {self.name}: {error}")
+
+    async def feed(self, event: Event) -> Message | None:
+        """Something has happened. Gives the answer, where it was a request.
+
+        Raises:
+            MedusaError: the disk does not take what was to be kept, or another elector speaks of a
+                fence of the future; nothing follows from the event.
+        """
+        if isinstance(event, Received | Called):
+            # They count up by one, far below what clocks make: who claims one beyond leaves none.
+            fence = event.fence if isinstance(event, Called) else highest_fence(event.message)
+            check_fence(self.name, fence, self.around.overlay.clock())
+        async with self._lock:
+            home = self.tenure.home
+            effects = self.tenure.handle(event, trio.current_time())
+            answer = await self._carry_out(effects, event)
+            if self.tenure.home != home:
+                self._notify()
+            return answer
+
+    async def forget(self) -> None:
+        """See `HomeTenure.forget`."""
+        await self.step(lambda _: self.tenure.forget())
+
+    async def step(self, asked: Callable[[float], list[Effect]]) -> None:
+        """Carry out what this peer asks of its tenure at that moment, on trio's clock; what `asked`
+        raises is raised, and nothing has happened.
+
+        Raises:
+            MedusaError: as of `feed`.
+        """
+        async with self._lock:
+            await self._carry_out(asked(trio.current_time()), None)
+
+    async def be_altered(self) -> None:
+        """All replicas have another definition of the stream.
+
+        Raises:
+            NotFoundError: it was deleted meanwhile.
+        """
+        async with self._lock:
+            if self.tenure.deleted:
+                raise NotFoundError(f"{self.name} is deleted")
+            await self._take_definition()
+            if self.is_home:
+                self._announce_soon()
+
+    async def _take_definition(self) -> None:
+        """What the journal says that the stream is; all replicas have it."""
+        definition = self.logs.definition
+        if definition is None or definition.edition <= self.entry.stream.edition:
+            return
+        self._set_entry(replace(self.entry, stream=definition))
+        await self.logs.define(self.entry)
+        try:
+            await self._save(self.tenure.ballot)
+        except StorageError as error:  # the journal has it, and the ballot will
+            self.around.events.note("warning", f"could not save {self.name}: {error}")
+
+    async def moved(self) -> None:
+        """Returns once something has changed: who is home, or what its replicas have."""
+        await self._moved.wait()
+
+    async def settled(self) -> None:
+        """Returns once some elector is home."""
+        while not (self.is_home or self.tenure.home not in {"", self.around.own}):
+            await self._moved.wait()
+
+    async def home_changed(self) -> None:
+        """Returns once another peer is home, or this one."""
+        before = self.tenure.home
+        while self.tenure.home == before:
+            await self._moved.wait()
+
+    async def suspended(self) -> None:
+        """
+        Raises:
+            UnavailableError: as soon as posts are not acknowledged here any more.
+        """
+        generation = self._generation
+        while self.is_home and self._generation == generation:
+            await self._moved.wait()
+        raise UnavailableError(f"{self.name}: its home is changing: send it again")
+
+    async def acknowledged(self, upto: Position) -> None:
+        """Returns once all replicas have what is before `upto`.
+
+        Raises:
+            UnavailableError: this peer is not the home any more, or they do not answer: the post
+                may be there, or not; sent again it is there once.
+            StorageFullError: a replica has no room.
+        """
+        generation = self._generation
+        with trio.move_on_after(LAPSE * self.around.quiet_s):
+            while self._generation == generation:
+                if self.tenure.committed >= upto:
+                    return
+                await self._moved.wait()
+        if self.trouble:
+            raise StorageFullError(f"{self.name} waits for a replica: {self.trouble}")
+        raise UnavailableError(f"{self.name}: its replicas have not answered: send it again")
+
+    # -- effects ------------------------------------------------------------------------------
+
+    async def _carry_out(self, effects: list[Effect], event: Event | None) -> Message | None:
+        answer: Message | None = None
+        if self._unsaved is not None:
+            await self._save(self._unsaved)
+        for effect in effects:
+            match effect:
+                case Send(to, message):
+                    if isinstance(message, Request):
+                        self.around.nursery.start_soon(self._ask, to, message)
+                    else:
+                        answer = message
+                case _:
+                    await self._do(effect)
+        if isinstance(event, Received):
+            self._note_home()
+        return answer
+
+    async def _do(self, effect: Effect) -> None:
+        match effect:
+            case Keep(ballot):
+                await self._save(ballot)
+            case Won(fence, reopened):
+                await self._lead(fence, reopened=reopened)
+            case Ship(peer, fence):
+                self._ships[peer] = trio.CancelScope()
+                self.around.nursery.start_soon(self._ship, peer, fence, self._ships[peer])
+            case StopShipping():
+                self._stop_shipping()
+            case Activated(tenure):
+                await self._activate(tenure)
+            case Committed(upto):
+                self.trouble = ""
+                await self.logs.home.settle(upto, self.around.overlay.clock())
+                self._notify()
+            case Suspended(succeeded):
+                await self._suspend(succeeded=succeeded)
+            case Drop():
+                self.around.nursery.start_soon(self._drop)
+            case Send():
+                raise AssertionError("sent by the caller")
+
+    def _stop_shipping(self) -> None:
+        for scope in self._ships.values():
+            scope.cancel()
+        self._ships.clear()
+
+    async def _save(self, ballot: Ballot) -> None:
+        self._unsaved = ballot
+        stored = StoredBallot(self.entry, ballot)
+        await trio.to_thread.run_sync(self._files.save, stored)
+        self._unsaved = None
+
+    async def _drop(self) -> None:
+        """Leave nothing of the stream but the ballot, which says that it is deleted."""
+        self.announcing.stop()
+        self.logs.serve_no_more()
+        self.deleted.set()
+        async with self.following:  # what was shipped to us ends, see `follow`
+            await self.logs.erase(self.name)
+        if self.around.store.get(self.name) is None:  # it may be of a new one, without replicas
+            await self.announcing.withdraw(self.entries)
+        self.around.events.note("info", f"deleted {self.name}")
+        self.cleared.set()
+
+    async def _lead(self, fence: int, *, reopened: bool) -> None:
+        try:
+            await self.logs.lead(fence, reopened=reopened)
+        except MedusaError:
+            resigned = self.tenure.resign(trio.current_time())
+            await self._carry_out(resigned, None)
+            raise
+
+    async def _activate(self, tenure: Tenure) -> None:
+        await self.logs.serve()
+        await self._take_definition()
+        self.logs.hold_for_a_while()
+        text = f"became home of {self.name}, fence {tenure.fence}"
+        self.around.events.note("info", text, stream=self.name, term=tenure.fence)
+        self._announce_soon()
+        self._notify()
+
+    async def _suspend(self, *, succeeded: bool) -> None:
+        self._generation += 1
+        self.announcing.stop()
+        await self.logs.take_no_posts()
+        if succeeded:
+            self.logs.serve_no_more()
+        self._notify()
+
+    def _notify(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def _ask(self, to: str, message: Message) -> None:
+        """A question to another elector; no answer is as good as none."""
+        quiet_s = self.around.quiet_s
+        try:
+            with trio.fail_after(quiet_s):
+                connection = await self.around.overlay.connect(parse_peer_id(to))
+                told = await connection.call(TELL, Tell(self.name, message), Told)
+        except (MedusaError, trio.TooSlowError):
+            return
+        await self.try_feed(Received(to, told.message))
+
+    async def _ship(self, peer: str, fence: int, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self.around.ship(self, peer, fence)
+            except DamagedError as error:
+                text = "another member is to be its home, as soon as one can"
+                self.around.events.note("error", f"gives up {self.name}: {error}; {text}")
+                await self._find_damaged()
+            except MedusaError as error:
+                self.around.events.note(
+                    "warning", f"could not ship {self.name} to {peer[:8]}: {error}"
+                )
+        if self._ships.get(peer) is scope:
+            await self.try_feed(Lost(peer, fence))
+
+    async def _find_damaged(self) -> None:
+        with trio.CancelScope(shield=True):  # for it stops what ships, this too
+            await self.step(self.tenure.found_damaged)
+
+    def _announce_soon(self) -> None:
+        tenure = self.tenure.ballot.tenure
+        assert tenure is not None, "it is the home"
+        self.announcing.announce_soon(self.entries.values(), tenure)
+
+    def _note_home(self) -> None:
+        """Where another has taken over, this peer is no home any more."""
+        home = self.tenure.home
+        if home not in {"", self.around.own}:
+            # one that could do nothing any more does not step down a second time
+            self.logs.serve_no_more()
+            self.announcing.leave_soon(self.entries, home)
+
+
+def started(entry: StreamEntry, electors: tuple[str, ...]) -> StoredBallot:
+    """The ballot of an elector of a new stream."""
+    return StoredBallot(entry, Ballot(electors))

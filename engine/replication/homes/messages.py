@@ -1,0 +1,205 @@
+"""What electors of a stream tell one another, and what a home ships to its replicas."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING
+from engine.replication.homes.ballot import Tenure
+from engine.streams.journal import Position
+
+TELL: Final = "home.tell"
+FOUND: Final = "home.found"
+FOLLOW: Final = "home.follow"
+
+
+class Inquire(Struct, frozen=True, tag="inquire"):
+    """Whether anybody hears the home still; promises nothing (pre-vote: Ongaro, 9.6)."""
+
+
+class View(Struct, frozen=True, tag="view"):
+    """
+    Attributes:
+        silent: this elector has heard nothing of a home for too long.
+    """
+
+    promised: int
+    tenure: Tenure | None
+    silent: bool
+
+
+class AskVote(Struct, frozen=True, tag="ask_vote"):
+    fence: int
+
+
+class Vote(Struct, frozen=True, tag="vote"):
+    """
+    Attributes:
+        promised: the highest fence the elector knows. tenure: the latest that it knows.
+        told: see `Ballot.told`; None: it is of an earlier version, and does not know.
+    """
+
+    fence: int
+    granted: bool
+    promised: int
+    tenure: Tenure | None
+    told: tuple[str, ...] | None = None
+
+
+class Install(Struct, frozen=True, tag="install"):
+    """This tenure is to count, or, said again and again, still does."""
+
+    tenure: Tenure
+
+
+class Installed(Struct, frozen=True, tag="installed"):
+    fence: int
+    accepted: bool
+    promised: int
+    tenure: Tenure | None
+
+
+class Delete(Struct, frozen=True, tag="delete"):
+    """A majority has agreed that the stream is deleted: keep nothing but a note of that."""
+
+
+class Deleted(Struct, frozen=True, tag="deleted"):
+    """An elector of a deleted stream answers every request with this."""
+
+
+Request: TypeAlias = Inquire | AskVote | Install | Delete
+"""Answered at once by one of the others."""
+
+Message: TypeAlias = Request | View | Vote | Installed | Deleted
+
+
+def highest_fence(message: Message) -> int:
+    """The highest that an elector speaks of."""
+    match message:
+        case Inquire() | Delete() | Deleted():
+            return 0
+        case AskVote(fence):
+            return fence
+        case Install(tenure):
+            return tenure.fence
+        case View(promised, tenure):
+            return max(promised, _fence(tenure))
+        case Vote(fence, _, promised, tenure) | Installed(fence, _, promised, tenure):
+            return max(fence, promised, _fence(tenure))
+
+
+def _fence(tenure: Tenure | None) -> int:
+    return 0 if tenure is None else tenure.fence
+
+
+class Tell(Struct, frozen=True):
+    """A message about a stream, to another of its electors; answered by `Told`."""
+
+    stream: str
+    message: Message
+
+
+class Told(Struct, frozen=True):
+    message: Message
+
+
+class Found(Struct, frozen=True):
+    """Be an elector of this stream from now on. electors: peer ids (hex), the founder first."""
+
+    entry: StreamEntry
+    electors: tuple[str, ...]
+
+
+class Follow(Struct, frozen=True):
+    """Opens the call over which a home ships to a replica: `Standing` comes back, then
+    epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever; each `Part` is answered by `Stored`.
+    """
+
+    stream: str
+    fence: int
+
+
+class Segment(Struct, frozen=True, array_like=True):
+    """One of a journal: two of the same number and fence begin with the same bytes."""
+
+    number: int
+    fence: int
+    length: int
+
+
+class Standing(Struct, frozen=True):
+    """What the replica has.
+
+    Attributes:
+        joined: the fence whose journal it has.
+        segments: of its journal, the oldest first.
+        boundary, late_boundary, revisions_boundary: of its logs.
+    """
+
+    joined: int
+    segments: tuple[Segment, ...]
+    boundary: int
+    late_boundary: int
+    revisions_boundary: int = BEGINNING
+
+
+class Plan(Struct, frozen=True):
+    """What follows: all of the journals anew, or the rest of the one it has.
+
+    Attributes:
+        boundary, late_boundary, revisions_boundary: epochs up to there follow first: of the
+            revisions, of the stream, of the late tuples; only where `anew`.
+        start, late_start, revisions_start: the boundaries from which the logs are kept here.
+    """
+
+    anew: bool
+    boundary: int
+    late_boundary: int
+    start: int
+    late_start: int
+    revisions_start: int = BEGINNING
+    revisions_boundary: int = BEGINNING
+
+
+class Part(Struct, frozen=True, tag="part"):
+    """Whole entries of a journal, as they are in its file: the body.
+
+    Attributes:
+        at: where they stand; offset 0: the segment begins.
+        committed: everything before it is on all members of the tenure.
+        late: they belong to the journal of the late tuples.
+        start, late_start, revisions_start: the boundaries from which the home keeps its logs.
+    """
+
+    at: Position
+    committed: Position
+    late: bool = False
+    start: int = BEGINNING
+    late_start: int = BEGINNING
+    revisions_start: int = BEGINNING
+
+
+class Join(Struct, frozen=True, tag="join"):
+    """That was everything: the replica belongs to the fence, on its disk, when it says so."""
+
+
+class Shipped(Struct, frozen=True):
+    """What a home sends once its `Plan` is known."""
+
+    message: Part | Join
+
+
+class Stored(Struct, frozen=True):
+    """Everything before `upto` is in the replica's journal.
+
+    Attributes:
+        joined: answers `Join`.
+        trouble: why nothing more is.
+    """
+
+    upto: Position
+    joined: bool = False
+    trouble: str = ""

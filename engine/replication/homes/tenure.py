@@ -1,0 +1,406 @@
+"""One elector of a stream: witness, replica, candidate or home. Sans-IO.
+
+    FOLLOWER --silence--> INQUIRING --nobody hears a home--> STANDING --majority--> RECRUITING
+    RECRUITING --k replicas in step--> INSTALLING --majority--> HOME
+    HOME --asked to delete--> INSTALLING --majority--> deleted, for good
+    HOME --asked to reopen--> STANDING --all electors, none told anybody of the end--> RECRUITING
+
+A home whose replica is lost stands again, with a higher fence, and recruits another. Whoever hears
+of a higher fence than its own is a follower again. Nothing is acknowledged but by a HOME, and only
+what all replicas of its tenure have stored; `engine.replication.homes.ballot` says why that is
+enough. A candidate that hears of a deletion from its majority brings that to its end instead of
+recruiting, and a witness stands for that, too: a deletion that was begun does not stay half done.
+
+Only a HOME tells a reader that the stream has ended, and it writes the reader into its ballot
+first. An elector that has voted for a fence becomes HOME again only under a higher fence. So if
+every elector has voted for a fence, and no elector has told a reader by then, no reader hears of
+the end while that fence lasts: the home of that fence may begin its segment of the journal before
+the end. A later home that may succeed it has that segment, unless the fence was never installed:
+then nothing that was posted under it counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+from typing import Final
+
+import msgspec
+
+from engine.replication.homes.ballot import (
+    Ballot,
+    Tenure,
+    install,
+    latest_of,
+    may_succeed,
+    promise,
+    tell,
+)
+from engine.replication.homes.crew import Crew
+from engine.replication.homes.elector import Elector, Role
+from engine.replication.homes.events import (
+    Activated,
+    Called,
+    CaughtUp,
+    Committed,
+    Effect,
+    Event,
+    HealthChanged,
+    InStep,
+    Lost,
+    Received,
+    Send,
+    StopShipping,
+    StoredAt,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.replication.homes.messages import (
+    AskVote,
+    Delete,
+    Deleted,
+    Inquire,
+    Install,
+    Installed,
+    Message,
+    Request,
+    View,
+    Vote,
+)
+from engine.streams.journal import START, Position
+
+BEATS: Final = 4
+"""Signs of life of a home within the time after which it counts as silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a stream that has ended is not reopened.
+
+    Attributes:
+        told: who was given its end, for people. silent: electors that did not say, where nobody is
+            known to have been.
+    """
+
+    told: tuple[str, ...]
+    silent: tuple[str, ...]
+
+
+class HomeTenure(Elector):
+    """
+    Attributes:
+        committed: everything before it is committed, where it is home.
+        refused: why the stream was not reopened when it was asked for the last time; None: it was,
+            or is about to be.
+    """
+
+    def __init__(
+        self, own: str, ballot: Ballot, *, quiet_s: float, rng: Random, now: float
+    ) -> None:
+        super().__init__(own, ballot, quiet_s=quiet_s, rng=rng, now=now)
+        self.committed: Position = START
+        self.refused: Refused | None = None
+        self._views: dict[str, View] = {}
+        self._votes: dict[str, Tenure | None] = {}
+        self._installed: set[str] = set()
+        self._confirmed: dict[str, float] = {}
+        self._told: dict[str, tuple[str, ...] | None] | None = None
+        self._crew = self._new_crew()
+        self._tenure: Tenure | None = None
+
+    def found(self, now: float) -> list[Effect]:
+        """Be the first home of a new stream, whose journal has been begun. All electors know of it.
+
+        Once only: a stream that has had a home goes on where that one stood.
+        """
+        assert self.ballot.promised == 0, "founded already"
+        kept = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1)
+        effects = self._keep(kept)
+        return effects + self._stand(now)
+
+    def resign(self, now: float) -> list[Effect]:
+        """What was to be done could not be: another may try."""
+        return self._follow(now, succeeded=False)
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether a majority agreed a moment ago that this peer is home."""
+        lately = len(self.ballot.electors) - len(self.unconfirmed(now))
+        return self.role is Role.HOME and lately >= self.ballot.majority
+
+    def unconfirmed(self, now: float) -> tuple[str, ...]:
+        """The other electors that have not agreed a moment ago that this peer is home."""
+        return tuple(
+            peer
+            for peer in self._others
+            if now - self._confirmed.get(peer, -math.inf) > self._quiet_s
+        )
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The other electors that have not accepted the tenure yet which is being installed."""
+        return tuple(peer for peer in self._others if peer not in self._installed)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether this peer, as the home or a candidate, asks for the deletion now."""
+        asked = self._tenure is not None and self._tenure.deleted
+        return self.role is Role.INSTALLING and asked
+
+    def delete(self, now: float) -> list[Effect]:
+        """As the home: ask all electors to agree that the stream is deleted; see `deleted`. There
+        is no way back: whoever hears of it may bring it to its end."""
+        assert self.role is Role.HOME
+        assert self._tenure is not None
+        tenure = msgspec.structs.replace(self._tenure, deleted=True)
+        return [StopShipping(), Suspended(succeeded=False), *self._propose(tenure, now)]
+
+    def tell_end(self, reader: str) -> list[Effect] | None:
+        """As the home: that reader is about to be given the stream's end. None: it must not be."""
+        if self.role is not Role.HOME:
+            return None
+        return self._keep(tell(self.ballot, reader))
+
+    def reopen(self, now: float) -> list[Effect]:
+        """As the home: stand anew, to begin the next segment of the journal before the stream's
+        end, if all electors say that nobody was told of it; see `Won` and `refused`."""
+        assert self.role is Role.HOME
+        silent, told = self.unconfirmed(now), self.ballot.told
+        self.refused = Refused(told, () if told else silent) if told or silent else None
+        if self.refused is not None:
+            return []
+        effects = self._replace(now)
+        self._told = {self.own: told}
+        return effects
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What is to be done, in this order. now: seconds, never going back."""
+        if isinstance(event, Received):
+            known = event.sender in self._others
+            return self._received(event.sender, event.message, now) if known else []
+        return [] if self.deleted else self._happened(event, now)
+
+    def _happened(
+        self, event: Tick | HealthChanged | Called | CaughtUp | InStep | StoredAt | Lost, now: float
+    ) -> list[Effect]:
+        match event:
+            case Tick():
+                return self._tick(now)
+            case HealthChanged(peer, dead):
+                return self._health(peer, dead, now)
+            case Called(home, fence):
+                return self._called(home, fence, now)
+            case CaughtUp(fence, journal):
+                return self._caught_up(fence, journal, now)
+            case InStep(peer, fence, upto):
+                return self._in_step(peer, fence, upto, now)
+            case StoredAt(peer, fence, upto):
+                return self._stored_at(peer, fence, upto)
+            case Lost(peer, fence):
+                return self._lost(peer, fence, now)
+
+    def _received(self, sender: str, message: Message, now: float) -> list[Effect]:
+        if isinstance(message, Request):
+            return self._asked(sender, message, now)
+        match message:
+            case Deleted():
+                return self._be_deleted(now)
+            case View():
+                return self._take_view(sender, message, now)
+            case Vote():
+                return self._take_vote(sender, message, now)
+            case Installed():
+                return self._take_installed(sender, message, now)
+
+    # -- as a candidate -----------------------------------------------------------------------
+
+    def _tick(self, now: float) -> list[Effect]:
+        match self.role:
+            case Role.FOLLOWER:
+                return self._consider(now)
+            case Role.INQUIRING | Role.STANDING:
+                if now - self._since < self._quiet_s:
+                    return []
+                if self.role is Role.STANDING and len(self._votes) >= self.ballot.majority:
+                    return self._count(now)  # it has waited for all of them
+                return self._follow(now, succeeded=False)
+            case Role.RECRUITING:
+                return self._recruit(now)
+            case Role.INSTALLING:
+                return self._announce()
+            case Role.HOME:
+                return self._announce() + self._look_after(now)
+
+    def _consider(self, now: float) -> list[Effect]:
+        """Ask the others about a home that has been silent for a while. An elector without a
+        journal asks as well: the stream may have been deleted while that elector was away."""
+        if not self._is_silent(now):
+            self._since = now
+            return []
+        if now - self._since < self._patience_s:
+            return []
+        self.role, self._since = Role.INQUIRING, now
+        self._views.clear()
+        return [Send(peer, Inquire()) for peer in self._others]
+
+    def _take_view(self, sender: str, view: View, now: float) -> list[Effect]:
+        effects = self._learn(view.tenure)
+        if self.role is not Role.INQUIRING:
+            return effects
+        self._views[sender] = view
+        if not view.silent:
+            return effects + self._follow(now, succeeded=False)
+        if len(self._views) + 1 < self.ballot.majority:
+            return effects
+        tenures = [self.ballot.tenure, *(view.tenure for view in self._views.values())]
+        if not self.whole or not may_succeed(self.ballot, self.own, tenures):
+            return effects + self._follow(now, succeeded=False)
+        return effects + self._stand(now)
+
+    def _stand(self, now: float) -> list[Effect]:
+        seen = [self.ballot.promised, *(view.promised for view in self._views.values())]
+        self.fence = max(seen) + 1
+        self.role, self._since = Role.STANDING, now
+        kept = promise(self.ballot, self.fence, self.own)
+        assert kept is not None, "a higher fence than any before"
+        self._votes, self._told = {self.own: self.ballot.tenure}, None
+        self._crew = self._new_crew()
+        asked = [Send(peer, AskVote(self.fence)) for peer in self._others]
+        return [*self._keep(kept), StopShipping(), *asked]
+
+    def _take_vote(self, sender: str, vote: Vote, now: float) -> list[Effect]:
+        effects = self._learn(vote.tenure)
+        if self.role is not Role.STANDING or vote.fence != self.fence:
+            return effects
+        if not vote.granted:
+            if vote.promised <= self.fence:
+                return effects
+            return effects + self._follow(now, succeeded=True)
+        self._votes[sender] = vote.tenure
+        if self._told is not None:
+            self._told[sender] = vote.told
+        wanted = self.ballot.majority if self._told is None else len(self.ballot.electors)
+        return effects if len(self._votes) < wanted else effects + self._count(now)
+
+    def _count(self, now: float) -> list[Effect]:
+        """At least a majority has voted for us."""
+        if not may_succeed(self.ballot, self.own, self._votes.values()):
+            return self._follow(now, succeeded=True)
+        latest = latest_of(self._votes.values())
+        if latest is not None and latest.deleted:
+            replicas = self._others[: self.ballot.k_safety]
+            return self._propose(Tenure(self.fence, self.own, replicas, True), now)
+        return self._begin(now)
+
+    def _begin(self, now: float) -> list[Effect]:
+        """The majority is ours. What joins our fence from here on has all that was acknowledged."""
+        self.role, self._since = Role.RECRUITING, now
+        won = Won(self.fence, self._may_reopen())
+        kept = msgspec.structs.replace(self.ballot, joined=self.fence)
+        return [won, *self._keep(kept), *self._recruit(now)]
+
+    def _may_reopen(self) -> bool:
+        """Whether the stream was to be reopened, and may be; `refused` says why not."""
+        if self._told is None:
+            return False
+        told = [reader for readers in self._told.values() for reader in readers or ()]
+        silent = [peer for peer in self._others if self._told.get(peer) is None]
+        if told or silent:
+            self.refused = Refused(tuple(told), () if told else tuple(silent))
+        return self.refused is None
+
+    def _recruit(self, now: float) -> list[Effect]:
+        """Those that have the journal, before those that do not."""
+        members = () if self.ballot.tenure is None else self.ballot.tenure.members
+        return self._crew.recruit(
+            sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
+        )
+
+    def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
+        self._crew = self._new_crew()
+        return super()._follow(now, succeeded=succeeded)
+
+    def _new_crew(self) -> Crew:
+        return Crew(self.fence, self.ballot.k_safety, self._quiet_s / BEATS)
+
+    def _in_step(self, peer: str, fence: int, upto: Position, now: float) -> list[Effect]:
+        if fence != self.fence or not self._crew.in_step(peer, upto):
+            return []
+        if self.role is Role.HOME:
+            return self._commit()
+        if self.role is not Role.RECRUITING or not self._crew.complete:
+            return []
+        return self._propose(Tenure(self.fence, self.own, self._crew.members), now)
+
+    def _propose(self, tenure: Tenure, now: float) -> list[Effect]:
+        self.role, self._since = Role.INSTALLING, now
+        self._tenure = tenure
+        kept = install(self.ballot, tenure)
+        if kept is None:  # a higher fence was promised, and we have not been told yet
+            return self._follow(now, succeeded=True)
+        self._installed = {self.own}
+        return [*self._keep(kept), *self._announce()]
+
+    def _announce(self) -> list[Effect]:
+        assert self._tenure is not None
+        return [Send(peer, Install(self._tenure)) for peer in self._others]
+
+    def _take_installed(self, sender: str, answer: Installed, now: float) -> list[Effect]:
+        if self.role not in {Role.INSTALLING, Role.HOME}:
+            return self._learn(answer.tenure)
+        if answer.promised > self.fence:
+            return self._follow(now, succeeded=True) + self._learn(answer.tenure)
+        # of another version, an elector knows of no deletion, and accepts the tenure without it
+        if not answer.accepted or answer.tenure != self._tenure:
+            return []
+        self._confirmed[sender] = now
+        if self.role is Role.HOME:
+            return []
+        self._installed.add(sender)
+        if len(self._installed) < self.ballot.majority:
+            return []
+        assert self._tenure is not None
+        if self._tenure.deleted:
+            return self._be_deleted(now) + [Send(peer, Delete()) for peer in self._others]
+        self.role = Role.HOME
+        return [Activated(self._tenure), *self._commit()]
+
+    # -- as a home ----------------------------------------------------------------------------
+
+    def _stored_at(self, peer: str, fence: int, upto: Position) -> list[Effect]:
+        if fence == self.fence:
+            self._crew.stored(peer, upto)
+        return self._commit()
+
+    def _commit(self) -> list[Effect]:
+        everywhere = self._crew.everywhere
+        if self.role is not Role.HOME or everywhere <= self.committed:
+            return []
+        self.committed = everywhere
+        return [Committed(everywhere)]
+
+    def _lost(self, peer: str, fence: int, now: float) -> list[Effect]:
+        if fence != self.fence:
+            return []
+        if self.role is Role.RECRUITING:
+            return self._recruit(now) if self._crew.dismiss(peer, now) else []
+        self._crew.miss(peer, now)
+        return []
+
+    def _look_after(self, now: float) -> list[Effect]:
+        """Ship again to a replica that was lost; stand for a new tenure when it stays so."""
+        if self._crew.missing_since(now - self._quiet_s):
+            return self._replace(now)
+        return self._crew.ship_again(now)
+
+    def _replace(self, now: float) -> list[Effect]:
+        self._views.clear()
+        return [Suspended(succeeded=False), *self._stand(now)]
+
+    # -----------------------------------------------------------------------------------------
+
+    def _health(self, peer: str, dead: bool, now: float) -> list[Effect]:
+        (self._dead.add if dead else self._dead.discard)(peer)
+        lost = dead and self.role is Role.HOME and self._crew.is_missing(peer)
+        return self._replace(now) if lost else []

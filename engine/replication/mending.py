@@ -1,0 +1,218 @@
+"""What is lost of a log is fetched again, from whoever has it.
+
+A file of a log that is damaged or missing is made anew from, in this order:
+
+* itself: a disk has come back, or somebody has put a copy there,
+* the other peers of the stream's participant: a replica, a standby, a mirror, its producer,
+* the stream's producer, where the log is a mirror; where it is a view, the producer of the stream
+  that it shows,
+* the inputs of a query here, where the log is one of its outputs and the inputs are still kept.
+
+Nobody else is believed: what a stream holds is its participant's to say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from engine.objects.schema import BEGINNING
+from engine.replication.mirror_sources import Feed, FromProducers
+from engine.replication.mirrors import INPUT
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.streams.epochs import EpochFile
+from engine.streams.feed import Assembler, Cursor, serve
+from engine.streams.kept import KeptStream, Role
+from engine.streams.log import StreamLog
+from engine.streams.messages import Subscribe, Tuples
+from engine.streams.recent import Epoch
+from engine.streams.restoring import check_whole, write_anew
+from engine.streams.store import StreamStore
+from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from overlay.names import ObjectName
+from overlay.node import Overlay
+from overlay.rpc import Caller, Duplex, EndOfCall
+
+LEND: Final = "log.lend"
+
+LOOK_S: Final = 1.0
+"""Between two looks for lost files, seconds."""
+
+AGAIN_S: Final = 30.0
+"""After which a file that nobody had is asked for again, seconds: a peer may have come back."""
+
+SILENCE_S: Final = 10.0
+"""How long a peer that is asked may take for the next part, seconds."""
+
+
+class Lend(Struct, frozen=True):
+    """Opens a call over which a peer gives the rows of a stream with after < stime <= upto to
+    another peer of the stream's participant, as `Tuples`. Boundaries, microseconds."""
+
+    stream: str
+    after: int
+    upto: int
+
+
+class Mending:
+    """Made by the engine; `register` puts its call on the peer's service."""
+
+    def __init__(
+        self, overlay: Overlay, store: StreamStore, producers: Producers, queries: QueryHost
+    ) -> None:
+        self._overlay = overlay
+        self._store = store
+        self._queries = queries
+        self._producers = FromProducers(producers, store)
+        self._durable = store.is_durable
+        self._mending: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        self._failed_at: dict[EpochFile, float] = {}
+        store.mend = self.mend
+
+    def register(self) -> None:
+        self._overlay.service.streaming(LEND, Lend, self.lend)
+
+    async def tend(self) -> None:
+        """Fetch what is lost, for ever."""
+        while True:
+            await trio.sleep(LOOK_S)
+            for kept in self._store.all():
+                for lost in kept.log.lost_files:
+                    await self.mend(kept, lost)
+
+    async def mend(self, kept: KeptStream, lost: EpochFile) -> None:
+        """Have a lost file made anew, unless that failed less than `AGAIN_S` ago; returns when it
+        is whole, or when nobody has it."""
+        async with self._mending[kept.key]:
+            since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
+            if lost not in kept.log.lost_files or since < AGAIN_S:
+                return
+            if await self._is_whole_again(kept, lost):
+                return
+            for offer in self._offers(kept, lost):
+                try:
+                    async with aclosing(offer()) as epochs:
+                        await self._write(kept, lost, epochs)
+                except (MedusaError, EndOfCall, trio.TooSlowError):
+                    continue
+                return
+            self._failed_at = {
+                file: at
+                for file, at in self._failed_at.items()
+                if trio.current_time() - at < AGAIN_S
+            }
+            self._failed_at[lost] = trio.current_time()
+
+    async def _is_whole_again(self, kept: KeptStream, lost: EpochFile) -> bool:
+        try:
+            found = await trio.to_thread.run_sync(
+                check_whole, lost.path, lost.after, lost.upto, kept.log.schema
+            )
+        except MedusaError:
+            return False
+        kept.log.put_back(lost, found, None)
+        text = f"found the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+        self._overlay.events.note("info", f"{text}: {lost.path} is whole")
+        return True
+
+    async def _write(self, kept: KeptStream, lost: EpochFile, epochs: AsyncIterator[Epoch]) -> None:
+        schema = kept.log.schema
+        found, writer = await write_anew(lost, epochs, schema, durable=self._durable)
+        kept.log.put_back(lost, found, writer)
+        text = (
+            f"fetched the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+        )
+        self._overlay.events.note("info", text)
+
+    # -- peers that may have it ---------------------------------------------------------------
+
+    def _offers(
+        self, kept: KeptStream, lost: EpochFile
+    ) -> Iterator[Callable[[], AsyncGenerator[Epoch, None]]]:
+        if self._is_ours(kept.name):
+            request = Lend(kept.name, lost.after, lost.upto)
+            for peer in self._overlay.living_siblings():
+                yield partial(_given, partial(self._borrow, peer, request), kept.log, lost)
+        if (copied := _copied(kept)) is not None:
+            follow = Subscribe(copied, lost.after)
+            for subscribe in (self._producers.subscribe, self._producers.catch_up):
+                yield partial(_given, partial(subscribe, follow), kept.log, lost)
+        for running in self._queries.all():
+            if lost.after < running.stored.since.get(kept.name, BEGINNING):
+                continue  # the query's edition that made it is no longer kept
+            for task in running.tasks:
+                if task.kept is kept:
+                    yield partial(task.runner.recompute, lost.after, lost.upto)
+
+    def _is_ours(self, stream: str) -> bool:
+        return ObjectName.parse(stream).participant == self._overlay.identity.participant
+
+    @asynccontextmanager
+    async def _borrow(self, peer: bytes, request: Lend) -> AsyncIterator[Feed]:
+        with trio.fail_after(SILENCE_S):
+            connection = await self._overlay.connect(peer)
+        async with connection.open(LEND, request) as duplex:
+            yield duplex
+
+    # -- asked by another peer ----------------------------------------------------------------
+
+    async def lend(self, caller: Caller, request: Lend, duplex: Duplex) -> None:
+        """
+        Raises:
+            NotAuthorisedError: the caller is no peer of our participant, or the stream is not ours.
+            NotFoundError: this peer does not have all of it.
+        """
+        participant = self._overlay.identity.participant
+        if caller.peer_id is None or caller.participant != participant:
+            raise NotAuthorisedError(f"{request.stream}: only peers of {participant} lend it")
+        if not self._is_ours(request.stream):
+            raise NotAuthorisedError(f"{request.stream} is not a stream of {participant}")
+        async with aclosing(serve(Cursor(self._whole(request), request.after))) as epochs:
+            async for message, body in epochs:
+                await duplex.send(message, body)
+                if message.upto is not None and message.upto >= request.upto:
+                    return
+
+    def _whole(self, request: Lend) -> StreamLog:
+        for kept in self._store.all():
+            log = kept.log
+            if (
+                kept.name == request.stream
+                and not kept.variant.startswith(INPUT)  # an owner may have given that to us alone
+                and log.start <= request.after < request.upto <= log.boundary
+                and not any(file.holds(request.after, request.upto) for file in log.lost_files)
+            ):
+                return log
+        raise NotFoundError(f"{request.stream}: those rows are not here")
+
+
+def _copied(kept: KeptStream) -> str | None:
+    """The stream that this log is a copy of, or of a part of; None: it is no copy."""
+    view = kept.entry.stream.view
+    if kept.role is Role.VIEW and view is not None:
+        return view.stream
+    return kept.name if kept.role is Role.MIRROR else None
+
+
+async def _given(
+    opening: Callable[[], AbstractAsyncContextManager[Feed]], log: StreamLog, lost: EpochFile
+) -> AsyncGenerator[Epoch, None]:
+    """The rows of a lost file that another peer gives, epoch by epoch.
+
+    Raises:
+        MedusaError: that peer does not have them. trio.TooSlowError: it does not go on.
+    """
+    assembler = Assembler(log.schema, lost.after)
+    async with opening() as feed:
+        while assembler.boundary < lost.upto:
+            with trio.fail_after(SILENCE_S):
+                message, body = await feed.receive(Tuples)
+            if (epoch := assembler.add(message, body)) is not None:
+                yield epoch

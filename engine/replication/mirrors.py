@@ -1,0 +1,306 @@
+"""The mirrors that one peer keeps, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING, END
+from engine.replication.mirror import Mirror
+from engine.replication.mirror_sources import ForQueries, MirrorSource, short_digest
+from engine.replication.producers import Producers
+from engine.streams.kept import KeptStream, Role
+from engine.streams.store import StreamStore
+from overlay.errors import ConflictError, MedusaError
+from overlay.events import Events
+
+INPUT: Final = "in"
+"""The variant of the mirrors that tasks read which this peer runs for others: one a stream and
+owner, since an owner may give us the past of it. One that begins too late for a task leaves it a
+mirror of its own."""
+
+
+PAST: Final = "past"
+"""The variant of the mirrors that begin earlier than what is here, each for one of our queries or
+views."""
+
+HELD_S: Final = 30.0
+"""How long what somebody is about to read of a stream's past is kept, seconds."""
+
+
+def past_of(user: str) -> str:
+    """As whom a log is held for one that reads its past."""
+    return f"past {user}"
+
+
+class Mirrors:
+    """The mirrors of one peer: one a remote stream, however many queries read it, unless they need
+    it from different boundaries on.
+
+    Args:
+        peer: this peer's id, hex.
+
+    Attributes:
+        reading: where our own queries read.
+        left: told when none of them reads a stream any more, before its log is dropped.
+    """
+
+    def __init__(
+        self,
+        store: StreamStore,
+        producers: Producers,
+        peer: str,
+        events: Events,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._store = store
+        self.reading = ForQueries(producers, store)
+        self._producers = producers
+        self.left: Callable[[KeptStream], None] = lambda _: None
+        self._peer = peer
+        self._events = events
+        self._nursery = nursery
+        self._users: dict[str, set[str]] = {}
+        self._needs: dict[str, dict[str, int]] = {}
+        self._running: dict[str, _Run] = {}
+        self._direct: dict[str, set[str]] = {}
+        self._changing = trio.Lock()
+
+    def followed(self) -> tuple[KeptStream, ...]:
+        """The mirrors that our own queries and views read."""
+        return tuple(
+            kept
+            for kept in self._store.all()
+            if kept.role is Role.MIRROR and not kept.variant and kept.key in self._running
+        )
+
+    def read_anew(self, stream: str) -> None:
+        """Ask again where that stream is to be read."""
+        for key, run in self._running.items():
+            if key == stream or key.startswith(f"{stream}@"):
+                run.mirror.subscribe_anew()
+
+    async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
+        """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""
+        async with self._changing:
+            kept = self._store.get(entry.stream.name)
+            if kept is None:
+                kept = await self._store.keep(entry, Role.MIRROR)
+            if kept.role is Role.MIRROR:
+                self._use(kept, user, self.reading, BEGINNING)
+            else:
+                self._direct.setdefault(kept.key, set()).add(user)
+            return kept
+
+    async def follow_from(
+        self, entry: StreamEntry, user: str, source: MirrorSource, after: int, owner: str
+    ) -> KeptStream:
+        """The log of a stream that has what follows the boundary `after`, on behalf of a task that
+        we run for another peer, `owner` (hex): one that is here and reaches back so far, or a
+        mirror of that owner's tasks."""
+        own = self._store.get(entry.stream.name)
+        if own is not None and own.role is not Role.MIRROR and own.log.start <= after:
+            self._direct.setdefault(own.key, set()).add(user)
+            return own
+        async with self._changing:
+            variant = f"{INPUT}-{owner}"
+            kept = await self._store.keep(entry, Role.MIRROR, variant)
+            if self._start_of(kept, after) > after:
+                kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{short_digest(user)}")
+            self._use(kept, user, source, after)
+            return kept
+
+    async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
+        """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
+        view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
+        as `past_of(user)` for `HELD_S`: by then the user holds it."""
+        async with self._changing:
+            kept = self._store.get(entry.stream.name)
+            if kept is None:
+                kept = await self._store.keep(entry, Role.MIRROR)
+            if kept.role is not Role.MIRROR and kept.log.start <= after:
+                self._direct.setdefault(kept.key, set()).add(user)
+            else:
+                if kept.role is not Role.MIRROR or self._start_of(kept, after) > after:
+                    variant = f"{PAST}-{short_digest(user)}"
+                    kept = await self._store.keep(entry, Role.MIRROR, variant)
+                self._use(kept, user, self.reading, after)
+            kept.log.hold(past_of(user), max(after, kept.log.start), trio.current_time() + HELD_S)
+            return kept
+
+    def need(self, stream: str, user: str, boundary: int) -> None:
+        """Let what follows that boundary be kept for `user` where the stream comes from, although
+        it is here; END: it need not."""
+        own = self._store.get(stream)
+        if own is not None and own.role.is_served:
+            if boundary == END:
+                own.log.release(f"replica {user}")
+            else:
+                own.log.hold(f"replica {user}", boundary)
+        for key in self._keys_read(stream, user):
+            needs = self._needs.setdefault(key, {})
+            needs[user] = boundary
+            self._running[key].mirror.need(min(needs.values()))
+
+    def read_by(self, stream: str, user: str) -> KeptStream | None:
+        """The mirror that a query reads a stream from, if it reads one."""
+        keys = self._keys_read(stream, user)
+        return self._store.get(keys[0]) if keys else None
+
+    def readers(self, stream: str) -> set[str]:
+        """What reads a stream here: queries, views and tasks that we run for others."""
+        logs = (kept.key for kept in self._store.all() if kept.name == stream)
+        users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
+        return set().union(*users)
+
+    async def part_with(self, kept: KeptStream) -> None:
+        """This peer produces the stream no more. Where it is read here, its log goes on as a mirror
+        of who does; else it is dropped."""
+        readers = self._direct.pop(kept.key, set())
+        if not readers:
+            await self._store.drop(kept.key)
+            self.read_anew(kept.name)
+            return
+        try:
+            await self._store.change_role(kept, Role.MIRROR)
+        except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
+            kept.role = Role.MIRROR
+        for user in readers:
+            kept.log.release(f"replica {user}")
+            self._use(kept, user, self.reading, BEGINNING)
+
+    async def make_way(self, stream: str) -> None:
+        """This peer is to produce the stream: nothing of an earlier one of that name may be here.
+
+        Raises:
+            ConflictError: it is read here.
+        """
+        async with self._changing:
+            kept = self._store.get(stream)
+            if kept is None or kept.role is not Role.MIRROR:
+                return
+            if users := self._users.get(kept.key):
+                raise ConflictError(
+                    f"{stream} is still read here, by {', '.join(sorted(users))}: delete that "
+                    "first, or make it at another peer"
+                )
+            await self._store.drop(kept.key)
+
+    def take_up_again(self, user: str) -> None:
+        """Subscribe again to all that `user` reads: it may come from another place now."""
+        for key, users in self._users.items():
+            if user in users:
+                self._running[key].mirror.subscribe_anew()
+
+    def _keys_read(self, stream: str, user: str) -> list[str]:
+        return [
+            kept.key
+            for kept in self._store.all()
+            if kept.name == stream and user in self._users.get(kept.key, ())
+        ]
+
+    def _start_of(self, kept: KeptStream, after: int) -> int:
+        """Where a mirror begins; one that is new, at `after`."""
+        if kept.log.boundary > BEGINNING:
+            return kept.log.start
+        run = self._running.get(kept.key)
+        return after if run is None else run.after
+
+    def _use(self, kept: KeptStream, user: str, source: MirrorSource, after: int) -> None:
+        self._users.setdefault(kept.key, set()).add(user)
+        if kept.key in self._running:
+            self._running[kept.key].sources.setdefault(user, source)
+        else:
+            mirror = Mirror(
+                kept,
+                source,
+                store=self._store,
+                subscriber=f"{self._peer} {kept.variant}".rstrip(),
+                events=self._events,
+                after=after,
+                fence=partial(self._producers.fence, kept.name),
+                tentative=bool(kept.entry.stream.query),  # what is posted is final
+                published=self._producers.published,
+            )
+            self._running[kept.key] = run = _Run(mirror, after, user, source)
+            self._nursery.start_soon(run.drive)
+
+    async def leave(self, name: str, user: str) -> None:
+        """`user` needs the stream no more; the last one to leave takes the mirror down."""
+        for key, direct in list(self._direct.items()):
+            kept = self._store.get(key)
+            if kept is not None and kept.name == name and user in direct:
+                direct.discard(user)
+                kept.log.release(f"replica {user}")
+                kept.log.release(past_of(user))
+            if kept is None or not direct:
+                del self._direct[key]
+        for key in self._keys_read(name, user):
+            users = self._users[key]
+            users.discard(user)
+            self._running[key].forget(user)
+            if (kept := self._store.get(key)) is not None:
+                kept.log.release(past_of(user))
+            needs = self._needs.get(key, {})
+            if needs.pop(user, END) < END and users:
+                self._running[key].mirror.need(min(needs.values(), default=END))
+            if not users:
+                del self._users[key]
+                await self._take_down(key)
+
+    async def _take_down(self, key: str) -> None:
+        run = self._running.pop(key)
+        self._needs.pop(key, None)
+        run.scope.cancel()
+        await run.ended.wait()
+        kept = self._store.get(key)
+        if kept is not None and not kept.variant:
+            self.left(kept)
+        await run.mirror.take_leave()
+        await self._drop(key)
+
+    async def drop_unused(self) -> None:
+        """Drop the mirrors of earlier runs that nobody follows any more."""
+        for kept in self._store.all():
+            if kept.role is Role.MIRROR:
+                await self._drop(kept.key)
+
+    async def _drop(self, key: str) -> None:
+        async with self._changing:
+            if key not in self._running:  # nobody has begun to follow it again meanwhile
+                await self._store.drop(key)
+
+
+class _Run:
+    """A mirror's task, and what ends it.
+
+    Attributes:
+        after: where a new log begins.
+        sources: where each of its users would have it from; that of the first is taken, and when
+            that one leaves, that of the next: it may lead to who serves the first one alone.
+    """
+
+    def __init__(self, mirror: Mirror, after: int, user: str, source: MirrorSource) -> None:
+        self.mirror = mirror
+        self.after = after
+        self.sources = {user: source}
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+    def forget(self, user: str) -> None:
+        """It reads no more."""
+        first = next(iter(self.sources), None)
+        self.sources.pop(user, None)
+        if first == user and self.sources:
+            self.mirror.read_from(next(iter(self.sources.values())))
+
+    async def drive(self) -> None:
+        try:
+            with self.scope:
+                await self.mirror.run()
+        finally:
+            self.ended.set()

@@ -1,0 +1,297 @@
+"""Modifies the queries that this peer keeps, while they run.
+
+Step by step, and what a crash leaves after each:
+
+1. The tasks that change are taken home, and stand still for a moment. So it is known how far
+   results are out, and T, the boundary from which on the new edition counts, is not behind that.
+2. It is written down in the query's file. A restart goes on with it. While there is a secondary
+   that may not have heard of it, no task passes T: a restart tells it again before it goes on.
+3. The secondary writes it down, or says that it is past T itself: then T becomes later, or, if the
+   client insists on it, the modification is withdrawn. Nobody has passed T by then.
+4. The tasks go on, the catalog names the new edition, the client hears of T.
+
+What counted before is forgotten once nobody can come to compute it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.language.modification import Modified, ModifyQuery, modified_query, told
+from engine.objects.availability import Mode
+from engine.objects.query import Query
+from engine.objects.schema import BEGINNING
+from engine.replication.moves.mover import Mover
+from engine.replication.queries import QueryHost
+from engine.replication.query_history import modified, postponed, settled, withdrawn
+from engine.replication.replicas import care as upkeep
+from engine.replication.replicas.primaries import Primaries
+from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
+from engine.tasks.former import changed, made_since, succeeded, trimmed
+from engine.tasks.modification import Footing, earliest
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
+from overlay.node import Overlay
+
+TEND_S: Final = 1.0
+"""How often it is looked whether editions can be forgotten, seconds."""
+
+MOVE_S: Final = 10.0
+"""Patience with a move of a task that is to be modified, seconds."""
+
+TRIES: Final = 8
+"""How often T is put off for a secondary that is past it; it stands still meanwhile, so that one
+is enough unless messages overtake each other."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A modification before it is decided.
+
+    Attributes:
+        query: as it is to be. before: the tasks as they are. tasks: as they are to be.
+        names: of those that make something else.
+        wish: what was asked for.
+        elsewhere: by task, how far other peers, which had the query once, have given out its
+            output, microseconds.
+    """
+
+    query: Query
+    before: tuple[Task, ...]
+    tasks: tuple[Task, ...]
+    names: frozenset[str]
+    wish: ModifyQuery
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    def refusal(self, error: MedusaError) -> MedusaError:
+        """The same, which says what it was that was asked for."""
+        return type(error)(f"{told(self.wish.changes)}: {error}")
+
+    def from_boundary(self, at: int) -> tuple[Task, ...]:
+        """The tasks, that of the new edition after that boundary."""
+        return succeeded(self.before, self.tasks, at)
+
+
+class Modifier:
+    """Those of one peer."""
+
+    def __init__(
+        self, queries: QueryHost, mover: Mover, primaries: Primaries, overlay: Overlay
+    ) -> None:
+        self._queries = queries
+        self._mover = mover
+        self._primaries = primaries
+        self._events = overlay.events
+        self._participant = overlay.identity.participant
+        self._threads = overlay.threads
+        primaries.refused = self.withdraw
+
+    async def modify(self, wish: ModifyQuery) -> Modified:
+        """Let a query go on with other parameters; the same again is no change.
+
+        Raises:
+            NotFoundError: this peer does not keep it.
+            InvalidInputError: no such box or parameter, or a value that it cannot have; or that
+                cannot count from the boundary asked for, or from any.
+            ConflictError: it says so already, from another boundary on; or an output has ended.
+            BusyError: it was modified too often for whoever lags behind.
+            UnavailableError: somebody who must know of it cannot be reached. If it says that it is
+                written down, it will count as soon as that one has heard of it.
+        """
+        running = self._queries.get(wish.query)
+        if running.name in self._queries.pending:
+            raise UnavailableError(f"{running.name}: its secondary is asked about it; try again")
+        async with running.modifying:
+            plan = await self._plan(running, wish)
+            if plan is None:
+                return self._as_it_is(running, wish)
+            async with self._undisturbed(running, plan) as elsewhere:
+                plan = replace(plan, elsewhere=elsewhere)
+                since = await self._decide(running, plan)
+                if running.halted:
+                    since = await self._confirm(running, plan)
+            self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
+        with suppress(MedusaError):  # then it is published soon
+            await self._queries.catalog.publish(running)
+        self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
+        return Modified(running.name, since)
+
+    async def _plan(self, running: RunningQuery, wish: ModifyQuery) -> _Plan | None:
+        """None: it says so already."""
+        reading = partial(_read, running.stored, wish)
+        query, tasks = await self._threads.run(self._participant, reading)
+        before = tuple(placed.runner.task for placed in running.tasks)
+        if any(task.of is not None for task in before):
+            raise InvalidInputError(
+                f"{running.name} reads streams that are revised, and what it has made may have to "
+                "be made again by other parameters: create another query beside it instead"
+            )
+        plan = _Plan(query, before, tasks, changed(before, tasks), wish)
+        try:
+            plan.from_boundary(BEGINNING)
+        except InvalidInputError as error:
+            raise plan.refusal(error) from None
+        return plan if plan.names else None
+
+    def _as_it_is(self, running: RunningQuery, wish: ModifyQuery) -> Modified:
+        if running.halted:
+            raise _not_confirmed(running)
+        since = running.stored.entry.since
+        if wish.at not in {None, since}:
+            raise ConflictError(f"{running.name} says so already: from {since} on, not {wish.at}")
+        return Modified(running.name, since)
+
+    @asynccontextmanager
+    async def _undisturbed(
+        self, running: RunningQuery, plan: _Plan
+    ) -> AsyncIterator[Mapping[str, int]]:
+        """Within the block the tasks that change are here and stay here, and nobody else talks to
+        the secondary, which is there if there is one. Gives how far other peers have given out
+        what they had."""
+        elsewhere: Mapping[str, int] = {}
+        placed = [task for task in running.tasks if task.name in plan.names]
+        async with AsyncExitStack() as stack:
+            for task in placed:
+                if task.current.worker:
+                    await self._mover.take_home(task.name)
+            with trio.move_on_after(MOVE_S) as waiting:
+                for task in placed:
+                    await stack.enter_async_context(task.moving)
+            if waiting.cancelled_caught or any(task.current.worker for task in placed):
+                raise UnavailableError(f"{running.name}: a task of it is being moved; try again")
+            for task in placed:
+                await self._mover.teller.until_told(task)
+            if running.stored.availability.mode is not Mode.NONE:
+                await stack.enter_async_context(self._primaries.care(running.name).talking)
+                elsewhere = await self._primaries.reach(running, alone=plan.wish.alone)
+            yield elsewhere
+
+    async def _decide(self, running: RunningQuery, plan: _Plan) -> int:
+        """Write it down: from which boundary on it counts."""
+        async with running.paused(plan.names):
+            least = BEGINNING if plan.wish.at is None else plan.wish.at
+            known = running.stored.entry.since
+            if known > BEGINNING:
+                least = max(least, known + 1)  # one after the other
+            at = self._earliest(running, plan, least)
+            stored = modified(running.stored, plan.query, at)
+            self._write(running, stored, plan.from_boundary(at), parted=())
+            if running.stored.tenure.secondary:
+                running.halt()
+            else:
+                self._queries.catalog.publish_soon(running)
+            return at
+
+    async def _confirm(self, running: RunningQuery, plan: _Plan) -> int:
+        """Its secondary has written it down as well, on return: from which boundary on it counts.
+        Meanwhile no task that changes passes that."""
+        for _ in range(TRIES):
+            try:
+                later = await self._primaries.tell(running)
+            except MedusaError as error:
+                raise _not_confirmed(running) from error
+            if later == BEGINNING:
+                return running.stored.entry.since
+            try:
+                at = self._earliest(running, plan, later)
+            except MedusaError:
+                self.withdraw(running)
+                raise
+            self._write(running, postponed(running.stored, at), plan.from_boundary(at))
+            running.halt()
+        self.withdraw(running)
+        raise UnavailableError(f"{running.name}: its secondary is always ahead; try again")
+
+    def _earliest(self, running: RunningQuery, plan: _Plan, least: int) -> int:
+        """
+        Raises:
+            InvalidInputError: there is none, or it is not the one asked for.
+        """
+        try:
+            at = earliest(plan.tasks, plan.names, self._footing(running, plan), least)
+        except (InvalidInputError, ConflictError) as error:
+            raise plan.refusal(error) from None
+        asked = plan.wish.at
+        if asked is not None and at != asked:
+            raise plan.refusal(
+                InvalidInputError(f"it can count from {at} on, not from {asked}: ask for that")
+            )
+        return at
+
+    def _footing(self, running: RunningQuery, plan: _Plan) -> Footing:
+        starts = {name: upkeep.log_of(running, name).start for name in upkeep.streams_of(running)}
+        given = {
+            task.name: max(task.boundary, task.given, plan.elsewhere.get(task.name, BEGINNING))
+            for task in running.tasks
+        }
+        since = made_since([task.runner.task for task in running.tasks], running.stored.since)
+        kept = upkeep.released(running, self._primaries.care(running.name))
+        return Footing(given, starts).joined(since).joined(kept)
+
+    def _write(
+        self, running: RunningQuery, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
+    ) -> None:
+        self._queries.write(
+            running, entry=stored.entry, former=stored.former, since=stored.since, **more
+        )
+        running.modify(tasks)
+
+    def withdraw(self, running: RunningQuery) -> None:
+        """The last modification, which nobody has heard of that counts, is not made."""
+        if not running.halted:
+            return
+        since = running.stored.entry.since
+        stored = withdrawn(running.stored)
+        self._write(running, stored, stored.network.tasks())
+        running.go_on()
+        text = f"does not make the modification of {running.name} from {since} on"
+        self._events.note("warning", f"{text}: its secondary is past it")
+
+    # -- over time ------------------------------------------------------------------------------
+
+    async def tend(self) -> None:
+        """Forget the editions that nobody computes any more; for ever."""
+        while True:
+            await trio.sleep(TEND_S)
+            for running in self._queries.all():
+                busy = running.halted or running.modifying.locked()
+                if running.stored.former and not busy:
+                    with suppress(MedusaError):  # a full disk: the next time
+                        self._settle(running)
+
+    def _settle(self, running: RunningQuery) -> None:
+        if running.name in self._queries.pending:
+            return
+        tasks = tuple(placed.runner.task for placed in running.tasks)
+        stored = settled(running.stored, tasks, self._computed(running))
+        gone = running.stored.former[: len(running.stored.former) - len(stored.former)]
+        if gone:
+            self._write(running, stored, trimmed(tasks, gone[-1].upto))
+
+    def _computed(self, running: RunningQuery) -> Mapping[str, int]:
+        return upkeep.computed(running, self._primaries.care(running.name))
+
+
+def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:
+    """The query as it is asked for, and its tasks.
+
+    Raises:
+        InvalidInputError: it cannot be.
+    """
+    query = modified_query(stored.entry.query, wish.changes)
+    return query, Network(query, stored.inputs, stored.kept).tasks()
+
+
+def _not_confirmed(running: RunningQuery) -> UnavailableError:
+    return UnavailableError(
+        f"{running.name}: the modification is written down, and counts once its secondary has "
+        "heard of it; ask again"
+    )

@@ -1,0 +1,42 @@
+"""The assignments of a worker, one file each, so that a restart goes on with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.replication.moves.assigned_task import StoredAssignment
+from overlay.files import load_json, save_json, storing
+
+
+class AssignmentFiles:
+    """Those in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self) -> Iterator[StoredAssignment]:
+        """
+        Raises:
+            DamagedError: one is damaged.
+        """
+        for path in sorted(self._folder.glob("*.json")):
+            mend = "remove it: the task's owner takes it home"
+            yield load_json(path, StoredAssignment, mend=mend)
+
+    def save(self, stored: StoredAssignment) -> None:
+        """
+        Raises:
+            StorageError: the disk does not take it; what was there is untouched.
+        """
+        save_json(self._path(stored), stored)
+
+    def remove(self, stored: StoredAssignment) -> None:
+        path = self._path(stored)
+        with storing(path):
+            path.unlink(missing_ok=True)
+
+    def _path(self, stored: StoredAssignment) -> Path:
+        task, fence = stored.key  # a name may be as long as a file's
+        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{fence}.json"

@@ -1,0 +1,434 @@
+"""The worker's side: the tasks that this peer runs for others.
+
+An assignment is a file from the moment it is taken, so that a restart goes on with it. What it
+stands on is the owner's word alone: the worker asks for it every few seconds, and drops what the
+owner does not know of any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.definitions import StreamEntry, check_stream
+from engine.objects.readers import Readers
+from engine.objects.schema import BEGINNING
+from engine.replication.mirrors import Mirrors
+from engine.replication.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
+from engine.replication.moves.assignment_files import AssignmentFiles
+from engine.replication.moves.checks import (
+    check_form,
+    check_owner,
+    network_of,
+    permitted_task,
+    planned_task,
+)
+from engine.replication.moves.messages import (
+    Activate,
+    Assignment,
+    Confirmed,
+    Progress,
+    Release,
+    Released,
+    Standing,
+)
+from engine.replication.moves.owners import ask_owner
+from engine.replication.producers import Producers
+from engine.streams.config import EngineConfig
+from engine.streams.kept import KeptStream, Role, key_of
+from engine.streams.store import OUTPUT, StreamStore
+from engine.tasks.execution import Executor
+from engine.tasks.plan import Task
+from engine.tasks.revisions.runner import runner_of
+from engine.tasks.status import TaskStatus
+from engine.tasks.tentative.fork import Fork
+from overlay.concurrency import Locks
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from overlay.node import Overlay
+
+CONFIRM_S: Final = 2.0
+"""How often the owner is asked whether it still counts on us, seconds."""
+
+ORPHAN_S: Final = 300.0
+"""How long an assignment that was never activated waits for its owner, seconds."""
+
+MAX_ASSIGNMENTS: Final = 1000
+"""Tasks run for others at once: each has logs, mirrors and a job an epoch."""
+
+
+class Assignments:
+    """
+    Args:
+        folder: one JSON file an assignment.
+        nursery: runs their tasks.
+
+    Attributes:
+        expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
+        admit: decides whether a peer (hex) of a participant may have that task run here; raises
+            NotAuthorisedError or BusyError where not. Contracts put their own here.
+        activated: told when a task has become ours, from which boundary on; at least once.
+        ended: told when it no longer is, from which boundary on; its inputs can still be counted.
+            At least once. Both: (assignment, boundary).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        readers: Readers,
+        mirrors: Mirrors,
+        executor: Executor,
+        config: EngineConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._files = AssignmentFiles(folder)
+        self._overlay = overlay
+        self._participant = overlay.identity.participant
+        self._store = store
+        self._producers = producers
+        self._readers = readers
+        self._mirrors = mirrors
+        self._executor = executor
+        self._config = config
+        self._nursery = nursery
+        self._tasks: dict[tuple[str, int], AssignedTask] = {}
+        self._released: dict[tuple[str, str, int], int] = {}
+        # its owner may take its time with any of this, and others have tasks here as well
+        self._changing = Locks()
+        self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
+        self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
+        self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
+        self.ended: Callable[[StoredAssignment, int], None] = lambda _stored, _until: None
+
+    def all(self) -> list[AssignedTask]:
+        return list(self._tasks.values())
+
+    def task_status(self) -> tuple[TaskStatus, ...]:
+        return tuple(
+            each.runner.status(stopped=False, owner=each.stored.owner)
+            for each in self.all()
+            if each.runner is not None
+        )
+
+    async def assign(self, owner: str, participant: str, request: Assignment) -> Progress:
+        """Run a task from a boundary on; the same again only asks how far it is.
+
+        Args:
+            owner: peer id (hex) of the caller. participant: its participant.
+
+        Raises:
+            NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` says so.
+            ConflictError: we have a later assignment of that task.
+            InvalidInputError: the definition makes no sense, or has no such task.
+            BusyError: too many already.
+        """
+        check_owner(request, participant)
+        async with self._changing.of(request.task):
+            known = self._tasks.get((request.task, request.fence))
+            if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
+                known = await self._take(owner, participant, request)
+            return known.progress
+
+    async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
+        earlier = [each for each in self.all() if each.task.name == request.task]
+        if any(each.stored.assignment.fence > request.fence for each in earlier):
+            raise ConflictError(f"{request.task}: fence {request.fence} is over")
+        self.expect(owner, participant, request)
+        check_form(request, self._overlay.clock())
+        task = await permitted_task(
+            request,
+            participant,
+            self._participant,
+            threads=self._overlay.threads,
+            store=self._store,
+            producers=self._producers,
+            readers=self._readers,
+        )
+        if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
+            raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
+        self.admit(owner, participant, request, task)
+        for each in earlier:
+            await self._settle(each)
+        assigned = AssignedTask(StoredAssignment(request, owner), task)
+        self._files.save(assigned.stored)
+        self._tasks[assigned.stored.key] = assigned
+        # not here: who calls may leave while the disk is slow, and come again
+        self._nursery.start_soon(self._open, assigned)
+        await assigned.opened.wait()
+        return assigned
+
+    async def _open(self, assigned: AssignedTask, resumed: bool = False) -> None:
+        """Run it, or let its owner hear why that cannot be."""
+        try:
+            await self._start(assigned, resumed)
+        except MedusaError as error:
+            assigned.reason = str(error)
+            self._overlay.events.note("error", f"does not run {assigned.task.name}: {error}")
+        finally:
+            assigned.opened.set()
+
+    async def _settle(self, assigned: AssignedTask) -> None:
+        """Another fence takes its place: the owner knows up to where it was used."""
+        stored = assigned.stored
+        answer = Confirmed(Standing.RELEASED)
+        with suppress(MedusaError):
+            answer = await self._ask(stored)
+        await self._end(assigned, answer.until, answer.since)
+
+    async def _start(self, assigned: AssignedTask, resumed: bool) -> None:
+        """Open its logs, and run it. resumed: it ran here before a restart."""
+        stored, task = assigned.stored, assigned.task
+        assigned.kept = await self._keep_output(stored, task, resumed=resumed)
+        await self._define(assigned.kept, assigned)  # the owner may have said more meanwhile
+        inputs = await self._follow_inputs(assigned)
+        assigned.inputs = tuple(inputs.values())
+        assigned.runner = runner_of(
+            task,
+            inputs={name: kept.log for name, kept in inputs.items()},
+            output=assigned.kept.log,
+            executor=self._executor,
+            config=self._config,
+            events=self._overlay.events,
+        )
+        bound_s = network_of(stored.assignment).query.availability.bound_s
+        if bound_s and task.of is None:
+            assigned.fork = Fork(
+                assigned.runner,
+                inputs=inputs,
+                output=assigned.kept,
+                bound_s=bound_s,
+                executor=self._executor,
+                config=self._config,
+                events=self._overlay.events,
+            )
+        assigned.runner.expect(stored.assignment.load, stored.assignment.rate)
+        assigned.runner.hold()
+        if stored.since is not None:
+            self._tell_activated(assigned, stored.since)
+        elif stored.assignment.deal.contract:
+            assigned.hold_for_bill(assigned.boundary)  # what it computes before it hears that it is
+        self._nursery.start_soon(self._executor.prepare)
+        self._nursery.start_soon(assigned.run)
+
+    def _tell_activated(self, assigned: AssignedTask, since: int) -> None:
+        if assigned.stored.assignment.deal.contract:
+            assigned.hold_for_bill(since)
+        self.activated(assigned.stored, since)
+
+    async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
+        task, owner = assigned.task, assigned.stored.owner
+        source = FromOwner(self._producers, self._store, self._overlay, assigned.stored)
+        network = network_of(assigned.stored.assignment)
+        return {
+            name: await self._mirrors.follow_from(
+                network.entry_of(name, schema, owner), assigned.user, source, assigned.needed, owner
+            )
+            for name, schema in zip(task.inputs, task.input_schemas, strict=True)
+        }
+
+    async def _keep_output(
+        self, stored: StoredAssignment, task: Task, *, resumed: bool
+    ) -> KeptStream:
+        request = stored.assignment
+        entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
+        kept = self._store.get(key_of(task.output, OUTPUT))
+        if kept is not None:
+            # after a restart it goes on where it is, whatever of its beginning nobody needs now
+            begun = resumed or kept.log.start <= request.after
+            if not begun or kept.log.boundary < request.after:
+                await self._store.drop(kept.key)  # of an earlier assignment
+        kept = await self._store.keep(entry, Role.ASSIGNED, OUTPUT)
+        if kept.log.boundary == BEGINNING and request.after > BEGINNING:
+            kept.log.begin(request.after)
+        return kept
+
+    async def activate(self, owner: str, request: Activate) -> None:
+        """What follows `since` is ours.
+
+        Raises:
+            NotFoundError: we do not run that.
+        """
+        self._theirs(owner, request.task, request.fence)
+        async with self._changing.of(request.task):
+            assigned = self._theirs(owner, request.task, request.fence)
+            before = assigned.stored
+            assignment = msgspec.structs.replace(before.assignment, altered=request.altered)
+            stored = StoredAssignment(assignment, before.owner, request.since)
+            if stored != before:
+                self._files.save(stored)
+                assigned.stored = stored
+            if assigned.kept is not None:
+                await self._define(assigned.kept, assigned)
+            self._tell_activated(assigned, request.since)
+
+    async def _define(self, kept: KeptStream, assigned: AssignedTask) -> None:
+        task, stored = assigned.task, assigned.stored
+        entry = assigned.network.entry_of(task.output, task.output_schema, stored.owner)
+        if kept.entry != entry:
+            check_stream(entry.stream)
+            await self._store.define(kept, entry)
+
+    async def release(self, owner: str, request: Release) -> Released:
+        """Run it no more. What we do not run is released already."""
+        with suppress(NotFoundError):
+            self._theirs(owner, request.task, request.fence)
+            async with self._changing.of(request.task):
+                assigned = self._theirs(owner, request.task, request.fence)
+                await self._end(assigned, request.until, request.since)
+        reached = self._released.get((owner, request.task, request.fence), BEGINNING)
+        return Released(reached)
+
+    async def _end(self, assigned: AssignedTask, until: int | None, since: int | None) -> None:
+        """What is not known of its end is what we have done: who pays says what was used. It may be
+        the first that we hear of having been the task's worker at all."""
+        if assigned.stored.since is None and until is not None and since is not None:
+            self.activated(assigned.stored, since)
+        if until is None and assigned.stored.since is not None:
+            until = assigned.boundary
+        if until is not None:
+            self.ended(assigned.stored, until)
+        await self._drop(assigned)
+
+    async def relabel(self, assigned: AssignedTask, inputs: dict[str, StreamEntry]) -> None:
+        """What its query reads has the readers now that these entries say.
+
+        Raises:
+            InvalidInputError: more of them are restricted than one stream may be made from.
+        """
+        assigned.inputs_now = inputs
+        if assigned.kept is not None:
+            await self._define(assigned.kept, assigned)
+
+    def of_task(self, task: str) -> AssignedTask:
+        """
+        Raises:
+            NotFoundError: it does not run here.
+        """
+        for each in self.all():
+            if each.task.name == task:
+                return each
+        raise NotFoundError(f"{task} is not run here for another peer")
+
+    def find(self, task: str, fence: int) -> AssignedTask:
+        """
+        Raises:
+            NotFoundError: it does not run here.
+        """
+        assigned = self._tasks.get((task, fence))
+        if assigned is None:
+            raise NotFoundError(f"{task} with fence {fence} is not run here")
+        return assigned
+
+    def _theirs(self, owner: str, task: str, fence: int) -> AssignedTask:
+        assigned = self.find(task, fence)
+        if assigned.stored.owner != owner:
+            raise NotFoundError(f"{task} with fence {fence} is not run here for {owner[:8]}")
+        return assigned
+
+    # -- over time ----------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """Take up the assignments of the last run where they stood."""
+        for stored in self._files.load():
+            planning = partial(planned_task, stored.assignment)
+            try:
+                task = await self._overlay.threads.run(self._participant, planning)
+            except InvalidInputError as error:  # a limit is new; its owner takes it home
+                self._files.remove(stored)
+                text = f"does not run {stored.assignment.task} any more: {error}"
+                self._overlay.events.note("error", text)
+                continue
+            self._tasks[stored.key] = assigned = AssignedTask(stored, task)
+            await self._open(assigned, resumed=True)
+        outputs = {key_of(each.task.output, OUTPUT) for each in self.all()}
+        for kept in self._store.all():
+            if kept.role is Role.ASSIGNED and kept.key not in outputs:
+                await self._store.drop(kept.key)
+
+    async def tend(self) -> None:
+        """Ask the owners, for ever."""
+        while True:
+            await trio.sleep(CONFIRM_S)
+            async with trio.open_nursery() as nursery:
+                for assigned in self.all():
+                    nursery.start_soon(self._confirm, assigned)
+
+    async def _confirm(self, assigned: AssignedTask) -> None:
+        stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
+        try:
+            try:
+                answer = await self._ask(stored)
+            except MedusaError:
+                # in a partition a task goes on; what was never ours waits for its owner for a while
+                if stored.since is None and known_s > ORPHAN_S:
+                    await self.release(stored.owner, Release(*stored.key))
+            else:
+                await self._heed(stored, answer)
+        except MedusaError as error:  # a full disk, say: it is asked again
+            self._overlay.events.note(
+                "warning", f"could not confirm {stored.assignment.task}: {error}"
+            )
+
+    async def _ask(self, stored: StoredAssignment) -> Confirmed:
+        return await ask_owner(self._overlay, self._producers, stored)
+
+    async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
+        if answer.standing is Standing.RELEASED:
+            await self.release(stored.owner, Release(*stored.key, answer.until, answer.since))
+        elif answer.since is not None and answer.since != stored.since:
+            with suppress(NotFoundError):
+                known = stored.assignment.altered
+                await self.activate(stored.owner, Activate(*stored.key, answer.since, known))
+
+    def _remember(self, stored: StoredAssignment, reached: int) -> None:
+        """Its owner may ask again, if our answer is lost."""
+        self._released[stored.owner, *stored.key] = reached
+        if len(self._released) > MAX_ASSIGNMENTS:
+            del self._released[next(iter(self._released))]
+
+    async def _stop(self, assigned: AssignedTask) -> int:
+        """End the work; who reads its output from here finds the next worker. Returns how far the
+        output had come."""
+        await assigned.opened.wait()
+        if assigned.runner is not None:
+            assigned.scope.cancel()
+            await assigned.at_rest.wait()
+            assigned.runner.release()
+        reached = assigned.boundary
+        if assigned.kept is not None:
+            await self._store.drop(assigned.kept.key)
+        assigned.runner = assigned.kept = None
+        return reached
+
+    async def _drop(self, assigned: AssignedTask) -> None:
+        with trio.CancelScope(shield=True):
+            self._files.remove(assigned.stored)
+            self._remember(assigned.stored, await self._stop(assigned))
+            for kept in assigned.inputs:
+                kept.log.release(f"bill {assigned.user}")
+            async with trio.open_nursery() as nursery:  # each may wait for a producer's last word
+                for name in assigned.task.inputs:
+                    nursery.start_soon(self._mirrors.leave, name, assigned.user)
+            del self._tasks[assigned.stored.key]
+
+    def _only_siblings(self, _owner: str, participant: str, request: Assignment, _: Task) -> None:
+        if participant != self._participant:
+            raise NotAuthorisedError(
+                f"{self._participant} has no contract with {participant} to run {request.task}"
+            )

@@ -1,0 +1,144 @@
+"""What is refused of a move, whoever asks for it.
+
+Who computes a task gives its output to whoever the task's owner says. So a worker reads for an
+owner only what that owner may read itself, by the word of whoever the stream belongs to; and an
+owner gives the past of an input only to those who may read it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from engine.objects.definitions import check_stream
+from engine.objects.readers import Readers
+from engine.objects.schema import BEGINNING, END
+from engine.replication.moves.messages import Assignment
+from engine.replication.producers import Producers
+from engine.streams.store import StreamStore
+from engine.tasks.former import check_history
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from overlay.clock import MILLIS, latest_number
+from overlay.errors import InvalidInputError, NotAuthorisedError
+from overlay.names import ObjectName
+from overlay.threads import Threads
+
+
+def check_owner(request: Assignment, owner: str) -> None:
+    """
+    Args:
+        owner: the participant that wants it run.
+
+    Raises:
+        NotAuthorisedError: it is not theirs.
+        InvalidInputError: a name is none.
+    """
+    for name in (request.task, request.query.name):
+        if ObjectName.parse(name).participant != owner:
+            raise NotAuthorisedError(f"{name[:256]} is not of {owner}, who wants it run")
+
+
+def check_form(request: Assignment, now: float) -> None:
+    """What needs no look at the definition.
+
+    Args:
+        now: seconds since the epoch.
+
+    Raises:
+        InvalidInputError: a name is none, or a number is beyond what it can be.
+    """
+    for name, entry in request.inputs.items():
+        ObjectName.parse(name)
+        if entry.stream.name != name:
+            raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
+    numbers = (
+        ("boundary", request.after, BEGINNING, END - 1),
+        ("fence", request.fence, 0, latest_number(now, MILLIS)),
+        ("load", request.load, 0.0, math.inf),
+        ("rate", request.rate, 0.0, math.inf),
+    )
+    for what, number, least, most in numbers:
+        if not least <= number <= most or number == math.inf:
+            raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
+    check_history(request.query, request.former)
+
+
+def network_of(request: Assignment) -> Network:
+    """The query that it is part of."""
+    return Network(
+        request.query,
+        request.inputs,
+        request.kept,
+        request.former,
+        request.readers,
+        request.altered,
+    )
+
+
+def planned_task(request: Assignment) -> Task:
+    """What is to be run, from its definition alone; that takes seconds for the largest.
+
+    Raises:
+        InvalidInputError: the definition makes no sense, or has no such task.
+    """
+    for task in network_of(request).tasks():
+        if task.name == request.task:
+            return task
+    raise InvalidInputError(f"{request.query.name} has no task {request.task}")
+
+
+def check_worker(task: Task, network: Network, participant: str, readers: Readers) -> None:
+    """Who computes a task reads its inputs, and is told the whole query, with the fields of all
+    that it reads.
+
+    Args:
+        network: the query that it is part of.
+
+    Raises:
+        NotAuthorisedError: that participant may not read one of them.
+    """
+    made = zip(task.inputs, task.input_schemas, strict=True)
+    entries = {name: network.entry_of(name, schema, "") for name, schema in made}
+    for entry in {**network.inputs, **entries}.values():
+        readers.check(entry.stream, participant)
+
+
+async def permitted_task(
+    request: Assignment,
+    owner: str,
+    worker: str,
+    *,
+    threads: Threads,
+    store: StreamStore,
+    producers: Producers,
+    readers: Readers,
+) -> Task:
+    """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
+    the streams of others is compared with what they say.
+
+    Args:
+        owner, worker: participants: that wants it run, and ours.
+
+    Raises:
+        NotAuthorisedError: one may not read them all, or the owner wants to make one itself.
+        InvalidInputError: they are not as it says.
+        MedusaError: what they are cannot be found out now.
+    """
+    task = await threads.run(owner, partial(planned_task, request))
+    network = network_of(request)
+    check_stream(network.entry_of(task.output, task.output_schema, "").stream)
+    check_worker(task, network, worker, readers)
+    for name in task.inputs:
+        if ObjectName.parse(name).participant == owner:
+            continue
+        kept = store.serving(name)
+        published = await producers.entry(name) if kept is None else kept.entry
+        for participant in (owner, worker):
+            readers.check(published.stream, participant)
+        claimed = request.inputs.get(name)
+        if claimed is None:
+            raise NotAuthorisedError(f"{name} is not for {owner} to make")
+        if claimed.schema != published.schema:
+            raise InvalidInputError(f"{name} has other fields than {owner} says")
+    return task

@@ -1,0 +1,410 @@
+"""The owner's side of a move.
+
+Step by step, and what a crash leaves after each:
+
+1. assign: the new worker is told the task's definition and a boundary, and begins there while
+   the old one still works. A crash of the owner: the assignment is forgotten; the worker asks
+   whether it is needed, and drops it. A crash of the worker: it goes on with it, or the move is
+   given up after `PREPARE_S`.
+2. wait until its output has reached ours: the inputs' suffix is there, and the windows are open.
+3. pause the output; write the placement down, which decides. Before it nothing has happened; after
+   it, a restart of the owner follows the new worker.
+4. go on: our output follows the new worker's from the boundary where it stood. The catalog names
+   the new worker, and subscribers from elsewhere are sent to it.
+5. activate the new worker, release the old one: repeated until they have heard it.
+
+Whoever dies at whichever step, the output log is ours, its boundary is where it goes on, and all
+workers compute the same: nothing is lost and nothing comes twice. The inputs stay here as well, as
+far back as the boundary needs, so a task can always be taken home.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar
+
+import msgspec
+import trio
+
+from engine.objects.definitions import AlteredOutput
+from engine.objects.schema import END
+from engine.replication.moves.checks import check_worker
+from engine.replication.moves.messages import (
+    Assignment,
+    Confirm,
+    Confirmed,
+    Deal,
+    GiveBackTask,
+    MoveRecord,
+    PassOn,
+    Progress,
+    Standing,
+)
+from engine.replication.moves.placed_task import PlacedTask
+from engine.replication.moves.placements import Placement, standing
+from engine.replication.moves.telling import CALL_S, Teller
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.stored_query import StoredQuery
+from engine.streams.config import EngineConfig
+from overlay.clock import MILLIS, latest_number
+from overlay.errors import (
+    ClosedError,
+    ConflictError,
+    DeadlineError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    StoppedError,
+    UnavailableError,
+)
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+PREPARE_S: Final = 60.0
+"""Longest that a new worker may take to reach our output, seconds: a JVM starts in 10 to 20."""
+
+POLL_S: Final = 0.05
+"""How often it is asked how far it is, seconds."""
+
+TEND_S: Final = 1.0
+"""How often workers are looked after, seconds."""
+
+KEPT_RECORDS: Final = 1000
+"""Moves that are remembered, for the monitor."""
+
+FIRST_EPOCH_S: Final = 60.0
+"""How long the first epoch after a switch is waited for, to say how long it took, seconds."""
+
+
+class Mover:
+    """
+    Attributes:
+        records: the last moves, oldest first.
+        may_pass_on: decides whether the worker of a task may pass it on; raises
+            NotAuthorisedError where not. Contracts put their own here.
+        teller: tells workers what they are.
+        missed: told of a worker that let a task stand still: (worker, task).
+        agree: told of a placement before it counts: (task, placement). What it raises stops the
+            move.
+    """
+
+    def __init__(
+        self,
+        queries: QueryHost,
+        overlay: Overlay,
+        producers: Producers,
+        config: EngineConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._queries = queries
+        self._overlay = overlay
+        self._producers = producers
+        self._patience_s = config.patience_s
+        self._nursery = nursery
+        self._here = overlay.identity.peer_id.hex()
+        self._preparing: dict[tuple[str, str], int] = {}
+        self.teller = Teller(overlay, self._altered)
+        self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
+        self.may_pass_on: Callable[[Placement], None] = _only_siblings
+        self.missed: Callable[[str, str], None] = lambda _worker, _task: None
+        self.agree: Callable[[str, Placement], None] = lambda _task, _placement: None
+
+    def be_patient(self, patience_s: float) -> None:
+        """How long a task that runs elsewhere may stand still from now on, seconds."""
+        self._patience_s = patience_s
+
+    async def move(self, task: str, to: str, deal: Deal) -> MoveRecord:
+        """Let another peer work on a task, or ourselves again.
+
+        Args:
+            to: peer id (hex); ours or "": home.
+            deal: on what terms.
+
+        Raises:
+            NotFoundError: no such task here. StoppedError: it does not run.
+            ConflictError: it is being moved, or is there already.
+            UnavailableError: the worker cannot be reached, or did not catch up in time; nothing has
+                changed.
+            MedusaError: why the worker refuses.
+        """
+        return await self._move(task, to, deal, payee=to, owed=deal)
+
+    async def pass_on(self, worker: str, request: PassOn) -> MoveRecord:
+        """The worker gives the task to another one, and stays the one whom we pay.
+
+        Raises:
+            NotAuthorisedError: it is not the task's worker, or may not pass it on.
+            MedusaError: as `move`.
+        """
+        current = self._working(request.task, request.fence, worker).current
+        if request.to in {"", self._here}:  # who passed it on would be paid for what we compute
+            raise NotAuthorisedError(f"{request.task}: give it back instead")
+        self.may_pass_on(current)
+        deal, payee = request.deal, current.payee
+        if not deal.contract:  # to a peer of its own participant, which steps into its place
+            same = self.participant_of(worker) == self.participant_of(request.to)
+            if worker != payee or not same:
+                raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
+            deal, payee = current.deal, request.to
+        elif deal.giver != worker:
+            raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
+        elif not current.owed.contract:  # by a peer of ours, whom nobody pays: then we pay the next
+            deal = msgspec.structs.replace(deal, giver=self._here)
+            return await self._move(request.task, request.to, deal, payee=request.to, owed=deal)
+        return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
+
+    async def give_back(self, worker: str, request: GiveBackTask) -> MoveRecord:
+        """The worker wants to be rid of it.
+
+        Raises:
+            NotAuthorisedError: it is not the task's worker.
+            MedusaError: as `move`.
+        """
+        return await self.take_home(self._working(request.task, request.fence, worker).name)
+
+    def _working(self, task: str, fence: int, worker: str) -> PlacedTask:
+        _, placed = self._queries.find(task)
+        if (placed.current.worker, placed.current.fence) != (worker, fence):
+            raise NotAuthorisedError(f"{task}: you are not its worker")
+        return placed
+
+    def participant_of(self, peer: str) -> str:
+        record = self._overlay.peers.get(parse_peer_id(peer))
+        if record is None:
+            raise UnavailableError(f"peer {peer[:8]} is unknown here, or revoked")
+        return record.participant
+
+    async def take_home(self, task: str) -> MoveRecord:
+        """`move`, home."""
+        return await self._move(task, "", Deal(), payee="", owed=Deal())
+
+    def confirm(self, worker: str, request: Confirm) -> Confirmed:
+        """What a peer is to a task that it believes to work on."""
+        if self._preparing.get((request.task, worker)) == request.fence:
+            return Confirmed(Standing.ASSIGNED)
+        try:
+            _, placed = self._queries.find(request.task)
+        except NotFoundError:
+            return Confirmed(Standing.RELEASED)
+        return standing(placed.placements, worker, request.fence)
+
+    def worker_of(self, task: str, fence: int, peer: str) -> PlacedTask:
+        """The task, if that peer works on it or prepares to.
+
+        Raises:
+            NotAuthorisedError: it does not. NotFoundError: no such task here.
+        """
+        if self.confirm(peer, Confirm(task, fence)).standing is Standing.RELEASED:
+            raise NotAuthorisedError(f"{task}: you are not its worker")
+        return self._queries.find(task)[1]
+
+    def _altered(self, placed: PlacedTask) -> dict[str, AlteredOutput]:
+        try:
+            return self._queries.find(placed.name)[0].entry.altered
+        except NotFoundError:  # deleted meanwhile
+            return {}
+
+    async def _move(self, task: str, to: str, deal: Deal, *, payee: str, owed: Deal) -> MoveRecord:
+        to = "" if to == self._here else to
+        stored, placed = self._queries.find(task)
+        self._check_movable(placed, to)
+        if to:
+            check_worker(
+                placed.runner.task, stored.network, self.participant_of(to), self._queries.readers
+            )
+        known = placed.current
+        async with placed.moving:
+            if placed.current is not known:
+                raise ConflictError(f"{task} has moved meanwhile")
+            fence = self._next_fence(placed)
+            source = placed.current.worker or self._here
+            with self._prepared_for(task, to, fence):
+                carry_bytes = await self._prepare(stored, placed, to, fence, deal) if to else 0
+                self._check_movable(placed, to)
+                async with placed.paused():
+                    self._check_movable(placed, to)  # it may rest because its query was stopped
+                    committed_at = placed.kept.log.moved_at
+                    placement = Placement(
+                        fence=fence,
+                        worker=to,
+                        since=placed.boundary,
+                        deal=deal,
+                        payee=payee,
+                        owed=owed,
+                        load=placed.load,
+                        rate=placed.rate,
+                    )
+                    self.agree(task, placement)
+                    self._queries.place(placed, placement)
+        record = MoveRecord(
+            at=self._overlay.clock(),
+            task=task,
+            fence=fence,
+            since=placement.since,
+            source=source,
+            target=to or self._here,
+            contract=owed.contract,
+            price=owed.price,
+            stall_ms=0.0,
+            carry_bytes=carry_bytes,
+        )
+        self._announce(placed, record, committed_at)
+        return record
+
+    @contextmanager
+    def _prepared_for(self, task: str, to: str, fence: int) -> Iterator[None]:
+        """Within the block a worker that asks is to go on preparing; after it, what the placements
+        say holds."""
+        self._preparing[task, to] = fence
+        try:
+            yield
+        finally:
+            del self._preparing[task, to]
+
+    def _next_fence(self, placed: PlacedTask) -> int:
+        """Greater than any before, of a task of that name deleted long ago as well: receipts name
+        a placement by it. Not than one that a clock which was ahead has made: no worker would take
+        that."""
+        now = self._overlay.clock()
+        before = (placed.current.fence, placed.tried)
+        last = max((fence for fence in before if fence <= latest_number(now, MILLIS)), default=0)
+        placed.tried = max(last + 1, int(now * MILLIS))
+        return placed.tried
+
+    def _check_movable(self, placed: PlacedTask, to: str) -> None:
+        if not placed.running:
+            raise StoppedError(f"{placed.name} does not run: start its query first")
+        if to and placed.runner.halt.at < END:
+            raise ConflictError(f"{placed.name} is being modified: try again")
+        if placed.current.worker == to:
+            raise ConflictError(f"{placed.name} is there already")
+        if to:
+            parse_peer_id(to)
+
+    async def _prepare(
+        self, stored: StoredQuery, placed: PlacedTask, to: str, fence: int, deal: Deal
+    ) -> int:
+        """Let the new worker get to where the output is; the bytes that it took over."""
+        assignment = Assignment(
+            task=placed.name,
+            fence=fence,
+            query=stored.entry.query,
+            inputs=stored.inputs,
+            kept=stored.kept,
+            after=placed.boundary,
+            deal=deal,
+            load=placed.load,
+            rate=placed.rate,
+            former=tuple(each for each in stored.former if each.upto > placed.boundary),
+            readers=stored.entry.readers,
+            altered=stored.entry.altered,
+        )
+        return await self._until_there(placed, to, assignment)
+
+    async def _until_there(self, placed: PlacedTask, to: str, assignment: Assignment) -> int:
+        reason = "it said nothing"
+        with trio.move_on_after(PREPARE_S):
+            while True:
+                try:
+                    progress = await self._call(to, "task.assign", assignment, Progress)
+                except UnavailableError as error:
+                    reason = str(error)
+                    if not self._overlay.peers.get(parse_peer_id(to)):
+                        raise
+                else:
+                    if progress.ready and progress.boundary >= placed.boundary:
+                        return progress.carry_bytes
+                    reason = progress.reason or "it has not caught up"
+                await trio.sleep(POLL_S)
+        raise DeadlineError(f"{placed.name} was not moved to {to[:8]}: {reason}")
+
+    def _announce(self, placed: PlacedTask, record: MoveRecord, committed_at: float) -> None:
+        self._overlay.events.note(
+            "info",
+            f"moved {placed.name} from {record.source[:8]} to {record.target[:8]}",
+            task=placed.name,
+            term=placed.current.fence,
+        )
+        self._nursery.start_soon(self._send_subscribers, placed)
+        self._nursery.start_soon(self.teller.tell, placed)
+        self._nursery.start_soon(self._note_stall, placed, record, committed_at)
+
+    async def _note_stall(
+        self, placed: PlacedTask, record: MoveRecord, committed_at: float
+    ) -> None:
+        """Remember the move, with the time that the output stood still; 0: nothing came."""
+        since = placed.current.since
+        stood_s = 0.0
+        with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
+            await placed.kept.log.wait_beyond(since)
+            stood_s = time.monotonic() - committed_at
+        self.records.append(msgspec.structs.replace(record, stall_ms=1000 * stood_s))
+
+    async def _send_subscribers(self, placed: PlacedTask) -> None:
+        """The catalog first, so that who is sent away finds the worker there."""
+        worker = placed.current.worker
+        try:
+            await self._queries.name_worker(placed)
+        except MedusaError as error:
+            self._overlay.events.note(
+                "warning", f"could not tell the worker of {placed.name}: {error}"
+            )
+        if worker:
+            placed.kept.send_away()
+
+    async def _call(self, to: str, method: str, request: msgspec.Struct, response: type[T]) -> T:
+        connection = await self._overlay.connect(parse_peer_id(to))
+        return await connection.call(method, request, response, timeout_s=CALL_S)
+
+    async def tend(self) -> None:
+        """Repeat what workers have not heard, and take home what stands still; for ever."""
+        while True:
+            await trio.sleep(TEND_S)
+            for placed in self._queries.tasks():
+                placed.measure()
+                if placed.moving.locked():
+                    continue
+                if self.teller.untold(placed):
+                    self._nursery.start_soon(self.teller.tell, placed)
+                if placed.boundary == END and placed.current.worker:
+                    self._nursery.start_soon(self._dismiss, placed)
+                patience_s = placed.current.owed.availability_s or self._patience_s
+                if placed.watch(trio.current_time()) > patience_s:
+                    self._nursery.start_soon(self._miss, placed)
+
+    async def _dismiss(self, placed: PlacedTask) -> None:
+        """The output has ended: its worker has nothing more to do, and we have all of it."""
+        async with placed.moving:
+            if placed.running or not placed.current.worker:
+                return
+            home = Placement(self._next_fence(placed), since=END)
+            with suppress(MedusaError):  # a full disk: the next time
+                self._queries.place(placed, home)
+                await self._send_subscribers(placed)
+
+    async def _miss(self, placed: PlacedTask) -> None:
+        worker = placed.current.worker
+        self._overlay.events.note(
+            "warning",
+            f"takes {placed.name} home: it stands still at {worker[:8]}",
+            task=placed.name,
+        )
+        self.missed(worker, placed.name)
+        with suppress(MedusaError):
+            await self.take_home(placed.name)
+
+
+def _only_siblings(placement: Placement) -> None:
+    """Where no contracts are, a task stays within the participant that may do with it as it likes.
+
+    Raises:
+        NotAuthorisedError: the task is run under a contract.
+    """
+    if placement.owed.contract:
+        raise NotAuthorisedError("the contract does not let it be passed on")

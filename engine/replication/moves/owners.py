@@ -1,0 +1,39 @@
+"""A worker's question to whoever owns its task by now."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.replication.moves.assigned_task import StoredAssignment
+from engine.replication.moves.messages import Confirm, Confirmed, Standing
+from engine.replication.producers import Producers
+from overlay.errors import UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+CALL_S: Final = 10.0
+"""Patience with the owner, seconds."""
+
+
+async def ask_owner(overlay: Overlay, producers: Producers, stored: StoredAssignment) -> Confirmed:
+    """What this peer is to a task that it believes to work on. Where the owner is away, who has
+    succeeded it is asked: by a higher fence, in the catalog, under the name of its participant.
+
+    Raises:
+        MedusaError: nobody who could say so can be reached.
+    """
+    owner = parse_peer_id(stored.owner)
+    try:
+        return await _ask(overlay, owner, stored)
+    except UnavailableError:
+        successor = await producers.successor(stored.assignment.task, owner)
+        if successor is None:
+            raise
+        if successor == overlay.identity.peer_id:  # which computes it as its own
+            return Confirmed(Standing.RELEASED)
+        return await _ask(overlay, successor, stored)
+
+
+async def _ask(overlay: Overlay, owner: bytes, stored: StoredAssignment) -> Confirmed:
+    connection = await overlay.connect(owner)
+    return await connection.call("task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S)

@@ -1,0 +1,460 @@
+"""The queries this peer runs: created, started, stopped, deleted, taken over and given up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from dht.catalog import Catalog
+from engine.objects.availability import Mode
+from engine.objects.definitions import QueryEntry, StreamEntry
+from engine.objects.differing import queries_differ
+from engine.objects.query import Query, QueryStatus
+from engine.objects.readers import Readers
+from engine.objects.schema import END
+from engine.replication.mirrors import Mirrors
+from engine.replication.moves.placed_task import PlacedTask
+from engine.replication.moves.placements import Placement, replaced
+from engine.replication.producers import Producers
+from engine.replication.query_catalog import QueryCatalog
+from engine.replication.query_creation import Creation
+from engine.replication.query_files import QueryFiles
+from engine.replication.query_logs import QueryLogs
+from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
+from engine.replication.tenure import Tenure, next_fence
+from engine.streams.config import EngineConfig
+from engine.streams.kept import KeptStream
+from engine.streams.store import StreamStore
+from engine.tasks.execution import Executor
+from engine.tasks.plan import Task
+from engine.tasks.status import TaskStatus
+from overlay.errors import (
+    ConflictError,
+    MedusaError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+)
+from overlay.node import Overlay
+
+_DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
+
+LOOK_S: Final = 3.0
+"""How long who starts a query waits to hear that it cannot be computed, seconds: a Java that is
+missing or refuses its options is found in less, and a person waits so long."""
+
+
+class QueryHost:
+    """Every query whose primary this peer is.
+
+    Args:
+        folder: one JSON file a query.
+        nursery: runs their tasks.
+
+    Attributes:
+        readers: who may read what.
+        files: those of the queries, also of those whose secondary this peer is.
+        logs: opens what they read and make. catalog: tells others of them.
+        changed: told of every placement of a task that counts: (task, before, now).
+        deleted: told of a query that is no more.
+        vacated: returns once this peer does not stand by for a query of that name; raises what
+            stands against that.
+        appointed: told when a query here has another tenure.
+        pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
+        leaving: those that another peer has by now, until nothing of them is left here.
+        unfit: of the last run, with why they do not run any more: a limit is new.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        catalog: Catalog,
+        producers: Producers,
+        readers: Readers,
+        mirrors: Mirrors,
+        executor: Executor,
+        config: EngineConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.readers = readers
+        self.files = QueryFiles(folder)
+        self.logs = QueryLogs(store, mirrors, overlay, config)
+        self.catalog = QueryCatalog(catalog, producers, overlay.events, nursery)
+        self._peer = overlay.identity.peer_id.hex()
+        self._clock = overlay.clock
+        self._store = store
+        self._creation = Creation(overlay, catalog, store, readers)
+        self._producers = producers
+        self._mirrors = mirrors
+        self._executor = executor
+        self._events = overlay.events
+        self._nursery = nursery
+        self._queries: dict[str, RunningQuery] = {}
+        self._changing = trio.Lock()
+        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
+        self.deleted: Callable[[RunningQuery], None] = lambda _: None
+        self.vacated: Callable[[str], Awaitable[None]] = _nobody_is_there
+        self.appointed: Callable[[], None] = lambda: None
+        self.pending: dict[str, StoredQuery] = {}
+        self.leaving: set[str] = set()
+        self.unfit: dict[str, tuple[StoredQuery, str]] = {}
+
+    # -- what clients ask for ---------------------------------------------------------------
+
+    async def inputs(self, query: Query) -> Mapping[str, StreamEntry]:
+        """See `Creation.inputs`."""
+        return await self._creation.inputs(query)
+
+    async def create(self, query: Query) -> QueryEntry:
+        """Check the query, publish it and its outputs; it does not run yet.
+
+        Raises:
+            InvalidInputError: it does not type-check, or names an unknown stream.
+            NotAuthorisedError: an input is not for us, or an output not ours.
+            ConflictError: an output exists already, or is read here as another peer's.
+            MedusaError: this peer stands by for a query of that name.
+        """
+        async with self._changing:
+            self._check_fit(query.name)
+            running = self._queries.get(query.name)
+            if running is None:
+                return await self._create(query)
+            if running.stored.entry.query != query:
+                how = queries_differ(running.stored.entry.query, query)
+                raise ConflictError(
+                    f"{query.name} exists and differs ({how}): delete it first or rename"
+                )
+            return running.stored.entry
+
+    async def _create(self, query: Query) -> QueryEntry:
+        creation = await self._creation.plan(query)
+        outputs = creation.entry.outputs
+        await self.vacated(query.name)
+        for output in outputs:
+            await self._mirrors.make_way(output)
+        # consumers may remember the fence of a query of that name that was deleted long ago
+        known = max(map(self._producers.fence, outputs), default=0)
+        fence = next_fence(known, self._clock(), self._peer)
+        stored = msgspec.structs.replace(creation, tenure=Tenure(fence, self._peer))
+        try:
+            for name in stored.kept:
+                await self._store.drop(name)  # what was declared is now produced
+            running = await self.prepare(stored)
+            self.admit(running)
+            await self.catalog.publish(running)
+            self.files.save(stored)
+        except BaseException:
+            await self._remove(stored)
+            raise
+        return stored.entry
+
+    async def set_status(self, name: str, status: QueryStatus) -> None:
+        """
+        Raises:
+            NotFoundError: no such query here.
+            ConflictError: another query reads what the one to be deleted produces.
+        """
+        async with self._changing:
+            await self._set_status(name, status)
+
+    async def _set_status(self, name: str, status: QueryStatus) -> None:
+        if name in self.pending:
+            raise UnavailableError(f"{name}: its secondary is asked about it; try again")
+        if status is QueryStatus.DELETED:
+            await self._delete(name)
+            self._events.note("info", f"deleted {name}", query=name)
+            return
+        self._check_fit(name)
+        running = self.get(name)
+        if status is running.stored.entry.status:
+            return
+        entry = msgspec.structs.replace(running.stored.entry, status=status)
+        self.write(running, entry=entry)
+        if status is QueryStatus.RUNNING:
+            self.start(running)
+        else:
+            await self._stop(running)
+        await self.catalog.publish_entry(running.stored)
+        self._events.note("info", f"{_DONE[status]} {name}", query=name)
+
+    async def _delete(self, name: str) -> None:
+        if name in self.unfit:
+            await self._remove(self.unfit[name][0])
+            del self.unfit[name]
+            return
+        running = self.get(name)
+        self._check_unread(running)
+        await self._remove(running.stored)
+        self.deleted(running)
+
+    def _check_fit(self, name: str) -> None:
+        if name in self.unfit:
+            raise ConflictError(f"{name} does not run: {self.unfit[name][1]}; delete it first")
+
+    # -- over restarts and failovers; see also `Resuming` -------------------------------------
+
+    def take_over(self, running: RunningQuery) -> None:
+        """Have a query that another peer had, or may have had: it runs first, and is published as
+        soon as may be."""
+        running.taken_over_at = trio.current_time()
+        self.admit(running)
+        if running.stored.entry.status is QueryStatus.RUNNING:
+            self.start(running)
+        else:
+            with suppress(StorageError):  # it has no workers, and is told so when it asks
+                self._place_home(running)
+        self.catalog.publish_soon(running)
+        self.appointed()
+
+    async def take_up(self, running: RunningQuery) -> None:
+        """Go on with a query of the last run."""
+        if running.stored.availability.mode is not Mode.NONE:
+            running.parted_at = trio.current_time()  # from whom, is forgotten
+        self.admit(running)
+        # A crash may have come between the file and the catalog; the same again is no change.
+        try:
+            await self.catalog.publish(running)
+        except ConflictError:  # another peer took it over, and we shall hear of it
+            self.catalog.publish_soon(running)
+        if running.stored.entry.status is QueryStatus.RUNNING:
+            self.start(running)
+        else:
+            await self._call_home(running)  # a crash may have come between
+
+    def admit(self, running: RunningQuery) -> None:
+        """It is found by its name here."""
+        self._queries[running.name] = running
+        for task in running.tasks:
+            self._producers.believe(task.name, running.stored.tenure.fence)
+
+    async def relinquish(self, name: str) -> RunningQuery:
+        """It is another peer's, which has published it: stop it, and forget it but for its logs.
+
+        Raises:
+            NotFoundError: it is not ours.
+        """
+        async with self._changing:
+            running = self.get(name)
+            with trio.CancelScope(shield=True):
+                await self.catalog.silence(name)
+                await running.stop()
+                with suppress(StorageError):  # it makes room
+                    self._place_home(running)
+                del self._queries[name]
+                # before the file goes: or a restart would withdraw what is another's by now
+                with suppress(MedusaError):
+                    self.catalog.leave(running.stored)
+                given = {task.name: max(task.boundary, task.given) for task in running.tasks}
+                self.files.leave(name, given)
+                for task in running.tasks:
+                    task.runner.release()
+            return running
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def get(self, name: str) -> RunningQuery:
+        """
+        Raises:
+            NotFoundError: this peer is not its primary.
+        """
+        if (running := self._queries.get(name)) is None:
+            raise NotFoundError(f"{name} is not kept by this peer")
+        return running
+
+    def occupied(self, name: str) -> bool:
+        """Whether this peer has, or may have, the query itself, or something of it yet."""
+        return name in self._queries or name in self.leaving
+
+    def all(self) -> list[RunningQuery]:
+        return list(self._queries.values())
+
+    def replicated(self) -> list[RunningQuery]:
+        """Those that ask for a secondary."""
+        return [
+            running
+            for running in self._queries.values()
+            if running.stored.availability.mode is not Mode.NONE
+            and running.name not in self.pending
+        ]
+
+    def consumers(self, stream: str) -> list[QueryEntry]:
+        """The queries here that read `stream`."""
+        return [
+            running.stored.entry
+            for running in self._queries.values()
+            if stream in running.stored.inputs
+        ]
+
+    def task_status(self) -> tuple[TaskStatus, ...]:
+        refusals = {kept.name: kept.refusal for kept in self._store.all() if kept.refusal}
+        return tuple(
+            _refused(task.status(stopped=not running.running), refusals)
+            for running in self._queries.values()
+            for task in running.tasks
+        )
+
+    def tasks(self) -> list[PlacedTask]:
+        """Every task of the queries that run."""
+        return [
+            task for running in self._queries.values() if running.running for task in running.tasks
+        ]
+
+    def find(self, task: str) -> tuple[StoredQuery, PlacedTask]:
+        """A task by its name, and the query it is part of.
+
+        Raises:
+            NotFoundError: no query of this peer has it.
+        """
+        for running in self._queries.values():
+            for placed in running.tasks:
+                if placed.name == task:
+                    return running.stored, placed
+        raise NotFoundError(f"{task} is no task of a query of this peer")
+
+    # -- what is decided about them -------------------------------------------------------------
+
+    def place(self, placed: PlacedTask, placement: Placement) -> None:
+        """Write down who works on a task from now on; it counts from then. Blocking.
+
+        Raises:
+            NotFoundError: its query is not ours any more.
+            StorageError: the disk does not take it; nothing has changed.
+        """
+        running = self.get(placed.runner.task.query)
+        placements = replaced(placed.placements, placement)
+        before = placed.current
+        stored = running.stored.placed(placed.name, placements)
+        self.write(running, placements=stored.placements)
+        placed.placements = placements
+        self.changed(placed.name, before, placement)
+
+    def write(self, running: RunningQuery, **changes: object) -> None:
+        """Write down what changes of a query; it counts from then. Blocking.
+
+        Raises:
+            NotFoundError: it is not ours any more: its file would bring it back.
+            StorageError: the disk does not take it; nothing has changed.
+        """
+        if self._queries.get(running.name) is not running:
+            raise NotFoundError(f"{running.name} is not kept by this peer any more")
+        stored = msgspec.structs.replace(running.stored, **changes)
+        self.files.save(stored)
+        running.stored = stored
+
+    def appoint(self, running: RunningQuery, tenure: Tenure) -> None:
+        """Another tenure, written down and then announced. Blocking. Raises: as `write`."""
+        parted = tuple(peer for peer in running.stored.parted if peer != tenure.secondary)
+        self.write(running, tenure=tenure, parted=parted)
+        self.catalog.publish_soon(running)
+        self.appointed()
+
+    async def name_worker(self, placed: PlacedTask) -> None:
+        """Publish who computes a task now.
+
+        Raises:
+            NotFoundError: its query is not ours any more.
+            MedusaError: that cannot be published.
+        """
+        await self.catalog.name_worker(self.get(placed.runner.task.query), placed)
+
+    # -- their logs and tasks -----------------------------------------------------------------
+
+    async def prepare(self, stored: StoredQuery) -> RunningQuery:
+        """See `QueryLogs.prepare`."""
+        return await self.logs.prepare(stored, self._executor)
+
+    def build(
+        self, stored: StoredQuery, tasks: Sequence[Task], logs: Mapping[str, KeptStream]
+    ) -> RunningQuery:
+        """See `QueryLogs.build`."""
+        return self.logs.build(stored, tasks, logs, self._executor)
+
+    def warm(self, tasks: Sequence[Task] = ()) -> None:
+        """Start what computes, so that the first job, of these tasks say, does not wait for it."""
+        self._nursery.start_soon(self._executor.prepare, [task.at(END) for task in tasks])
+
+    async def trouble(self) -> str:
+        """Why nothing can be computed here, and the mend; empty where it can, as far as can be said
+        within `LOOK_S`. What has failed is tried again."""
+        tried = trio.Event()
+
+        async def start() -> None:
+            await self._executor.prepare()
+            tried.set()
+
+        self._nursery.start_soon(start)
+        with trio.move_on_after(LOOK_S):
+            await tried.wait()
+        return self._executor.trouble
+
+    def start(self, running: RunningQuery) -> None:
+        """Let its tasks go on."""
+        self.warm()
+        running.start(self._nursery)
+
+    async def _stop(self, running: RunningQuery) -> None:
+        if running.running:
+            await running.stop()
+            await self._call_home(running)
+
+    async def _call_home(self, running: RunningQuery) -> None:
+        """A query that does not run has no workers."""
+        for task in self._place_home(running):
+            await self.name_worker(task)
+
+    def _place_home(self, running: RunningQuery) -> list[PlacedTask]:
+        away = [task for task in running.tasks if task.current.worker]
+        for task in away:
+            self.place(task, task.home)
+        return away
+
+    def _check_unread(self, running: RunningQuery) -> None:
+        for output in running.stored.entry.outputs:
+            readers = ", ".join(sorted(entry.query.name for entry in self.consumers(output)))
+            if readers:
+                raise ConflictError(f"{output} is read by {readers}: delete that first")
+
+    async def _remove(self, stored: StoredQuery) -> None:
+        """Leave nothing of a query, however far its creation came."""
+        name = stored.name
+        with trio.CancelScope(shield=True):  # half a query is no query
+            running = self._queries.get(name)
+            if running is not None:
+                await self.catalog.silence(name)
+                with suppress(StorageError):  # it makes room
+                    await self._stop(running)
+                del self._queries[name]
+                for task in running.tasks:
+                    task.runner.release()
+            self.files.remove(name)
+            await self.logs.drop(stored)
+            await self.catalog.withdraw(stored)
+
+
+def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
+    pass
+
+
+async def _nobody_is_there(_query: str) -> None:
+    pass
+
+
+def _refused(status: TaskStatus, refusals: Mapping[str, str]) -> TaskStatus:
+    """A task that an input is not given to stands still at the boundary that it has.
+
+    Args:
+        refusals: why, by input.
+    """
+    why = [refusals[name] for name in status.inputs if name in refusals]
+    if not why or status.state == "stopped":
+        return status
+    return msgspec.structs.replace(status, state="failing", reason="; ".join(why))

@@ -1,0 +1,139 @@
+"""What is looked at before a query is: its inputs, its outputs, and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from dht.catalog import Catalog
+from engine.objects.definitions import ANY, QueryEntry, StreamEntry, check_members, check_not_late
+from engine.objects.kinds import STREAM, find
+from engine.objects.query import Query, QueryStatus, streams_read, streams_written
+from engine.objects.readers import Readers
+from engine.objects.schema import BEGINNING, Schema
+from engine.replication.stored_query import StoredQuery
+from engine.streams.revisions.columns import revisions_entry
+from engine.streams.store import StreamStore
+from engine.tasks.network import Network, planned
+from overlay.errors import ConflictError, InvalidInputError, NotAuthorisedError, NotFoundError
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+
+class Creation:
+    """What a new query of a participant meets in the catalog and at this peer."""
+
+    def __init__(
+        self, overlay: Overlay, catalog: Catalog, store: StreamStore, readers: Readers
+    ) -> None:
+        self._participant = overlay.identity.participant
+        self._peer = overlay.identity.peer_id.hex()
+        self._threads = overlay.threads
+        self._catalog = catalog
+        self._store = store
+        self._readers = readers
+
+    async def plan(self, query: Query) -> StoredQuery:
+        """The query as it is kept, once it is found to be right.
+
+        Raises:
+            InvalidInputError: it does not type-check, or names an unknown stream.
+            NotAuthorisedError: an input is not for us, or an output not ours.
+            ConflictError: an output exists already.
+        """
+        _check_readers(query)
+        inputs = await self.inputs(query)
+        schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
+        declared = await self.declared(query, schemas)
+        kept = frozenset(declared)
+        planning = partial(planned, query, schemas, kept, inputs)
+        tasks = await self._threads.run(self._participant, planning)
+        outputs = tuple(task.output for task in tasks)
+        readers = {name: given for name, given in declared.items() if ANY not in given}
+        entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs, readers=readers)
+        stored = StoredQuery(entry, inputs, tuple(kept))
+        for task in tasks:  # a label may be beyond its limits
+            stored.network.entry_of(task.output, task.output_schema, self._peer)
+        return stored
+
+    async def inputs(self, query: Query) -> dict[str, StreamEntry]:
+        """The streams from elsewhere that it reads.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            NotAuthorisedError: one is not for us.
+        """
+        written = streams_written(query)
+        entries: dict[str, StreamEntry] = {}
+        for name in sorted(streams_read(query) - written):
+            found = await find(self._catalog, STREAM, ObjectName.parse(name))
+            if found is None:
+                raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
+            self._readers.check(found.value.stream, self._participant)
+            entries[name] = found.value
+            if found.value.is_revised:
+                beside = revisions_entry(found.value)
+                entries[beside.stream.name] = beside
+        return entries
+
+    async def declared(
+        self, query: Query, schemas: Mapping[str, Schema]
+    ) -> dict[str, tuple[str, ...]]:
+        """The outputs that were created as streams before, with their readers: they must fit, and
+        be unused.
+
+        Raises:
+            NotAuthorisedError: an output is not ours.
+            ConflictError: one exists and cannot be taken over.
+        """
+        declared: dict[str, tuple[str, ...]] = {}
+        for name in sorted(streams_written(query)):
+            check_not_late(name)
+            if ObjectName.parse(name).participant != self._participant:
+                raise NotAuthorisedError(f"{query.name} may not produce {name}: not ours")
+            found = await find(self._catalog, STREAM, ObjectName.parse(name))
+            if found is None:
+                continue
+            self._check_replaceable(query.name, found.value, schemas[name])
+            declared[name] = found.value.stream.readers
+        return declared
+
+    def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:
+        name = entry.stream.name
+        if entry.stream.view is not None:
+            raise ConflictError(
+                f"{name} is a view of {entry.stream.view.stream}: take another name"
+            )
+        if entry.stream.query == query:
+            return  # of a creation that a crash cut short
+        if entry.stream.query:
+            raise ConflictError(f"{name} is already produced by {entry.stream.query}")
+        if entry.stream.declassify:
+            raise ConflictError(
+                f"{name} was created with declassify: that is for the streams that are posted to"
+            )
+        declared = [(field.name, field.type) for field in entry.schema.fields]
+        if declared != [(field.name, field.type) for field in schema.fields]:
+            raise ConflictError(f"{name} was created with other fields than the query gives it")
+        kept = self._store.get(name)
+        if (
+            kept is None
+            or kept.home is None
+            or kept.log.boundary != BEGINNING
+            or kept.home.pending_bytes
+        ):
+            raise ConflictError(f"{name} has been posted to; a query cannot take it over")
+
+
+def _check_readers(query: Query) -> None:
+    """
+    Raises:
+        InvalidInputError: readers of what it does not make, or too many, or none that can be one.
+    """
+    made = streams_written(query)
+    if len(dict(query.readers)) < len(query.readers):
+        raise InvalidInputError(f"{query.name} names the readers of a stream twice")
+    for name, readers in query.readers:
+        if name not in made:
+            raise InvalidInputError(f"{query.name} does not make {name[:256]!a}: it has no readers")
+        check_members(name, readers)

@@ -1,0 +1,99 @@
+"""The queries that a peer keeps, as files: one JSON file each, which says that the query is.
+
+Of those that it has let go of it remembers how far it has given out their streams: whoever has them
+now must not make those results otherwise (ADR 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from engine.objects.files import file_name
+from engine.objects.schema import BEGINNING
+from engine.replication.stored_query import StoredQuery
+from overlay.errors import DamagedError, NotFoundError, StorageError
+from overlay.files import load_json, save_json, storing
+
+MAX_LEFT: Final = 1_000
+"""Queries let go of that are remembered: the latest."""
+
+
+class QueryFiles:
+    """Those in one folder. All calls block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self) -> Iterator[StoredQuery]:
+        """
+        Raises:
+            DamagedError: one is damaged.
+        """
+        for path in sorted(self._folder.glob("*.json")):
+            mend = "restore it from a copy, or remove it and create the query again"
+            yield load_json(path, StoredQuery, mend=mend)
+
+    def save(self, stored: StoredQuery) -> None:
+        """
+        Raises:
+            StorageError: the disk does not take it; what was there is untouched.
+        """
+        save_json(self._path(stored.name), stored)
+
+    def remove(self, query: str) -> None:
+        """It is not any more.
+
+        Raises:
+            StorageError: the disk does not let it go.
+        """
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            self._left(query).unlink(missing_ok=True)
+
+    def leave(self, query: str, given: Mapping[str, int]) -> None:
+        """It is another peer's.
+
+        Args:
+            given: by stream, how far it was given out here, microseconds.
+
+        Raises:
+            StorageError: the disk does not let it go.
+        """
+        # Letting go makes room, and must not fail; a damaged file stays, for `given` to name.
+        with suppress(StorageError, DamagedError):
+            self._remember(query, given)
+        with storing(self._folder):
+            self._path(query).unlink(missing_ok=True)
+            left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
+            for path in left[:-MAX_LEFT]:
+                path.unlink(missing_ok=True)
+
+    def _remember(self, query: str, given: Mapping[str, int]) -> None:
+        before = self.given(query)
+        furthest = {
+            name: max(given.get(name, BEGINNING), before.get(name, BEGINNING))
+            for name in given.keys() | before.keys()
+        }
+        save_json(self._left(query), furthest)
+
+    def given(self, query: str) -> dict[str, int]:
+        """By stream, how far a query that this peer has let go of was given out here; those that
+        are not in it were not.
+
+        Raises:
+            DamagedError: that is not known any more.
+        """
+        mend = "remove it, if no subscriber has read the query's streams from this peer"
+        try:
+            return load_json(self._left(query), dict[str, int], mend=mend)
+        except NotFoundError:
+            return {}
+
+    def _left(self, query: str) -> Path:
+        return self._folder / file_name(query, ".left")
+
+    def _path(self, query: str) -> Path:
+        return self._folder / file_name(query, ".json")

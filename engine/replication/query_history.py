@@ -1,0 +1,127 @@
+"""The stored form of a query before and after a modification: pure functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine.objects.definitions import StreamEntry
+from engine.objects.query import Query
+from engine.objects.schema import BEGINNING
+from engine.replication.stored_query import StoredQuery
+from engine.tasks.former import (
+    MAX_FORMER,
+    Former,
+    affected,
+    changing,
+    check_history,
+    restored,
+)
+from engine.tasks.plan import Task
+from overlay.encoding import encode
+from overlay.errors import BusyError, InvalidInputError
+
+MAX_BYTES: Final = 2**19
+"""Of a query with its editions: it is told in one message, which holds twice as much."""
+
+
+def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
+    """The same query as it is told from now on: by `query` after the boundary.
+
+    Raises:
+        BusyError: too many editions, or too large ones, are remembered already.
+    """
+    if len(stored.former) >= MAX_FORMER:
+        raise BusyError(
+            f"{stored.name}: its last {MAX_FORMER} editions may all still be computed: let its "
+            "consumers and its standby catch up first"
+        )
+    before = {box.name: box for box in stored.entry.query.boxes}
+    boxes = tuple(before[box.name] for box in query.boxes if before[box.name] != box)
+    known = stored.entry
+    entry = msgspec.structs.replace(known, query=query, edition=known.edition + 1, since=upto)
+    former = (*stored.former, Former(upto, boxes))
+    try:
+        check_history(query, former)
+    except InvalidInputError as error:
+        raise BusyError(f"{stored.name}: {error}") from None
+    made = msgspec.structs.replace(stored, entry=entry, former=former)
+    if len(encode(made)) > MAX_BYTES:
+        raise BusyError(f"{stored.name}: with its editions it would have over {MAX_BYTES} bytes")
+    return made
+
+
+def postponed(stored: StoredQuery, upto: int) -> StoredQuery:
+    """The last modification counts from a later boundary on."""
+    *older, last = stored.former
+    former = (*older, msgspec.structs.replace(last, upto=upto))
+    entry = msgspec.structs.replace(stored.entry, since=upto)
+    return msgspec.structs.replace(stored, entry=entry, former=former)
+
+
+def withdrawn(stored: StoredQuery) -> StoredQuery:
+    """The last modification is not made."""
+    *older, last = stored.former
+    since = older[-1].upto if older else max(stored.since.values(), default=BEGINNING)
+    entry = msgspec.structs.replace(
+        stored.entry,
+        query=restored(stored.entry.query, last),
+        edition=stored.entry.edition - 1,
+        since=since,
+    )
+    return msgspec.structs.replace(stored, entry=entry, former=tuple(older))
+
+
+def settled(
+    stored: StoredQuery, tasks: tuple[Task, ...], computed: Mapping[str, int]
+) -> StoredQuery:
+    """Without the editions that nobody computes any more.
+
+    Args:
+        tasks: its own, with all editions.
+        computed: by task, the boundary up to which nobody will compute its output again.
+    """
+    former, since = list(stored.former), dict(stored.since)
+    while former:
+        upto = former[0].upto
+        names = changing(tasks, upto)
+        if any(computed[name] < upto for name in names):
+            break
+        since |= dict.fromkeys(affected(tasks, names), upto)
+        del former[0]
+    return msgspec.structs.replace(stored, former=tuple(former), since=since)
+
+
+def follows(known: StoredQuery, told: StoredQuery) -> bool:
+    """Whether a secondary that keeps `known` can go on with `told` where it stands: the same, with
+    at most one modification more, and perhaps without some editions."""
+    more = told.entry.edition - known.entry.edition
+    if more not in {0, 1} or len(told.former) < more:
+        return False
+    former, query = told.former, told.entry.query
+    if more:
+        former, query = former[:-1], restored(query, former[-1])
+    if query != known.entry.query or former != known.former[len(known.former) - len(former) :]:
+        return False
+    if not _same_streams(known.inputs, told.inputs):
+        return False
+    as_known = msgspec.structs.replace(
+        known,
+        entry=told.entry,
+        inputs=told.inputs,
+        former=told.former,
+        since=told.since,
+        positions=told.positions,
+        variant=told.variant,
+        placements=told.placements,
+        parted=told.parted,
+    )
+    return as_known == told and told.entry.outputs == known.entry.outputs
+
+
+def _same_streams(known: Mapping[str, StreamEntry], told: Mapping[str, StreamEntry]) -> bool:
+    """Whether they are the same, but for what their owners may have altered."""
+    fixed = {name: (entry.schema, entry.stream.query) for name, entry in known.items()}
+    return fixed == {name: (entry.schema, entry.stream.query) for name, entry in told.items()}

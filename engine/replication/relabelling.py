@@ -1,0 +1,215 @@
+"""Keeps the labels of this peer's streams in step with the readers of their inputs.
+
+When a stream that is read here was altered, or is made from one that was, the streams that are made
+from it here get new labels. They are announced, and their own readers hear of it in turn. So an
+owner's word passes along every chain of streams, each peer asking the next one. The owner may
+strike off
+
+* a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
+* the worker of a task of ours: we take the task home,
+* the owner of a task that we run: we stop, and give it back,
+* us: we get no more of the stream; the streams that we make from it stand still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import trio
+from msgspec.structs import replace
+
+from engine.objects.definitions import ANY, CONTRACT, StreamEntry
+from engine.objects.readers import Readers
+from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.checks import check_worker
+from engine.replication.moves.mover import Mover
+from engine.replication.moves.placed_task import PlacedTask
+from engine.replication.moves.returning import Returning
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.replicas.standbys import Standbys
+from engine.replication.running_query import RunningQuery
+from engine.streams.kept import KeptStream, Role
+from engine.streams.store import StreamStore
+from engine.streams.subscriptions import Subscriptions, consumer_of
+from engine.tasks.network import Network
+from overlay.errors import MedusaError, NotAuthorisedError
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+AGAIN_S: Final = 5.0
+"""After what failed, a full disk say, and for what no message tells of, seconds."""
+
+
+class Relabelling:
+    """Of one peer; `tend` runs it."""
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        subscriptions: Subscriptions,
+        readers: Readers,
+        producers: Producers,
+        queries: QueryHost,
+        standbys: Standbys,
+        mover: Mover,
+        assignments: Assignments,
+        returning: Returning,
+    ) -> None:
+        self._overlay = overlay
+        self._store = store
+        self._subscriptions = subscriptions
+        self._readers = readers
+        self._producers = producers
+        self._queries = queries
+        self._standbys = standbys
+        self._mover = mover
+        self._assignments = assignments
+        self._returning = returning
+        self._changed = trio.Event()
+        store.defined = self.heed
+        readers.changed = self.contracts_changed
+
+    def heed(self, _kept: KeptStream) -> None:
+        """A stream that is kept here is defined otherwise."""
+        self._changed.set()
+
+    def contracts_changed(self) -> None:
+        """Somebody has a contract who had none, or has none any more."""
+        for kept in self._store.all():
+            if any(CONTRACT in policy.readers for policy in kept.entry.stream.policies):
+                kept.define(kept.entry)
+        self._changed.set()
+
+    async def tend(self) -> None:
+        """For ever."""
+        while True:
+            self._changed = trio.Event()
+            await self._try(self.look)
+            with trio.move_on_after(AGAIN_S):
+                await self._changed.wait()
+
+    async def look(self) -> None:
+        """Compare everything that is made here with what it is made from. One pass relabels what
+        is next to a change; what follows from that, the next one does."""
+        latest: dict[str, StreamEntry] = {}
+        for kept in self._store.all():
+            known = latest.setdefault(kept.name, kept.entry)
+            if kept.entry.stream.edition > known.stream.edition:
+                latest[kept.name] = kept.entry
+        for running in self._queries.all():
+            await self._try(self._look_at_query, running, latest)
+        for standby in self._standbys.all():
+            inputs = _known(standby.stored.inputs, latest)
+            await self._try(standby.relabel, replace(standby.stored, inputs=inputs))
+        for assigned in self._assignments.all():
+            await self._try(self._look_at_assigned, assigned, latest)
+        for kept in self._store.all():
+            if kept.role is Role.VIEW:
+                await self._try(self._look_at_view, kept, latest)
+            self._let_go(kept)
+
+    async def _try(self, act: Callable[..., Awaitable[None]], *about: object) -> None:
+        try:
+            await act(*about)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"could not tell readers of a change: {error}")
+
+    # -- what is made here -----------------------------------------------------------------------
+
+    async def _look_at_query(
+        self, running: RunningQuery, latest: Mapping[str, StreamEntry]
+    ) -> None:
+        inputs = _known(running.stored.inputs, latest)
+        other = inputs != running.stored.inputs
+        if other:
+            self._queries.write(running, inputs=inputs)
+        for placed in running.tasks:
+            await self._look_at_worker(placed, running.stored.network)
+        if other:
+            tasks = [placed.runner.task for placed in running.tasks]
+            logs = self._queries.logs
+            # first: whoever hears of the change here looks it up
+            await self._producers.announce_altered(logs.entries(running.stored, tasks))
+            await logs.define_outputs(running.stored, tasks)
+            self._queries.catalog.publish_soon(running)
+
+    async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
+        if not placed.current.worker or placed.moving.locked():
+            return
+        worker = self._mover.participant_of(placed.current.worker)
+        try:
+            check_worker(placed.runner.task, network, worker, self._readers)
+        except NotAuthorisedError as error:
+            self._overlay.events.note("warning", f"takes {placed.name} home: {error}")
+            await self._mover.take_home(placed.name)
+
+    async def _look_at_assigned(
+        self, assigned: AssignedTask, latest: Mapping[str, StreamEntry]
+    ) -> None:
+        inputs = _known(assigned.inputs_now, latest)
+        if inputs != assigned.inputs_now:
+            await self._assignments.relabel(assigned, inputs)
+        owner = ObjectName.parse(assigned.task.name).participant
+        for participant in (owner, self._overlay.identity.participant):
+            try:
+                check_worker(assigned.task, assigned.network, participant, self._readers)
+            except NotAuthorisedError as error:
+                self._returning.refuse(assigned, str(error))
+
+    async def _look_at_view(self, kept: KeptStream, latest: Mapping[str, StreamEntry]) -> None:
+        stream = kept.entry.stream
+        assert stream.view is not None, "a view's stream says what it shows"
+        source = latest.get(stream.view.stream)
+        if source is None:
+            return
+        changed = replace(
+            stream,
+            label=source.stream.policies,
+            readers=(ANY,),  # before there were labels, a view had the list of what it shows
+            edition=source.stream.edition,
+        )
+        if changed == stream:
+            return
+        entry = replace(kept.entry, stream=changed)
+        await self._producers.announce_altered([entry])
+        await self._store.define(kept, entry)
+
+    def _let_go(self, kept: KeptStream) -> None:
+        """Named subscribers that may not read it any more are waited for no longer."""
+        if kept.role is Role.MIRROR:
+            return
+        for lease in self._subscriptions.of(kept.name):
+            if not self._readers.may_read(kept.entry.stream, lease.holder):
+                why = f"{lease.holder} may not read it any more"
+                consumer = consumer_of(lease.subscriber)
+                self._subscriptions.let_go(kept, consumer, lease.holder, why)
+
+
+def _known(
+    inputs: Mapping[str, StreamEntry], latest: Mapping[str, StreamEntry]
+) -> dict[str, StreamEntry]:
+    """With the readers that these streams have now; all else is as it was when they were taken up.
+
+    Args:
+        latest: what is known here, from their own logs here or mirrors of them.
+    """
+    return {name: _with_readers_of(entry, latest.get(name)) for name, entry in inputs.items()}
+
+
+def _with_readers_of(entry: StreamEntry, latest: StreamEntry | None) -> StreamEntry:
+    if latest is None or latest.stream.edition < entry.stream.edition:
+        return entry
+    now = latest.stream
+    stream = replace(
+        entry.stream,
+        readers=now.readers,
+        label=now.label,
+        declassify=now.declassify,
+        edition=now.edition,
+    )
+    return replace(entry, stream=stream)

@@ -1,0 +1,45 @@
+"""Calls to another peer of the participant about a query."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.replication.replicas.messages import Dismiss, Dismissed, KeptUp
+from engine.replication.tenure import check_fence
+from overlay.errors import UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+CALL_S: Final = 2.0
+"""Patience with a peer that stands by, seconds: the failure detector says whether it is to be
+replaced."""
+
+
+async def ask(
+    overlay: Overlay, peer: str, method: str, message: msgspec.Struct, timeout_s: float = CALL_S
+) -> KeptUp:
+    """What a peer that stands by, or has taken over, says of itself.
+
+    Raises:
+        MedusaError: it cannot be reached, or says that it does neither, or makes no sense.
+    """
+    connection = await overlay.connect(parse_peer_id(peer))
+    answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
+    check_fence(method, answer.tenure.fence, overlay.clock())
+    return answer
+
+
+async def dismiss(overlay: Overlay, peer: str, query: str, fence: int) -> Dismissed:
+    """Have a peer stand by no more.
+
+    Raises:
+        MedusaError: it cannot be told, or has the query all the same.
+    """
+    with trio.move_on_after(CALL_S):
+        connection = await overlay.connect(parse_peer_id(peer))
+        message = Dismiss(query, fence)
+        return await connection.call("replica.dismiss", message, Dismissed, timeout_s=CALL_S)
+    raise UnavailableError("it does not answer")

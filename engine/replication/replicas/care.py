@@ -1,0 +1,257 @@
+"""What a primary knows of its secondary, and what follows for the streams of the query: how long
+they are kept for it, here and where they come from, and how far consumers may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+import trio
+
+from engine.objects.availability import Mode, Recovery
+from engine.objects.schema import BEGINNING, END
+from engine.replication.mirrors import Mirrors
+from engine.replication.replicas.lead import Lead
+from engine.replication.replicas.positions import needed, reached
+from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
+from engine.streams.leases import Lease
+from engine.streams.log import StreamLog
+from overlay.errors import NotFoundError
+
+JOIN_S: Final = 60.0
+"""How long what is open now is kept for an active secondary that begins there, seconds."""
+
+MAX_LEASES_TOLD: Final = 256
+"""Of named subscribers, in one message; the others are told in the next ones."""
+
+
+class Care:
+    """What is known of the secondary of one query.
+
+    Attributes:
+        told: what it was told of the query.
+        positions: from where it would go on, even after a restart of its own.
+        stored: by stream, how far it has it, where it copies it from us.
+        boundaries: by stream, how far it says to be.
+        goal: by output, how far it has to come to be caught up.
+        modest: it could not get what would serve the slowest consumer, and begins with what we
+            have ourselves.
+        leases: by stream and subscriber, the boundary that it knows of.
+        talking: held while it is talked to.
+        earliest: it cannot take the last modification at its boundary: the earliest at which it
+            could; BEGINNING: it can, or there is none.
+        caught_up: it has had everything at least once, since it was too far behind to wait for.
+        leads: by output, how long we have had what it has not.
+    """
+
+    def __init__(self) -> None:
+        self.talking = trio.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """There is no secondary yet, or another one."""
+        self.told: StoredQuery | None = None
+        self.earliest = BEGINNING
+        self.positions: dict[str, int] = {}
+        self.leases: dict[tuple[str, str], int] = {}
+        self.caught_up = False
+        self.leads: dict[str, Lead] = {}
+        self.lost()
+        self.modest = False
+
+    def untold(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+        """Those that it does not know as they are, or some of them."""
+        changed = (each for each in leases if self.leases.get(_key(each)) != each.boundary)
+        return tuple(islice(changed, MAX_LEASES_TOLD))
+
+    def has_heard(self, leases: Iterable[Lease]) -> None:
+        self.leases |= {_key(each): each.boundary for each in leases}
+
+    def lost(self) -> None:
+        """It has nothing any more."""
+        self.modest = True
+        self.stored: dict[str, int] = {}
+        self.boundaries: dict[str, int] = {}
+        self.goal: dict[str, int] = {}
+
+
+def _key(lease: Lease) -> tuple[str, str]:
+    return lease.stream, lease.subscriber
+
+
+def secondary_of(query: str) -> str:
+    """Whom the logs are held for until the secondary has them too."""
+    return f"secondary of {query}"
+
+
+def log_of(running: RunningQuery, stream: str) -> StreamLog:
+    """
+    Raises:
+        NotFoundError: the query neither reads nor makes that stream.
+    """
+    for task in running.tasks:
+        log = task.kept.log if task.name == stream else task.runner.input(stream)
+        if log is not None:
+            return log
+    raise NotFoundError(f"{running.name} has no stream {stream[:256]!a}")
+
+
+def streams_of(running: RunningQuery) -> tuple[str, ...]:
+    return (*running.stored.inputs, *(task.name for task in running.tasks))
+
+
+def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
+    """From where a secondary that has nothing yet would go on. modest: an active one, with what we
+    have of the inputs ourselves; consumers that are far behind are beyond it."""
+    tasks = [task.runner.task for task in running.tasks]
+    mode = running.stored.availability.mode
+    if mode is Mode.AMNESIA:
+        inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
+        return {**inputs, **reached(tasks, inputs)}
+    if mode is Mode.PASSIVE_STANDBY:  # it copies them: who comes after a takeover finds the past
+        safe = {task.name: task.kept.log.start for task in running.tasks}
+    else:
+        own = frozenset((secondary_of(running.name), *(f"task {task.name}" for task in tasks)))
+        safe = {
+            task.name: max(task.kept.log.needed(own), task.kept.log.start) for task in running.tasks
+        }
+    found = needed(tasks, safe)
+    if mode is Mode.PASSIVE_STANDBY or modest:
+        for name in running.stored.inputs:  # what it can have of them, from us
+            found[name] = max(found[name], log_of(running, name).start)
+    if mode is Mode.ACTIVE_STANDBY and modest:  # and what it can make of that
+        inputs = {name: found[name] for name in running.stored.inputs}
+        for output, whole in reached(tasks, inputs).items():
+            found[output] = max(found[output], whole)
+    return found
+
+
+def hold_for(running: RunningQuery, care: Care, known: dict[str, int]) -> None:
+    """Keep what a secondary begins with until it has it. known: the positions it is told."""
+    mode, holder = running.stored.availability.mode, secondary_of(running.name)
+    if mode is Mode.PASSIVE_STANDBY:
+        for stream, position in known.items():
+            log_of(running, stream).hold(holder, care.stored.get(stream, position))
+    elif mode is Mode.ACTIVE_STANDBY:
+        for stream in running.stored.inputs:
+            log_of(running, stream).hold(holder, known[stream], trio.current_time() + JOIN_S)
+
+
+def hold_all(running: RunningQuery) -> None:
+    """After a restart it is not known yet what the secondary has."""
+    if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
+        for stream in streams_of(running):
+            log = log_of(running, stream)
+            log.hold(secondary_of(running.name), log.start)
+
+
+def hold_no_more(running: RunningQuery) -> None:
+    """There is no secondary."""
+    for stream in streams_of(running):
+        log_of(running, stream).release(secondary_of(running.name))
+
+
+def has_copied(running: RunningQuery, care: Care, stream: str, boundary: int) -> None:
+    """A passive secondary has a stream up to there, and keeps it."""
+    care.stored[stream] = boundary
+    log_of(running, stream).hold(secondary_of(running.name), boundary)
+
+
+def let_go_upstream(running: RunningQuery, care: Care, mirrors: Mirrors) -> None:
+    """Producers keep what a secondary may need that does not read them itself."""
+    mode = running.stored.availability.mode
+    for name in running.stored.inputs:
+        keep = END
+        if mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
+            keep = (positions(running) | care.positions)[name]
+        elif mode is Mode.PASSIVE_STANDBY and running.stored.tenure.secondary:
+            keep = _checkpointed(running, care, name)
+        mirrors.need(name, running.name, keep)
+
+
+def _checkpointed(running: RunningQuery, care: Care, name: str) -> int:
+    """After which boundary the secondary would read an input from its producer."""
+    readers = [task for task in running.tasks if name in task.runner.task.inputs]
+    if any(task.runner.task.window is not None for task in readers):
+        return care.stored.get(name, BEGINNING)
+    return min(care.stored.get(task.name, BEGINNING) for task in readers)
+
+
+def release(running: RunningQuery, care: Care, now: float) -> bool:
+    """Let consumers have what the secondary has; everything where that need not be, or where they
+    would have to wait for longer than the bound of the query. now: on trio's clock, seconds.
+
+    Returns:
+        whether that secondary is not waited for any more, until it has caught up.
+    """
+    availability = running.stored.availability
+    gated = (
+        availability.mode is Mode.PASSIVE_STANDBY
+        and availability.recovery is Recovery.PRECISE
+        and running.stored.tenure.secondary
+    )
+    if not gated:
+        open_gates(running)
+        return False
+    stored = {task.name: care.stored.get(task.name, BEGINNING) for task in running.tasks}
+    if not care.caught_up:
+        # the goal stands still: one that runs after a stream in haste would never be caught up
+        care.goal = care.goal or {task.name: task.boundary for task in running.tasks}
+        care.caught_up = all(stored[name] >= goal for name, goal in care.goal.items())
+        if care.caught_up:
+            for task in running.tasks:
+                task.kept.shut(stored[task.name])
+    elif _is_overdue(running, care, stored, now):
+        care.caught_up, care.goal = False, {}
+        open_gates(running)
+        return True
+    else:
+        for task in running.tasks:
+            if task.kept.gate is not None:
+                task.kept.gate.open(stored[task.name])
+    return False
+
+
+def _is_overdue(running: RunningQuery, care: Care, stored: Mapping[str, int], now: float) -> bool:
+    """Whether consumers have waited for the secondary for longer than they asked to wait."""
+    leads = {task.name: care.leads.setdefault(task.name, Lead()) for task in running.tasks}
+    for task in running.tasks:
+        leads[task.name].note(task.boundary, now)
+    longest_s = max(lead.over(stored[name], now) for name, lead in leads.items())
+    asked = running.stored.availability  # they wait for a checkpoint in any case
+    return bool(asked.bound_s) and longest_s > asked.bound_s + asked.checkpoint_s
+
+
+def computed(running: RunningQuery, care: Care) -> dict[str, int]:
+    """By output, the boundary up to which nobody will compute it again, whoever takes over."""
+    found = {task.name: task.boundary for task in running.tasks}
+    stored = running.stored
+    if stored.availability.mode is Mode.NONE:
+        return found
+    others = [positions(running)]
+    if stored.tenure.secondary:
+        others.append(care.positions)
+        if stored.availability.mode in {Mode.ACTIVE_STANDBY, Mode.PASSIVE_STANDBY}:
+            others.append(care.boundaries)
+    return {
+        name: min(at, *(other.get(name, BEGINNING) for other in others))
+        for name, at in found.items()
+    }
+
+
+def released(running: RunningQuery, care: Care) -> dict[str, int]:
+    """By stream, the boundary after which a secondary that has only what producers keep for it can
+    come to have it."""
+    if running.stored.availability.mode is not Mode.UPSTREAM_BACKUP:
+        return {}
+    kept = positions(running) | care.positions
+    inputs = {name: kept[name] for name in running.stored.inputs}
+    return inputs | reached([task.runner.task for task in running.tasks], inputs)
+
+
+def open_gates(running: RunningQuery) -> None:
+    for task in running.tasks:
+        if task.kept.gate is not None:
+            task.kept.gate.open(END)

@@ -1,0 +1,41 @@
+"""From which boundary on a secondary needs each stream of a query.
+
+All are functions of boundaries alone, since a task's state is a suffix of its inputs. Boundaries
+are microseconds; BEGINNING and END stand for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.objects.schema import END
+from engine.tasks.plan import Task
+from engine.tasks.windows import needed_after, whole_after
+
+
+def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
+    """For every stream that the tasks read or make: whoever begins there, with empty windows, makes
+    everything that follows `safe` (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
+    tuple that is still needed).
+
+    Args:
+        tasks: each after those whose output it reads.
+        safe: by output, the boundary that all its consumers have reached.
+    """
+    need = {task.output: safe[task.output] for task in tasks}
+    for task in reversed(tasks):
+        past = needed_after(task, need[task.output])
+        for stream in task.inputs:
+            need[stream] = min(need.get(stream, END), past)
+    return need
+
+
+def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
+    """For every output: the boundary after which it is right when its task begins with the inputs
+    after `inputs` and no window open (amnesia)."""
+    at = dict(inputs)
+    for task in tasks:
+        begins = max(at[stream] for stream in task.inputs)
+        of = task if task.of is None else task.of
+        at[task.output] = whole_after(of, begins)
+    return {task.output: at[task.output] for task in tasks}

@@ -1,0 +1,355 @@
+"""The primary's side: a secondary for every query that asks for one, kept up to date.
+
+What the mode asks of the rest of the federation is done here as well, by
+`engine.replication.replicas.care`: producers of inputs are let go of only what the secondary cannot
+need any more, and consumers get only what it has, where recovery is to be precise and its state
+comes from us. Whether the query is this peer's at all: `engine.replication.replicas.succession`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.availability import Mode
+from engine.objects.schema import BEGINNING
+from engine.replication.digests import Digests
+from engine.replication.heeding import heeding
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.replicas import care as upkeep
+from engine.replication.replicas.asking import ask, dismiss
+from engine.replication.replicas.care import Care
+from engine.replication.replicas.choice import preferred
+from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
+from engine.replication.replicas.parting import Parting
+from engine.replication.replicas.succession import Succession
+from engine.replication.replicas.watch import PARTED_S
+from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
+from engine.replication.tenure import Tenure
+from engine.streams.log import StreamLog
+from engine.streams.store import StreamStore
+from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+__all__ = ["Care", "Primaries"]
+
+KEEP_UP_S: Final = 0.5
+"""How often a secondary hears where the query is, seconds: what it may have to compute again."""
+
+RECRUIT_S: Final = 10.0
+"""Patience with a peer that is to stand by, seconds: it opens logs."""
+
+SETTLE_S: Final = 2.0
+"""How long after a takeover a new secondary is not looked for yet, seconds: first the consumers get
+what they wait for, of machines that have more to do now."""
+
+
+class Primaries:
+    """
+    Args:
+        nursery: runs the calls.
+
+    Attributes:
+        refused: told of a query whose secondary cannot take its last modification.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        digests: Digests,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._overlay = overlay
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._digests = digests
+        self._nursery = nursery
+        self._cares: dict[str, Care] = {}
+        self._parting = Parting(overlay, queries)
+        self._succession = Succession(
+            overlay=overlay,
+            producers=producers,
+            mirrors=mirrors,
+            queries=queries,
+            parting=self._parting,
+            stepped_down=self._forget,
+        )
+        self.refused: Callable[[RunningQuery], None] = lambda _: None
+
+    def care(self, query: str) -> Care:
+        return self._cares.setdefault(query, Care())
+
+    # -- asked by a secondary -------------------------------------------------------------------
+
+    def incumbent(self, secondary: str, query: str, fence: int) -> None:
+        """
+        Raises:
+            NotFoundError, ConflictError: the caller is not its secondary, or no more.
+        """
+        if query in self._queries.pending:
+            return
+        running = self._queries.get(query)
+        tenure, told = running.stored.tenure, self.care(query).told
+        asked = told is not None and told.tenure.secondary == secondary  # not written down yet
+        if (tenure.secondary != secondary and not asked) or tenure.fence != fence:
+            raise ConflictError(f"{query[:256]} has another secondary")
+
+    def replicated(self, secondary: str, query: str, stream: str) -> StreamLog:
+        """A stream of the query, for its secondary to copy.
+
+        Raises:
+            NotFoundError: it has no such stream, or the caller is not its secondary.
+        """
+        running = self._queries.get(query)
+        told = self.care(query).told
+        if told is None or told.tenure.secondary != secondary:
+            raise NotFoundError(f"{query}: you are not its secondary")
+        return upkeep.log_of(running, stream)
+
+    def copied(self, secondary: str, query: str, stream: str, boundary: int) -> None:
+        """The secondary has a stream up to there, and keeps it."""
+        with suppress(NotFoundError):  # or one that was it before the call began
+            self.replicated(secondary, query, stream)
+            running, care = self._queries.get(query), self.care(query)
+            upkeep.has_copied(running, care, stream, boundary)
+            self._release(running, care)
+
+    def _release(self, running: RunningQuery, care: Care) -> None:
+        if upkeep.release(running, care, trio.current_time()):
+            bound_s = running.stored.availability.bound_s
+            text = f"waits no longer for the secondary of {running.name}, until it has caught up"
+            self._overlay.events.note("warning", f"{text}: it is {bound_s:g} s behind")
+
+    # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
+
+    async def reach(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
+        """How far others have given out its streams; see `Parting.settle`.
+
+        Raises:
+            UnavailableError: it may be another peer's, or its secondary cannot be reached.
+        """
+        tenure = running.stored.tenure
+        if self._succession.is_over(running):
+            raise UnavailableError(f"{running.name} is changing hands; try again")
+        if tenure.secondary and not self._lives(tenure.secondary):
+            raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
+        given = await self._parting.settle(running, alone=alone)
+        if tenure.secondary:
+            await self._keep_up(running, self.care(running.name))
+        return given
+
+    async def tell(self, running: RunningQuery) -> int:
+        """Let its secondary have the query as it is now; see `KeptUp.earliest`.
+
+        Raises:
+            MedusaError: it is not known whether that one has it.
+        """
+        care = self.care(running.name)
+        if not await self._stand_by(running, care, running.stored.tenure):
+            raise UnavailableError(f"{running.name} is another peer's by now")
+        return care.earliest
+
+    # -- over time ----------------------------------------------------------------------------
+
+    async def tend(self) -> None:
+        """Look after the secondaries, for ever."""
+        for stored in self._queries.pending.values():
+            with suppress(NotFoundError):  # what is another's, and this peer stands by for
+                upkeep.hold_all(self._queries.get(stored.name))
+                self._nursery.start_soon(self._succession.reclaim, stored)
+        with heeding(self._overlay.gossip.changed, self._detected):
+            while True:
+                running = self._queries.replicated()
+                for name in self._cares.keys() - {each.name for each in running}:
+                    del self._cares[name]
+                for each in running:
+                    if (care := self.care(each.name)).caught_up:  # however long it is talked to
+                        self._release(each, care)
+                    self._nursery.start_soon(self._look_after, each)
+                await trio.sleep(KEEP_UP_S)
+
+    def _detected(self, peer: bytes, health: Health) -> None:
+        if health.gone:
+            for running in self._queries.replicated():
+                if running.stored.tenure.secondary == peer.hex():
+                    self._nursery.start_soon(self._look_after, running)
+
+    async def _look_after(self, running: RunningQuery) -> None:
+        care = self.care(running.name)
+        if care.talking.locked():
+            return
+        async with care.talking:
+            try:
+                await self._attend(running, care)
+            except MedusaError as error:
+                self._overlay.events.note(
+                    "warning", f"misses the secondary of {running.name}: {error}"
+                )
+
+    async def _attend(self, running: RunningQuery, care: Care) -> None:
+        tenure = running.stored.tenure
+        if self._succession.is_over(running):
+            await self._succession.give_way(running)
+        elif tenure.secondary and self._lives(tenure.secondary):
+            await self._keep_up(running, care)
+        elif trio.current_time() > running.taken_over_at + SETTLE_S:
+            await self._recruit(running, care)
+        if self._succession.is_ours(running):
+            upkeep.let_go_upstream(running, care, self._mirrors)
+            self._release(running, care)
+
+    def _lives(self, peer: str) -> bool:
+        return not self._overlay.gossip.health(parse_peer_id(peer)).gone
+
+    async def _recruit(self, running: RunningQuery, care: Care) -> None:
+        """Find a secondary. Until there is one, nothing waits for it."""
+        care.reset()
+        if running.stored.tenure.secondary:
+            running.parted_at = trio.current_time()
+            self._parting.part_from(running, running.stored.tenure.secondary)
+        upkeep.open_gates(running)
+        upkeep.hold_no_more(running)
+        asked = running.stored.availability.secondary
+        siblings = self._overlay.living_siblings()
+        for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
+            care.reset()
+            tenure = msgspec.structs.replace(running.stored.tenure, secondary=candidate.hex())
+            # Until it is known to be the secondary.
+            self._parting.part_from(running, candidate.hex())
+            try:
+                agreed = await self._stand_by(running, care, tenure)
+            except MedusaError:  # why ever it does not: the next one
+                running.parted_at = trio.current_time()
+                if not self._succession.is_ours(running):
+                    return
+                continue
+            if not self._succession.is_ours(running):
+                await self._dismiss(tenure, running.name)
+            elif agreed:
+                self._queries.appoint(running, tenure)
+                self._overlay.events.note(
+                    "info", f"took {candidate.hex()[:8]} as the secondary of {running.name}"
+                )
+            return
+        care.reset()
+        upkeep.hold_no_more(running)
+        self._let_go_on(running)
+        if running.stored.tenure.secondary:
+            alone = msgspec.structs.replace(running.stored.tenure, secondary="")
+            self._queries.appoint(running, alone)
+
+    def _let_go_on(self, running: RunningQuery) -> None:
+        """Nobody who may give out results of it does not know its last modification."""
+        if running.halted and running.wait_s(PARTED_S) <= 0:
+            running.go_on()
+            self._queries.catalog.publish_soon(running)  # it was not to be known before
+
+    async def _stand_by(self, running: RunningQuery, care: Care, tenure: Tenure) -> bool:
+        """Whether that peer stands by; or else we have been succeeded."""
+        stored = msgspec.structs.replace(
+            running.stored,
+            tenure=tenure,
+            positions=upkeep.positions(running, modest=care.modest),
+        )
+        care.told, care.positions = stored, stored.positions
+        upkeep.hold_for(running, care, stored.positions)
+        message = StandBy(stored)
+        answer = await ask(self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S)
+        if answer.earliest > BEGINNING and not running.halted:
+            await self._dismiss(tenure, running.name)  # what it has is past what counts by now
+            answer = await ask(
+                self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S
+            )
+        return await self._heed(running, care, answer)
+
+    async def _keep_up(self, running: RunningQuery, care: Care) -> None:
+        tenure = running.stored.tenure
+        if care.told is None or not _unchanged(care.told, running.stored):
+            try:
+                await self._stand_by(running, care, tenure)
+                if care.earliest > BEGINNING:
+                    self.refused(running)
+            except UnavailableError:
+                care.told = None
+                raise
+            except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
+                self._overlay.events.note(
+                    "warning", f"misses the secondary of {running.name}: {error}"
+                )
+                if self._succession.is_ours(running):
+                    await self._recruit(running, care)
+            return
+        boundaries = {task.name: task.boundary for task in running.tasks}
+        known = [lease for task in running.tasks for lease in self._store.leases(task.name)]
+        leases = care.untold(known)
+        message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries, leases)
+        try:
+            answer = await ask(self._overlay, tenure.secondary, "replica.keep_up", message)
+        except NotFoundError:  # it was told before it agreed, or has lost it
+            care.told = None
+            care.lost()
+        else:
+            care.has_heard(leases)
+            await self._heed(running, care, answer)
+
+    async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
+        if not self._succession.is_ours(running):
+            return True
+        if answer.tenure.succeeds(running.stored.tenure):
+            for task in running.tasks:
+                self._producers.believe(task.name, answer.tenure.fence)
+            await self._succession.step_down(running)
+            return False
+        care.earliest = answer.earliest
+        if care.earliest > BEGINNING:
+            care.told = None
+        elif care.told and _unchanged(care.told, running.stored):
+            self._let_go_on(running)
+        care.boundaries = answer.boundaries
+        care.positions = answer.positions or care.positions
+        if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
+            for stream in answer.boundaries.keys() & set(upkeep.streams_of(running)):
+                if (boundary := answer.boundaries[stream]) > BEGINNING:
+                    upkeep.has_copied(running, care, stream, boundary)
+        return True
+
+    def deleted(self, running: RunningQuery) -> None:
+        """Its secondary hears of it; if not now, when it asks."""
+        upkeep.hold_no_more(running)
+        self._forget(running)
+        if running.stored.tenure.secondary:
+            self._nursery.start_soon(self._dismiss, running.stored.tenure, running.name)
+
+    def _forget(self, running: RunningQuery) -> None:
+        self._cares.pop(running.name, None)
+
+    async def _dismiss(self, tenure: Tenure, query: str) -> None:
+        with suppress(MedusaError):
+            await dismiss(self._overlay, tenure.secondary, query, tenure.fence)
+
+
+def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
+    same = msgspec.structs.replace(
+        told,
+        placements=stored.placements,
+        positions=stored.positions,
+        variant=stored.variant,
+        parted=stored.parted,
+    )
+    return same == stored

@@ -1,0 +1,446 @@
+"""The secondary's side: the queries that this peer would go on with, and the takeover itself.
+
+A takeover is decided by writing down a tenure with a higher fence. What follows can be repeated:
+the outputs are served, the catalog names this peer, consumers come from the boundary they hold, and
+who has the lower fence steps down when it hears of the higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.query import QueryStatus
+from engine.objects.schema import BEGINNING
+from engine.replication.heeding import heeding
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.query_history import follows
+from engine.replication.replicas.messages import (
+    Dismiss,
+    Dismissed,
+    Incumbent,
+    KeepUp,
+    KeptUp,
+    StandBy,
+)
+from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
+from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
+from engine.replication.stored_query import StoredQuery
+from engine.replication.tenure import Tenure, check_fence, latest_fence, next_fence
+from engine.streams.kept import KeptStream, Role
+from engine.streams.leases import Lease
+from engine.streams.messages import Done
+from engine.streams.store import StreamStore
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+    WithdrawnError,
+)
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+TICK_S: Final = 0.25
+"""How often silent primaries are looked at, seconds."""
+
+ASK_CALL_S: Final = 5.0
+"""Patience with a primary that is asked, seconds."""
+
+LOOK_UP_S: Final = 5.0
+"""How long, and how often, the catalog is asked about a query that is not said to run, seconds."""
+
+RESUME_S: Final = 10.0
+"""How often it is tried to open what could not be opened after a restart, seconds."""
+
+MAX_STANDBYS: Final = 500
+"""Queries of others that a peer stands by for: each has logs, and may come to run here."""
+
+
+class Standbys:
+    """
+    Args:
+        nursery: runs what keeps them.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._overlay = overlay
+        self._here = overlay.identity.peer_id.hex()
+        self._participant = overlay.identity.participant
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._nursery = nursery
+        self._standbys: dict[str, Standby] = {}
+        self._changing = trio.Lock()
+        queries.vacated = self.vacate
+
+    def all(self) -> list[Standby]:
+        return list(self._standbys.values())
+
+    def get(self, query: str) -> Standby | None:
+        return self._standbys.get(query)
+
+    def rendition(self, stream: str) -> KeptStream | None:
+        """A stream as this peer computes it beside its primary."""
+        for standby in self._standbys.values():
+            kept = standby.rendition(stream)
+            if kept is not None:
+                return kept
+        return None
+
+    # -- asked by a primary -----------------------------------------------------------------
+
+    async def stand_by(self, primary: str, participant: str, request: StandBy) -> KeptUp:
+        """Be the secondary of a query, or hear what has changed of it.
+
+        Args:
+            primary: peer id (hex) of the caller. participant: its participant.
+
+        Raises:
+            NotAuthorisedError: the query is not of our participant, or not the caller's.
+            InvalidInputError: it makes no sense.
+            ConflictError: a later tenure is known here.
+            BusyError: too many already, or not yet.
+        """
+        stored = request.stored
+        self._check_ours(primary, participant, stored)
+        async with self._changing:
+            known = self._known(stored.name)
+            if known.succeeds(stored.tenure):
+                return KeptUp(known, {})
+            for output in stored.entry.outputs:
+                self._producers.believe(output, stored.tenure.fence)
+            if self._queries.occupied(stored.name):
+                raise BusyError(f"{stored.name}: this peer is still leaving it")
+            standby = self._standbys.get(stored.name)
+            if standby is not None and follows(standby.stored, stored):
+                return _kept_up(standby, await standby.take_edition(stored))
+            if standby is not None:
+                await self._drop(standby)
+            if len(self._standbys) >= MAX_STANDBYS:
+                raise BusyError(f"this peer stands by for {MAX_STANDBYS} queries already")
+            standby = await self._open(stored)
+            self._queries.pending.pop(stored.name, None)  # of the last run, and not opened yet
+            return _kept_up(standby)
+
+    async def keep_up(self, primary: str, request: KeepUp) -> KeptUp:
+        """The primary lives.
+
+        Raises:
+            NotFoundError: we do not stand by for that.
+        """
+        await trio.lowlevel.checkpoint()
+        standby = self._standbys.get(request.query)
+        if standby is None:
+            known = self._known(request.query)
+            if known.fence > request.fence:
+                return KeptUp(known, {})
+            raise NotFoundError(f"{request.query[:256]}: this peer does not stand by for it")
+        if (standby.tenure.primary, standby.tenure.fence) == (primary, request.fence):
+            self._adopt(standby, request.leases)
+            now = trio.current_time()
+            effects = standby.watch.handle(standby.hear(request, now), now)
+            self._apply(standby, effects)
+        return _kept_up(standby)
+
+    def _adopt(self, standby: Standby, leases: Iterable[Lease]) -> None:
+        """Whoever is waited for there is waited for here, too."""
+        for lease in leases:
+            if lease.stream in _outputs(standby):
+                with suppress(BusyError):  # of its consumers this peer keeps less than it might
+                    self._store.adopt(lease)
+
+    async def dismiss(self, primary: str, participant: str, request: Dismiss) -> Dismissed:
+        """The primary has another secondary, or no such query any more.
+
+        Raises:
+            NotAuthorisedError: the query is not of our participant, or not of the caller's.
+            InvalidInputError: its fence is of the future.
+            ConflictError: this peer has, or may come to have, the query all the same.
+        """
+        self._check_owner(participant, request.query)
+        check_fence(request.query, request.fence, self._overlay.clock())
+        async with self._changing:
+            standby = self._standbys.get(request.query)
+            if standby is not None and standby.yields_to(Tenure(request.fence, primary)):
+                await self._drop(standby)
+            if self._known(request.query).primary:
+                raise ConflictError(f"{request.query[:256]}: this peer has not let go of it")
+            return Dismissed(self._queries.files.given(request.query))
+
+    async def vacate(self, query: str) -> None:
+        """A query of that name is to be made here: whether the one that we stand by for is no more.
+
+        Raises:
+            ConflictError: it still is, or its primary cannot be asked.
+        """
+        standby = self._standbys.get(query)
+        if standby is not None:
+            await self._ask(standby)
+        if query in self._standbys or query in self._queries.pending:
+            raise ConflictError(
+                f"{query}: this peer stands by for a query of that name; delete that, or make it "
+                "at another peer"
+            )
+
+    def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
+        self._check_owner(participant, stored.name)
+        check_fence(stored.name, stored.tenure.fence, self._overlay.clock())
+        if (stored.tenure.primary, stored.tenure.secondary) != (primary, self._here):
+            raise InvalidInputError(f"{stored.name}: a tenure of other peers")
+
+    def _check_owner(self, participant: str, query: str) -> None:
+        owner = ObjectName.parse(query).participant
+        if not owner == participant == self._participant:
+            raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
+
+    def _known(self, query: str) -> Tenure:
+        """The highest tenure of the query that this peer knows of, and that can be believed."""
+        known = self._here_known(query)
+        return known if known.fence <= latest_fence(self._overlay.clock()) else Tenure()
+
+    def _here_known(self, query: str) -> Tenure:
+        with suppress(NotFoundError):
+            return self._queries.get(query).stored.tenure
+        pending = self._queries.pending.get(query)
+        if pending is not None:
+            return pending.tenure
+        standby = self._standbys.get(query)
+        return Tenure() if standby is None else standby.tenure
+
+    # -- over time ----------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """Take up what the last run stood by for."""
+        for stored in list(self._queries.pending.values()):
+            if stored.tenure.primary in {"", self._here}:
+                continue
+            try:
+                await self._open(stored, again=True)
+            except MedusaError as error:  # another's query must not keep this peer from its own
+                text = f"does not stand by for {stored.name} yet: {error}"
+                self._overlay.events.note("error", text)
+            else:
+                del self._queries.pending[stored.name]
+
+    async def tend(self) -> None:
+        """Look after the primaries, for ever."""
+        with heeding(self._overlay.gossip.changed, self._detected):
+            resumed_at = trio.current_time()
+            while True:
+                await trio.sleep(TICK_S)
+                for standby in self.all():
+                    self._look_at(standby)
+                if trio.current_time() - resumed_at > RESUME_S:
+                    resumed_at = trio.current_time()
+                    async with self._changing:
+                        await self.resume()
+
+    def _look_at(self, standby: Standby) -> None:
+        if standby.decided is not None:
+            self._apply(standby, [TakeOver("as it was decided")])
+            return
+        standby.note_boundaries(trio.current_time())
+        standby.heed_silence(trio.current_time())
+        self._tell(standby, self._overlay.gossip.health(_id(standby.tenure.primary)))
+        self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
+        if standby.lost:
+            self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
+
+    def _detected(self, peer: bytes, health: Health) -> None:
+        for standby in self.all():
+            if standby.tenure.primary == peer.hex():
+                self._tell(standby, health)
+
+    def _tell(self, standby: Standby, health: Health) -> None:
+        self._apply(standby, standby.watch.handle(Detected(health), trio.current_time()))
+
+    def _apply(self, standby: Standby, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Doubt():
+                    self._overlay.gossip.doubt(_id(standby.tenure.primary))
+                case Ask():
+                    self._nursery.start_soon(self._ask, standby)
+                case TakeOver(reason):
+                    if not standby.succeeding:
+                        standby.succeeding = True
+                        self._nursery.start_soon(self._take_over, standby, reason)
+
+    async def _ask(self, standby: Standby) -> None:
+        """A primary that lives and does not know us any more is one that needs us no more."""
+        if standby.decided is not None:
+            return
+        question = Incumbent(standby.name, standby.tenure.fence)
+        with suppress(MedusaError):
+            try:
+                connection = await self._overlay.connect(_id(standby.tenure.primary))
+                await connection.call("replica.incumbent", question, Done, timeout_s=ASK_CALL_S)
+            except (NotFoundError, ConflictError):
+                await self._give_up(standby)
+
+    async def _give_up(self, standby: Standby) -> None:
+        async with self._changing:
+            if self._standbys.get(standby.name) is standby and standby.decided is None:
+                await self._drop(standby)
+
+    # -- what comes of it ------------------------------------------------------------------------
+
+    async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
+        """again: it is one of the last run; if it cannot be opened now, then later."""
+        tasks = await self._overlay.threads.run(self._participant, stored.network.tasks)
+        standby = Standby(
+            stored,
+            tasks,
+            overlay=self._overlay,
+            store=self._store,
+            producers=self._producers,
+            mirrors=self._mirrors,
+            queries=self._queries,
+            resumed=again,
+        )
+        try:
+            await standby.open(self._nursery)
+        except BaseException:  # half of it would be looked after by nobody
+            if not again:
+                await standby.drop()
+            raise
+        self._standbys[standby.name] = standby
+        return standby
+
+    async def _drop(self, standby: Standby) -> None:
+        del self._standbys[standby.name]
+        await standby.drop()
+
+    async def _take_over(self, standby: Standby, reason: str) -> None:
+        try:
+            await self._look_up(standby)
+            async with self._changing:
+                if self._standbys.get(standby.name) is not standby:
+                    return
+                if standby.stored.entry.status is not QueryStatus.RUNNING:
+                    return  # nobody waits for it; it is started when its primary is back
+                term = await self._succeed(standby)
+        except MedusaError as error:  # a full disk, say: at the next tick again
+            self._overlay.events.note("error", f"could not take over {standby.name}: {error}")
+            return
+        finally:
+            standby.succeeding = False
+        self._overlay.events.note(
+            "warning",
+            f"took over {standby.name} from {standby.stored.tenure.primary[:8]}: {reason}",
+            query=standby.name,
+            term=term,
+        )
+
+    async def _look_up(self, standby: Standby) -> None:
+        """What a primary has told its client and the catalog, and died before it told us: that the
+        query is started, or, while we were away, that it is deleted, or modified with another peer
+        as its secondary."""
+        known, now = standby.stored.entry, trio.current_time()
+        sure = known.status is QueryStatus.RUNNING and standby.watch.sure(now)
+        if sure or now - standby.looked_up_at < LOOK_UP_S:
+            return
+        standby.looked_up_at = now
+        edition, found, over = known.edition, known, False
+
+        async def ask_for_edition() -> None:
+            nonlocal edition
+            with suppress(MedusaError):
+                edition = await self._published_edition(standby)
+
+        async def ask_for_entry() -> None:
+            nonlocal found, over
+            try:
+                found = await self._queries.catalog.entry(standby.name)
+            except WithdrawnError:
+                over = True
+            except MedusaError:
+                pass  # it is asked again
+
+        with trio.move_on_after(LOOK_UP_S):  # side by side: the catalog is slow when peers die
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask_for_edition)
+                nursery.start_soon(ask_for_entry)
+        with suppress(MedusaError):
+            if over or edition > known.edition:
+                await self._give_up(standby)  # what we would go on with is over
+            elif (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
+                async with self._changing:
+                    if self._standbys.get(standby.name) is standby:
+                        await standby.take_status(found)
+
+    async def _published_edition(self, standby: Standby) -> int:
+        """The newest that is known of. Who was away knows nobody yet who could tell, and asks
+        again."""
+        while not standby.watch.sure(trio.current_time()):
+            with suppress(UnavailableError):
+                return await self._producers.edition(_outputs(standby)[0])
+            await trio.sleep(TICK_S)
+        return 0
+
+    def _decide(self, standby: Standby) -> StoredQuery:
+        """Have it: what follows can be repeated, and is until it is done."""
+        before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
+        tenure = Tenure(next_fence(before, self._overlay.clock(), self._here), self._here)
+        entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
+        before_us = standby.stored.parted_from(standby.tenure.primary)
+        parted = tuple(peer for peer in before_us if peer != self._here)
+        stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure, parted=parted)
+        self._queries.files.save(stored)
+        standby.decided = stored
+        return stored
+
+    async def _succeed(self, standby: Standby) -> int:
+        """Returns the fence under which this peer has it."""
+        stored = standby.decided or self._decide(standby)
+        with trio.CancelScope(shield=True):
+            await standby.leave_primary()
+            running = standby.running
+            if running is None:
+                running = await self._queries.prepare(stored)
+            running.stored = stored
+            for task in running.tasks:
+                await self._store.change_role(task.kept, Role.DERIVED)
+                needed = stored.positions.get(task.name, task.kept.log.start)
+                task.kept.log.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
+            del self._standbys[standby.name]
+            self._queries.take_over(running)
+            standby.let_go()
+            for task in running.tasks:
+                self._mirrors.read_anew(task.name)
+        return stored.tenure.fence
+
+
+def _outputs(standby: Standby) -> tuple[str, ...]:
+    return standby.stored.entry.outputs
+
+
+def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
+    return KeptUp(standby.tenure, standby.boundaries, standby.saved, earliest)
+
+
+def _id(peer: str) -> bytes:
+    return parse_peer_id(peer)

@@ -1,0 +1,162 @@
+"""Who has a query: a primary that restarts, or hears of a higher fence than its own, finds out.
+
+Where it has been taken over it steps down; where the one that took over is gone as well it has the
+query again, under a higher fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.replicas import care as upkeep
+from engine.replication.replicas.asking import ask
+from engine.replication.replicas.messages import KeepUp
+from engine.replication.replicas.parting import Parting
+from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
+from engine.replication.tenure import Tenure, next_fence
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+
+RECLAIM_S: Final = 3.0
+"""How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
+
+CONTESTED_S: Final = 60.0
+"""How long one that has been taken over tries to reach its successor, or to hear that it is dead,
+before it goes on with the query itself, seconds."""
+
+AGAIN_S: Final = 0.5
+"""Between two tries to reach a peer, seconds."""
+
+
+class Succession:
+    """Of the queries whose primary this peer is, or was before it restarted.
+
+    Args:
+        stepped_down: told of a query that this peer has no more.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        producers: Producers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        parting: Parting,
+        stepped_down: Callable[[RunningQuery], None],
+    ) -> None:
+        self._overlay = overlay
+        self._here = overlay.identity.peer_id.hex()
+        self._producers = producers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._parting = parting
+        self._stepped_down = stepped_down
+
+    def is_over(self, running: RunningQuery) -> bool:
+        """A higher fence than ours is known."""
+        return self._known_fence(running.stored) > running.stored.tenure.fence
+
+    def is_ours(self, running: RunningQuery) -> bool:
+        """Still: it may have been deleted while others were asked about it."""
+        with suppress(NotFoundError):
+            return self._queries.get(running.name) is running
+        return False
+
+    async def reclaim(self, stored: StoredQuery) -> None:
+        """After a restart: whether it is ours yet, its secondary or its successor knows."""
+        successor = await self._successor(stored)
+        answer = await self._asked(stored, successor)
+        running = self._queries.get(stored.name)
+        del self._queries.pending[stored.name]
+        try:
+            if answer is not None and answer.succeeds(stored.tenure):
+                self._overlay.events.note(
+                    "info", f"gave up {stored.name}: it has been taken over meanwhile"
+                )
+                await self.step_down(running)
+                return
+            if self.is_over(running):
+                self._insist(running, successor)  # it was, by a peer that is gone itself
+            if running.stored.tenure.secondary:
+                running.halt()  # it may not have heard of the last modification
+            self._queries.take_over(running)
+        except MedusaError as error:
+            self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
+
+    async def give_way(self, running: RunningQuery) -> None:
+        """It is over: whose the higher fence is has the query, unless that one is gone as well."""
+        peer = await self._successor(running.stored)
+        if not self.is_over(running) or not self.is_ours(running):  # by now
+            return
+        if peer and not self._lives(peer):
+            self._insist(running, peer)
+        else:
+            await self.step_down(running)
+
+    async def step_down(self, running: RunningQuery) -> None:
+        """Another peer has it. What is read here goes on as a mirror of what that one produces.
+
+        Whatever fails on the way, nothing is served here any more at the end."""
+        self._queries.leaving.add(running.name)
+        try:
+            await self._queries.relinquish(running.name)
+            with trio.CancelScope(shield=True):
+                upkeep.open_gates(running)
+                upkeep.hold_no_more(running)
+                for task in running.tasks:
+                    await self._mirrors.part_with(task.kept)
+                    task.kept.send_away()
+            await self._queries.logs.leave_inputs(running.stored)
+            await self._queries.catalog.withdraw_producers(running.stored)
+        finally:
+            self._queries.leaving.discard(running.name)
+        self._stepped_down(running)
+        self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
+
+    def _insist(self, running: RunningQuery, gone: str) -> None:
+        """Have it again, under a fence of our own that is higher than that of who is gone."""
+        self._parting.part_from(running, gone)
+        known = max(self._known_fence(running.stored), running.stored.tenure.fence)
+        tenure = Tenure(next_fence(known, self._overlay.clock(), self._here), self._here)
+        self._queries.appoint(running, tenure)
+        self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
+
+    async def _asked(self, stored: StoredQuery, peer: str) -> Tenure | None:
+        """The tenure that the peer which should have the query now knows of; None: it says none."""
+        contested = self._known_fence(stored) > stored.tenure.fence
+        with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
+            while self._lives(peer):
+                message = KeepUp(stored.name, stored.tenure.fence, {}, {})
+                try:
+                    return (await ask(self._overlay, peer, "replica.keep_up", message)).tenure
+                except UnavailableError:
+                    await trio.sleep(AGAIN_S)
+                except MedusaError:
+                    return None
+        return None
+
+    async def _successor(self, stored: StoredQuery) -> str:
+        """Who has the query if we have not: as the catalog says, or else its secondary (hex)."""
+        with suppress(MedusaError):
+            for output in stored.entry.outputs:
+                await self._producers.learn(output)
+            peer = (await self._queries.catalog.entry(stored.name)).peer
+            parse_peer_id(peer)
+            return stored.tenure.secondary if peer == self._here else peer
+        return stored.tenure.secondary
+
+    def _known_fence(self, stored: StoredQuery) -> int:
+        return max(map(self._producers.fence, stored.entry.outputs), default=0)
+
+    def _lives(self, peer: str) -> bool:
+        return not self._overlay.gossip.health(parse_peer_id(peer)).gone

@@ -1,0 +1,308 @@
+"""The first start of a home that was restored from a backup: what others have beyond it, and how to
+go on without saying anything else than what they heard.
+
+What the lost peer has told after the backup is not in it, and others may have consumed that. So a
+source stream begins again behind all that anybody is known to have of it:
+
+    ... the backup's epochs ] lost: others have it ] empty: posted, and known to nobody ] goes on
+
+The lost part keeps its place in the log (ADR 16), and is fetched again from our own peers, where
+they have it. Producers' posts of that time are missing; their next ones may leap over them. The
+outputs of queries here go on behind the same place, windows that would reach back into it left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from engine.objects.definitions import REVISIONS, Idle, StreamEntry
+from engine.objects.schema import BEGINNING, END
+from engine.replication.query_files import QueryFiles
+from engine.replication.status import PeerStatus, Status
+from engine.streams.epochs import path_of
+from engine.streams.kept import KeptEntry, Role
+from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import revisions_name, revisions_schema
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
+from engine.tasks.plan import Task
+from engine.tasks.windows import whole_after
+from overlay.addresses import Address, shown
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+from overlay.files import load_json, storing
+from overlay.node import Overlay
+
+FILE: Final = "restored.json"
+"""In a peer's data, from the restore until the first start has done what follows from it."""
+
+ASK_S: Final = 60.0
+"""How long the other peers are asked how far they have our streams, seconds. They may be starting;
+and a peer that joined after the backup is known once it has dialled us, which it does again within
+half a minute (`TransportConfig.max_backoff_s`)."""
+
+AGAIN_S: Final = 0.5
+"""Between two tries to ask one of them, and between two looks for new ones, seconds."""
+
+CALL_S: Final = 5.0
+
+OF_TODAY_US: Final = 86_400_000_000
+"""A stream whose time was less than a day behind the clock follows it, microseconds: batches of the
+day before are posted, too."""
+
+
+_PLAUSIBLE_US: Final = 10**15
+"""In 2001: boundaries from then on are told as times."""
+
+
+class Restored(Struct, frozen=True):
+    """Facts about the backup, for the first start.
+
+    Attributes:
+        made_at: when the backup was made, seconds since the epoch.
+        address: where the peer answered then.
+        behind: nobody has read source streams further than that boundary, or than other peers
+            have them; microseconds. None: nobody knows.
+    """
+
+    made_at: float
+    address: Address | None = None
+    behind: int | None = None
+
+
+def is_restored(data: Path) -> bool:
+    """Whether the next start is the first one after a restore."""
+    return (data / FILE).exists()
+
+
+async def begin_again(data: Path, overlay: Overlay) -> None:
+    """Do what a restored home must do before it says anything; others do nothing here.
+
+    Raises:
+        ConflictError: the peer that it is a copy of runs.
+        StorageError, DamagedError: its files cannot be read or written; the next start tries again.
+    """
+    try:
+        restored = load_json(data / FILE, Restored, mend="restore the backup again")
+    except NotFoundError:
+        return
+    await _check_alone(restored, overlay)
+    overlay.events.note("info", f"asks the other peers for newer tuples, for up to {ASK_S:g} s")
+    known, silent = await _ask(overlay)
+    for peer in silent:
+        text = f"does not know what peer {peer.hex()[:8]} alone has of our streams"
+        overlay.events.note("warning", f"{text}: it did not say so within {ASK_S:g} s")
+    told = await trio.to_thread.run_sync(partial(_go_on, data, known, restored, overlay.clock()))
+    for text in told:
+        overlay.events.note("warning", f"restored {text}")
+    with storing(data / FILE):
+        (data / FILE).unlink()
+
+
+async def _check_alone(restored: Restored, overlay: Overlay) -> None:
+    """
+    Raises:
+        ConflictError: the peer that this is a copy of runs.
+    """
+    if restored.address is None or restored.address == overlay.address:
+        return
+    try:
+        await overlay.transport.dial(restored.address)
+    except InvalidInputError:  # it is we who answer there
+        raise ConflictError(
+            f"the peer that this home is a copy of runs at {shown(restored.address)}: stop it for "
+            "good first; two peers of one name would tell different things under it"
+        ) from None
+    except MedusaError:
+        return
+
+
+Known = Mapping[str, int]
+
+
+async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
+    """How far others have our streams, and who did not say.
+
+    The backup does not know the peers that joined after it. Each peer asked names those that it
+    knows, and they are asked as well. While no peer is known, one of them may still dial us.
+    """
+    own = overlay.identity
+    known: dict[str, int] = {}
+    asked, silent = {own.peer_id}, set[bytes]()
+
+    async def ask(peer: bytes) -> None:
+        while True:
+            try:
+                connection = await overlay.connect(peer)
+                await overlay.exchange(connection)
+                said = await connection.call("peer_status", Status(), PeerStatus, timeout_s=CALL_S)
+            except MedusaError:
+                await trio.sleep(AGAIN_S)
+                continue
+            limit = END
+            if connection.remote.participant != own.participant:
+                # Of others' words no more is believed than can be true of a stream of today.
+                limit = int(overlay.clock() * 1e6)
+            for stream in said.streams:
+                known[stream.name] = max(
+                    known.get(stream.name, BEGINNING), min(stream.boundary, limit)
+                )
+            silent.discard(peer)
+            return
+
+    with trio.move_on_after(ASK_S):
+        async with trio.open_nursery() as nursery:
+            while True:
+                for peer in {each.peer_id for each in overlay.peers.all()} - asked:
+                    asked.add(peer)
+                    silent.add(peer)
+                    nursery.start_soon(ask, peer)
+                if asked != {own.peer_id} and not silent:
+                    break
+                await trio.sleep(AGAIN_S)
+    return known, sorted(silent)
+
+
+def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
+    """Make the files of the restored streams; gives the losses, for people. May be done again.
+    Blocking."""
+    tasks = [
+        task
+        for stored in QueryFiles(data / "queries").load()
+        if not stored.variant
+        for task in stored.network.tasks()
+    ]
+    consumed = dict(known)
+    for task in reversed(tasks):  # who has an output has what it was made of
+        for name in task.inputs:
+            upto = consumed.get(task.output, BEGINNING)
+            if upto < END:
+                consumed[name] = max(consumed.get(name, BEGINNING), upto)
+    told: list[str] = []
+    lost: dict[str, int] = {}
+    for folder, stored in _kept(data):
+        if stored.role is Role.SOURCE and not stored.entry.stream.k_safety:
+            told += _renew(folder, stored.entry, consumed, lost, restored=restored, now=now)
+    logs = {s.entry.stream.name: (f, s) for f, s in _kept(data) if s.role is Role.DERIVED}
+    for task in tasks:
+        told += _skip(task, logs, lost)
+    return told
+
+
+def _kept(data: Path) -> Iterator[tuple[Path, KeptEntry]]:
+    for path in sorted(data.glob("streams/*/stream.json")):
+        yield path.parent, load_json(path, KeptEntry, mend="restore the backup again")
+
+
+def _renew(
+    folder: Path,
+    entry: StreamEntry,
+    known: Known,
+    lost: dict[str, int],
+    *,
+    restored: Restored,
+    now: float,
+) -> Iterator[str]:
+    """Let a source stream begin again."""
+    name, schema = entry.stream.name, entry.schema
+    log = StreamLog.open(folder / "log", schema.source)
+    late = StreamLog.open(folder / "late", schema.source)
+    logs = [(name, log), (f"{name}/late", late)]
+    if schema.key:
+        shape = revisions_schema(schema, source=True).source
+        logs.append((revisions_name(name), StreamLog.open(folder / REVISIONS, shape)))
+    before = log.boundary
+    if before == END:
+        return
+    reached = {}
+    for each, kept in logs:
+        upto = max(known.get(each, BEGINNING), kept.boundary)
+        if kept.boundary < upto:
+            _lose(kept, upto)
+            lost[each] = upto
+            yield (
+                f"{each}: the backup has it up to {_at(kept.boundary)}, others up to {_at(upto)}: "
+                "the rows between are fetched again from our own peers, if they have them"
+            )
+        reached[each] = upto
+    revised = reached.get(revisions_name(name), BEGINNING)
+    goes_on = max(reached[name], revised if revised < END else BEGINNING)
+    if restored.behind is not None:
+        goes_on = max(goes_on, restored.behind)
+    elif _is_of_today(entry, before, restored.made_at):
+        # What nobody is known to have, somebody may have: its time was not beyond the present.
+        goes_on = max(goes_on, int(now * 1e6))
+    source, lates = open_sources(
+        folder,
+        name,
+        schema,
+        SourceConfig().of(entry.stream),
+        committed=(reached[name], reached[f"{name}/late"]),
+        revised=revised,
+        journal=0,
+        now=now,
+    )
+    lates.begin_again(max(reached[f"{name}/late"], int(now * 1e6)))
+    source.begin_again(goes_on)
+    source.close()
+    lates.close()
+    yield (
+        f"{name}: posts answered after the backup ({_at(before)}) are not in it; it goes on behind "
+        f"{_at(goes_on)}, and what comes with an earlier time is late"
+    )
+
+
+def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
+    """Whether its time was the present when the backup was made: then it has gone with the clock
+    since, and no further. Others are of a time of their own; behind the present, all that comes
+    would be late, and all that was kept would be older than the stream's history.
+
+    Args:
+        boundary: of the backup, microseconds. made_at: when that was made, seconds.
+    """
+    stream = entry.stream
+    if stream.idle is Idle.CLOCK or entry.schema.time is None:
+        return True
+    if stream.max_ahead_us is None:
+        return False
+    behind_us = int(made_at * 1e6) - boundary
+    return behind_us <= OF_TODAY_US + stream.slack_us
+
+
+def _skip(
+    task: Task, logs: Mapping[str, tuple[Path, KeptEntry]], lost: dict[str, int]
+) -> Iterator[str]:
+    """Let an output go on behind what is lost of its inputs."""
+    ends = [lost[name] for name in task.inputs if name in lost]
+    if task.output not in logs or not ends:
+        return
+    folder, stored = logs[task.output]
+    log = StreamLog.open(folder / "log", stored.entry.schema.derived)
+    upto = max(ends) if task.of is not None else whole_after(task, max(ends))
+    if BEGINNING < log.boundary < upto:
+        _lose(log, upto)
+        lost[task.output] = upto
+        yield f"{task.output}: the query's results up to {_at(upto)} are fetched or computed again"
+
+
+def _lose(log: StreamLog, upto: int) -> None:
+    """Let a log end with an interval that is lost."""
+    path = path_of(log.folder, log.boundary, upto)
+    with storing(path):
+        path.touch()
+        os.utime(path, (0, 0))  # no loss of power has torn it: it stays
+
+
+def _at(boundary: int) -> str:
+    if boundary == BEGINNING:
+        return "its beginning"
+    if not _PLAUSIBLE_US < boundary < 10 * _PLAUSIBLE_US:
+        return str(boundary)
+    return f"{datetime.fromtimestamp(boundary / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

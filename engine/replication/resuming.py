@@ -1,0 +1,75 @@
+"""The queries of the last run, taken up when the peer is started again."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.stored_query import StoredQuery
+from engine.replication.tenure import latest_fence, next_fence
+from overlay.errors import InvalidInputError, StorageError
+from overlay.node import Overlay
+
+
+class Resuming:
+    """Of one peer."""
+
+    def __init__(self, queries: QueryHost, producers: Producers, overlay: Overlay) -> None:
+        self._queries = queries
+        self._producers = producers
+        self._peer = overlay.identity.peer_id.hex()
+        self._clock = overlay.clock
+        self._events = overlay.events
+
+    async def resume(self) -> None:
+        """Take up the queries of the last run where they stood; what others may have taken over is
+        `QueryHost.pending`."""
+        queries = self._queries
+        known = {stored.name: self._renumbered(stored) for stored in queries.files.load()}
+        await queries.logs.tidy(known)  # before anybody reads what is left over
+        for stored in known.values():
+            await self._resume(stored)
+        await queries.catalog.withdraw_all_but(set(known))
+
+    def clock_was_set(self) -> None:
+        """Nobody believes the fences that our clock made while it was ahead: make others."""
+        for running in self._queries.all():
+            tenure = self._renumbered(running.stored).tenure
+            if tenure == running.stored.tenure:
+                continue
+            try:
+                self._queries.appoint(running, tenure)
+            except StorageError as error:
+                self._events.note("error", f"could not renumber {running.name}: {error}")
+
+    def _renumbered(self, stored: StoredQuery) -> StoredQuery:
+        """The query under a fence that can be believed. Where another peer has it, under none: its
+        next word counts."""
+        tenure, now = stored.tenure, self._clock()
+        if tenure.fence <= latest_fence(now):
+            return stored
+        fence = 0
+        if tenure.primary in {"", self._peer}:
+            known = max(map(self._producers.fence, stored.entry.outputs), default=0)
+            fence = next_fence(known, now, self._peer)
+        text = f"goes on with {stored.name} under fence {fence}: its fence {tenure.fence} is of"
+        self._events.note("error", f"{text} the future, made by a wrong clock")
+        return replace(stored, tenure=replace(tenure, fence=fence))
+
+    async def _resume(self, stored: StoredQuery) -> None:
+        queries = self._queries
+        if stored.tenure.primary not in {"", self._peer}:
+            queries.pending[stored.name] = stored
+            return
+        try:
+            running = await queries.prepare(stored)
+        except InvalidInputError as error:
+            queries.unfit[stored.name] = stored, str(error)
+            self._events.note("error", f"does not run {stored.name} any more: {error}; delete it")
+            return
+        if stored.tenure.secondary:
+            queries.pending[stored.name] = stored
+            queries.admit(running)
+        else:
+            await queries.take_up(running)

@@ -1,0 +1,122 @@
+"""The status of a peer: its streams, tasks, replicas, clients and events."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engine.objects.availability import Mode, Recovery
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
+
+
+class ReplicaStatus(Struct, frozen=True):
+    """What a peer has to do with a query that has a standby, in its own words.
+
+    Attributes:
+        role: primary or secondary.
+        fence: of the tenure that it believes in; primary, secondary: peer ids (hex), "" for none.
+        behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
+        state: of a primary caught up, catching up or alone (there is no secondary now); of a
+            secondary standing by.
+    """
+
+    query: str
+    role: str
+    mode: Mode
+    recovery: Recovery
+    fence: int
+    primary: str
+    secondary: str
+    behind_us: int
+    state: str
+
+
+class EventRecord(Struct, frozen=True):
+    """Something worth a person's notice.
+
+    Attributes:
+        at: seconds since the epoch, of the latest time. times: how often.
+        cause: the id under which the log of its peer has the latest, or empty.
+    """
+
+    at: float
+    level: str
+    text: str
+    times: int = 1
+    cause: str = ""
+
+
+class ClientStatus(Struct, frozen=True):
+    """A client that is connected.
+
+    Attributes:
+        token: the name of the token that it showed. scopes: what that allows, with commas.
+        address: where it came from. since: seconds since the epoch.
+    """
+
+    token: str
+    scopes: str
+    address: str
+    since: float
+
+
+class PeerStatus(Struct, frozen=True):
+    """One peer, seen by itself; of an unreachable peer only the first four fields are known.
+
+    Another participant's is not told `events`, `links`, `clients`, why tasks fail, nor of
+    streams that it may not read. Who asks takes participant, peer and address from its connection
+    and its own table.
+
+    Attributes:
+        state: running, starting, unreachable, or nonsense where its answer makes no sense.
+        spark: off, starting, running or lost.
+        load: CPU seconds per second of all its tasks. capacity: cores.
+        health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
+        sent_bytes, received_bytes: to and from other peers since it started, TLS included.
+        left_out: how many streams, tasks, events, links, replicas and
+            clients did not fit the answer.
+        warnings: what its people must see for as long as it lasts; told to its own participant's.
+    """
+
+    participant: str
+    peer: str
+    address: str
+    state: str
+    spark: str = "off"
+    uptime_s: float = 0.0
+    load: float = 0.0
+    capacity: float = 0.0
+    memory_bytes: int = 0
+    streams: tuple[StreamStatus, ...] = ()
+    tasks: tuple[TaskStatus, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    links: tuple[str, ...] = ()
+    """Peer ids (hex) it has a connection to now."""
+    health: str = ""
+    replicas: tuple[ReplicaStatus, ...] = ()
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    left_out: int = 0
+    clients: tuple[ClientStatus, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Status(Struct, frozen=True):
+    """Ask for the status. federation: of every peer known, not of the one asked alone."""
+
+    federation: bool = True
+
+
+class Snapshot(Struct, frozen=True):
+    """What the monitor draws.
+
+    Attributes:
+        at: seconds since the epoch. by: the peer asked (hex).
+        federation: what its founder called it. federation_id: its id, which no other one has.
+    """
+
+    at: float
+    by: str
+    federation: str
+    peers: tuple[PeerStatus, ...]
+    federation_id: str = ""

@@ -1,0 +1,70 @@
+"""A query as a peer stores it: what a restart needs."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from engine.objects.availability import Availability
+from engine.objects.definitions import (
+    QueryEntry,
+    StreamEntry,
+)
+from engine.replication.moves.placements import Placements
+from engine.replication.tenure import Tenure
+from engine.tasks.former import Former
+from engine.tasks.network import Network
+
+
+class StoredQuery(Struct, frozen=True):
+    """What a restart needs.
+
+    Attributes:
+        placements: by task, of those that have ever moved.
+        tenure: who has it, and who takes over.
+        positions: the boundary after which a secondary that took over needs each of its streams.
+        variant: under which its outputs are kept at this peer (`engine.streams.kept.key_of`).
+        former: editions of the query that somebody may still compute, the oldest first.
+        parted: peer ids (hex) of those that had a part in it and may not know that they have none.
+        since: by output that was made otherwise in an edition that nobody computes any more: the
+            boundary from which on it is made as in the oldest that is left.
+    """
+
+    entry: QueryEntry
+    inputs: dict[str, StreamEntry]
+    kept: tuple[str, ...]
+    placements: dict[str, Placements] = {}
+    tenure: Tenure = Tenure()
+    positions: dict[str, int] = {}
+    variant: str = ""
+    former: tuple[Former, ...] = ()
+    since: dict[str, int] = {}
+    parted: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.entry.query.name
+
+    @property
+    def published(self) -> QueryEntry:
+        """What the catalog has of it."""
+        return msgspec.structs.replace(self.entry, label=self.network.policies)
+
+    @property
+    def availability(self) -> Availability:
+        return self.entry.query.availability
+
+    @property
+    def network(self) -> Network:
+        entry = self.entry
+        return Network(
+            entry.query, self.inputs, self.kept, self.former, entry.readers, entry.altered
+        )
+
+    def parted_from(self, peer: str) -> tuple[str, ...]:
+        """`parted`, with that peer (hex) besides."""
+        return tuple(sorted({*self.parted, peer} - {""}))
+
+    def placed(self, task: str, placements: Placements) -> StoredQuery:
+        """The same, with another record of who works on a task."""
+        return msgspec.structs.replace(self, placements={**self.placements, task: placements})

@@ -1,0 +1,136 @@
+"""Asks the producers of what is read here how they are, and has the best one read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
+from engine.replication.versions.choice import Choice
+from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Versions
+from engine.streams.config import EngineConfig
+from engine.streams.kept import Role
+from engine.streams.store import StreamStore
+from overlay.errors import MedusaError
+from overlay.node import Overlay
+
+ANSWER_S: Final = 1.0
+"""How long one answer is waited for; its producer counts as silent long before, seconds."""
+
+LEARN_S: Final = 5.0
+"""How often the catalog is asked who produces what is read here, seconds: secondaries change."""
+
+STANDING: Final = 4.0
+"""Epochs after which a producer that does not move, while others do, is missing something."""
+
+
+class VersionMonitor:
+    """
+    Args:
+        nursery: runs the questions.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        config: EngineConfig,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._overlay = overlay
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
+        self._keep_alive_s = config.keep_alive_s
+        self._standing_s = STANDING * config.epoch_s
+        self._nursery = nursery
+        self._choices: dict[str, Choice] = {}
+        self._asked: set[bytes] = set()
+        self._learned_at: dict[str, float] = {}
+        self._made_from: dict[str, tuple[bytes, int]] = {}
+
+    async def tend(self) -> None:
+        """For ever."""
+        while True:
+            began = trio.current_time()
+            followed = {
+                kept.name
+                for kept in self._store.all()
+                if kept.role is Role.MIRROR and kept.entry.stream.query
+            }
+            for stream in [each for each in self._choices if each not in followed]:
+                del self._choices[stream]
+            self._ask_all(followed)
+            for stream in self._choices:
+                self._choose(stream)
+            await trio.sleep_until(began + self._keep_alive_s)
+
+    def _ask_all(self, followed: set[str]) -> None:
+        questions: dict[bytes, list[str]] = {}
+        for stream in sorted(followed):  # a simulated run must not depend on hashes
+            self._learn(stream)
+            peers = self._producers.versions(stream)
+            if len(peers) < 2 and stream not in self._choices:
+                continue  # there is no choice
+            choice = self._choices.setdefault(stream, Choice(self._keep_alive_s, self._standing_s))
+            choice.known(peers)
+            for peer in peers:
+                questions.setdefault(peer, []).append(stream)
+        for peer, streams in questions.items():
+            if peer not in self._asked:
+                self._asked.add(peer)
+                self._nursery.start_soon(self._ask, peer, streams)
+
+    def _learn(self, stream: str) -> None:
+        now = trio.current_time()
+        if now - self._learned_at.setdefault(stream, now) >= LEARN_S:
+            self._learned_at[stream] = now
+            self._producers.learn_soon(stream)
+
+    async def _ask(self, peer: bytes, streams: Sequence[str]) -> None:
+        try:
+            for first in range(0, len(streams), MAX_STREAMS):
+                await self._ask_about(peer, streams[first : first + MAX_STREAMS])
+        except MedusaError:
+            pass  # silence says it
+        finally:
+            self._asked.discard(peer)
+
+    async def _ask_about(self, peer: bytes, streams: Sequence[str]) -> None:
+        """
+        Raises:
+            MedusaError: it gives no answer.
+        """
+        with trio.move_on_after(ANSWER_S):
+            connection = await self._overlay.connect(peer)
+            said = await connection.call("versions", AskVersions(tuple(streams)), Versions)
+            versions = {version.stream: version for version in said.versions}
+            for stream in streams:
+                if stream in self._choices:
+                    version = versions.get(stream)
+                    self._choices[stream].heard(peer, version, trio.current_time())
+
+    def _choose(self, stream: str) -> None:
+        choice, current = self._choices[stream], self._producers.read_from(stream)
+        best = choice.choose(current, trio.current_time())
+        if best is not None and best != current:
+            self._producers.prefer(stream, best)
+            self._mirrors.read_anew(stream)
+            current = best
+        if current is not None:
+            self._note_version(stream, (current, choice.number(current)))
+
+    def _note_version(self, stream: str, made_from: tuple[bytes, int]) -> None:
+        """What is made from it is another version from now on, too."""
+        before = self._made_from.get(stream)
+        self._made_from[stream] = made_from
+        if before is not None and before != made_from:
+            for kept in self._store.all():
+                if kept.name == stream and kept.role is Role.MIRROR:
+                    kept.version += 1

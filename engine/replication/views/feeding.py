@@ -1,0 +1,173 @@
+"""Fills a view: copies what it shows of its stream, epoch by epoch, and then what follows.
+
+The copy's boundary is all the state there is: a restart goes on from it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Recent, View
+from engine.replication.mirrors import Mirrors, past_of
+from engine.replication.views.locating import before_last, recent
+from engine.streams.kept import KeptStream
+from engine.streams.log import StreamLog
+from engine.streams.ordering import between
+from engine.streams.recent import Epoch
+from engine.streams.store import StreamStore
+from overlay.errors import MedusaError
+from overlay.events import Events
+
+HOLD: Final = "view"
+"""As which a view holds its own log."""
+
+RETRY_S: Final = 5.0
+"""After a failure, a full disk say, seconds."""
+
+
+def view_of(kept: KeptStream) -> View:
+    """What a log of the role VIEW shows."""
+    view = kept.entry.stream.view
+    assert view is not None, "a view's stream says what it shows"
+    return view
+
+
+def source_of(entry: StreamEntry) -> StreamEntry:
+    """As much of the stream that a view shows as it takes to read it. entry: the view's."""
+    shown = entry.stream
+    assert shown.view is not None, "a view's stream says what it shows"
+    source = StreamDefinition(shown.view.stream, shown.schema, query=shown.query, label=shown.label)
+    return StreamEntry(source, entry.schema)
+
+
+def set_up(kept: KeptStream) -> None:
+    """Let a view's log begin where it should, keep what it shows, and show no more. Blocking.
+
+    Raises:
+        StorageFullError: no room.
+    """
+    view, log = view_of(kept), kept.log
+    if log.boundary == BEGINNING and view.after > BEGINNING:
+        log.begin(view.after)
+    shows = view.shows
+    if not view.is_fixed and isinstance(shows, Last):
+        log.shown_from = partial(log.tail, shows.rows)
+    elif not view.is_fixed and isinstance(shows, Recent):
+        log.shown_from = partial(recent, log, shows)
+    if log.boundary >= view.until and log.boundary < END:
+        log.append(END, None)  # it was made between two tuples
+    trim(kept)
+
+
+def trim(kept: KeptStream) -> None:
+    """Keep what a view shows now: whole files, so that nothing is read for it."""
+    view, log = view_of(kept), kept.log
+    needed = BEGINNING
+    if not view.is_fixed and isinstance(view.shows, Last):
+        needed = log.tail(view.shows.rows, whole_files=True)
+    elif not view.is_fixed and isinstance(view.shows, Recent):
+        needed = before_last(log, view.shows)  # should the stream end now, that is what it shows
+    log.hold(HOLD, needed)
+
+
+class Feeding:
+    """One view's.
+
+    Attributes:
+        stream: the one that it shows.
+        scope, at_rest: stop it, and say that it has stopped.
+    """
+
+    def __init__(
+        self, kept: KeptStream, store: StreamStore, mirrors: Mirrors, events: Events
+    ) -> None:
+        self.kept = kept
+        self._view = view_of(kept)
+        self.stream = self._view.stream
+        self._store = store
+        self._mirrors = mirrors
+        self._events = events
+        self._user = f"view {kept.name}"
+        self._source: KeptStream | None = None
+        self._reason = ""
+        self.scope = trio.CancelScope()
+        self.at_rest = trio.Event()
+
+    async def open(self) -> KeptStream:
+        """The stream that it shows; what follows is kept for it from now on.
+
+        Raises:
+            MedusaError: it cannot be opened.
+        """
+        after = max(self.kept.log.boundary, self._view.after)
+        source = await self._mirrors.follow_past(source_of(self.kept.entry), self._user, after)
+        source.log.hold(past_of(self._user), max(after, source.log.start))
+        self._source = source
+        return source
+
+    async def run(self) -> None:
+        """Until the view has ended; what fails is tried again."""
+        try:
+            with self.scope:
+                while self.kept.log.boundary < END:
+                    try:
+                        await self._copy(self._source or await self.open())
+                    except MedusaError as error:
+                        self._note(error)
+                        await trio.sleep(RETRY_S)
+                        self._source = None
+                await self._leave()
+        finally:
+            self.at_rest.set()
+
+    async def stop(self) -> None:
+        """Read the stream no more, on return."""
+        self.scope.cancel()
+        await self.at_rest.wait()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        await self._mirrors.leave(self.stream, self._user)
+
+    async def _copy(self, source: KeptStream) -> None:
+        log = self.kept.log
+        while log.boundary < END:
+            epoch = await next_of(source.log, log.boundary)
+            await source.released(epoch.upto)
+            await self._store.room.wait()
+            await take(log, epoch, self._view.until)
+            trim(self.kept)
+            source.log.hold(past_of(self._user), log.boundary)
+            self._reason = ""
+
+    def _note(self, error: MedusaError) -> None:
+        if self._reason != str(error):  # once, not at every try
+            self._events.note("error", f"waits with view {self.kept.name}: {error}")
+        self._reason = str(error)
+
+
+async def next_of(source: StreamLog, after: int) -> Epoch:
+    """What follows a boundary in the log of a stream, BEGINNING: all that it shows."""
+    if after == BEGINNING:
+        await source.wait_beyond(BEGINNING)
+        after = source.oldest
+    return await source.next(after)
+
+
+async def take(log: StreamLog, epoch: Epoch, until: int) -> None:
+    """An epoch of the stream into the log of a view, which ends at `until`.
+
+    Raises:
+        StorageError: the disk does not take it; nothing has changed.
+    """
+    if log.boundary == BEGINNING < epoch.after:
+        log.begin(epoch.after)  # the stream is not kept from its beginning
+    if epoch.upto < until:
+        await log.commit(epoch.upto, epoch.table)
+    else:
+        await log.commit(END, between(epoch.table, log.boundary, until))

@@ -1,0 +1,227 @@
+"""The views that this peer keeps: created, deleted, and filled again after a restart."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from dht.catalog import Catalog
+from engine.objects.definitions import StreamDefinition, StreamEntry, check_not_late
+from engine.objects.kinds import STREAM, VIEW, find
+from engine.objects.readers import Readers
+from engine.objects.schema import END
+from engine.objects.view import View, check_order, check_view
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
+from engine.replication.queries import QueryHost
+from engine.replication.views.feeding import Feeding, set_up, view_of
+from engine.replication.views.locating import Locator
+from engine.streams.kept import KeptStream, Role
+from engine.streams.store import StreamStore
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
+from overlay.events import Events
+from overlay.identity import Identity
+from overlay.names import ObjectName
+
+MAX_VIEWS: Final = 256
+"""Of one peer, and so of a participant at each of its peers: what a moving one shows is written a
+second time, epoch by epoch."""
+
+
+class Views:
+    """
+    Args:
+        queries: those that may read the views.
+        nursery: runs what fills them.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        store: StreamStore,
+        catalog: Catalog,
+        producers: Producers,
+        readers: Readers,
+        mirrors: Mirrors,
+        queries: QueryHost,
+        locator: Locator,
+        events: Events,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._identity = identity
+        self._store = store
+        self._catalog = catalog
+        self._producers = producers
+        self._readers = readers
+        self._mirrors = mirrors
+        self._queries = queries
+        self._locator = locator
+        self._events = events
+        self._nursery = nursery
+        self._feeding: dict[str, Feeding] = {}
+        self._changing = trio.Lock()
+
+    def all(self) -> list[KeptStream]:
+        return [kept for kept in self._store.all() if kept.role is Role.VIEW]
+
+    async def create(self, asked: View) -> View:
+        """Make a view, and publish it; gives it with the interval that it was given.
+
+        Raises:
+            InvalidInputError: it makes no sense, or its stream has nothing yet to freeze.
+            NotFoundError: there is no such stream. NotAuthorisedError: it is not for us.
+            NotRetainedError: some of what it is to show is not kept any more.
+            ConflictError: there is something else of that name.
+            BusyError: this peer keeps too many.
+        """
+        check_view(asked)
+        check_not_late(asked.name)
+        async with self._changing:
+            existing = await self._existing(asked)
+            if existing is not None:
+                return existing
+            if len(self.all()) >= MAX_VIEWS:
+                raise BusyError(
+                    f"{asked.name}: this peer keeps {MAX_VIEWS} views, no more are allowed: delete "
+                    "one, or ask another peer"
+                )
+            source = await self._source(asked)
+            found = await self._locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
+            view = msgspec.structs.replace(asked, after=found.after, until=found.until)
+            await self._mirrors.make_way(view.name)
+            if (kept := self._store.get(view.name)) is not None:
+                raise ConflictError(f"{view.name} is kept here as a {kept.role} stream already")
+            entry = self._entry_of(view, source)
+            try:
+                await self._open(await self._store.keep(entry, Role.VIEW))
+                await self._publish(entry)
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await self._remove(view)
+                raise
+            return view
+
+    async def delete(self, name: str) -> None:
+        """Leave nothing of a view.
+
+        Raises:
+            NotFoundError: this peer does not keep it. ConflictError: it is read here.
+        """
+        async with self._changing:
+            kept = self._store.get(name)
+            if kept is None or kept.role is not Role.VIEW:
+                raise NotFoundError(f"{name} is no view that this peer keeps")
+            if readers := ", ".join(sorted(self._read_by(name))):
+                raise ConflictError(f"{name} is read by {readers}: delete that first")
+            with trio.CancelScope(shield=True):  # half a view is no view
+                await self._remove(view_of(kept))
+
+    def _read_by(self, name: str) -> list[str]:
+        """The queries, and the views that are still filled, that read a view here."""
+        views = [
+            feeding.kept.name
+            for feeding in self._feeding.values()
+            if feeding.stream == name and feeding.kept.log.boundary < END
+        ]
+        return [entry.query.name for entry in self._queries.consumers(name)] + views
+
+    async def resume(self) -> None:
+        """Go on with the views of the last run. One that cannot stands still."""
+        for kept in self.all():
+            try:
+                await self._open(kept)
+                await self._publish(kept.entry)  # a crash may have come before; again is no change
+            except MedusaError as error:
+                self._events.note(
+                    "error", f"stands still with {kept.name} until a restart: {error}"
+                )
+        known = {kept.name for kept in self.all()}
+        for published in self._catalog.own(VIEW):
+            if str(published.name) not in known:
+                await self._withdraw(str(published.name))
+
+    async def _existing(self, asked: View) -> View | None:
+        """The same view, if it was made before.
+
+        Raises:
+            ConflictError: there is something else of that name.
+        """
+        found = await find(self._catalog, STREAM, ObjectName.parse(asked.name))
+        if found is None:
+            return None
+        view = found.value.stream.view
+        if view is None:
+            raise ConflictError(f"{asked.name} exists: it is a stream; take another name")
+        if not view.asks_as(asked):
+            raise ConflictError(f"{asked.name} exists and differs; delete it first or rename")
+        return view
+
+    async def _source(self, view: View) -> StreamEntry:
+        """The stream that it shows.
+
+        Raises:
+            NotFoundError: there is none of that name. NotAuthorisedError: it is not for us.
+            InvalidInputError: it is ordered otherwise.
+        """
+        name = ObjectName.parse(view.stream)
+        found = await find(self._catalog, STREAM, name)
+        if found is None:
+            raise NotFoundError(
+                f"{view.name} is to show {view.stream}, which is not in the catalog"
+            )
+        self._readers.check(found.value.stream, self._identity.participant)
+        check_order(view, found.value.schema)
+        return found.value
+
+    def _entry_of(self, view: View, source: StreamEntry) -> StreamEntry:
+        """Who may read the stream may read the view: it is the same tuples. So may its owner."""
+        definition = StreamDefinition(
+            name=view.name,
+            schema=source.stream.schema,
+            history_us=0,
+            home=self._identity.peer_id.hex(),
+            query=source.stream.query,
+            view=view,
+            label=source.stream.policies,
+            edition=source.stream.edition,
+        )
+        return StreamEntry(definition, source.schema)
+
+    async def _open(self, kept: KeptStream) -> None:
+        """Let it be filled."""
+        set_up(kept)
+        if kept.log.boundary == END:
+            return
+        feeding = Feeding(kept, self._store, self._mirrors, self._events)
+        await feeding.open()
+        self._feeding[kept.name] = feeding
+        self._nursery.start_soon(feeding.run)
+
+    async def _publish(self, entry: StreamEntry) -> None:
+        assert entry.stream.view is not None, "a view's stream says what it shows"
+        await self._producers.announce(entry)
+        await self._catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
+
+    async def _remove(self, view: View) -> None:
+        feeding = self._feeding.pop(view.name, None)
+        if feeding is not None:
+            await feeding.stop()
+        kept = self._store.get(view.name)
+        if kept is not None:
+            await self._mirrors.part_with(kept)
+        await self._withdraw(view.name)
+
+    async def _withdraw(self, name: str) -> None:
+        await self._producers.withdraw(name)
+        with suppress(NotFoundError, UnavailableError):
+            await self._catalog.withdraw(VIEW, ObjectName.parse(name))

@@ -1,0 +1,126 @@
+"""Where in its stream a part of it lies: asked of who keeps the stream, before history is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from engine.objects.query import Query
+from engine.objects.schema import BEGINNING, END
+from engine.objects.view import Last, Range, Recent, Shows, check_shows
+from engine.replication.mirrors import HELD_S
+from engine.replication.producers import Producers
+from engine.replication.views.messages import Locate, Located
+from engine.streams.kept import KeptStream, Role
+from engine.streams.log import StreamLog
+from engine.streams.retention import too_old
+from engine.streams.store import StreamStore
+from overlay.errors import InvalidInputError
+
+HOLDERS: Final = 64
+"""Holds of one participant on one stream by such questions: more take the place of the oldest."""
+
+FIRST_S: Final = 2.0
+"""How long the first epoch of a stream that has none yet is waited for, seconds."""
+
+LOCATE_S: Final = 10.0
+"""Patience with who keeps the stream, seconds."""
+
+
+class Locator:
+    """Finds parts of streams, those of this peer and those of others."""
+
+    def __init__(self, store: StreamStore, producers: Producers, participant: str) -> None:
+        self._store = store
+        self._producers = producers
+        self._participant = participant
+        self._asked = 0
+
+    async def locate(self, stream: str, shows: Shows, *, fixed: bool) -> Located:
+        """Where that part lies now; it is kept for `HELD_S`: by then who asked reads it.
+
+        Raises:
+            NotRetainedError: some of it is not kept any more; says from where on the rest is.
+            InvalidInputError: the stream has nothing yet that could be shown for ever.
+            MedusaError: who keeps the stream cannot be reached, or refuses.
+        """
+        kept = self._store.serving(stream)
+        if kept is not None and kept.role is not Role.ASSIGNED:  # else its owner has more
+            return await self.locate_here(kept, shows, self._participant, fixed=fixed)
+        connection = await self._producers.connect(stream, oldest=True)
+        request = Locate(stream, shows, fixed)
+        return await connection.call("locate", request, Located, timeout_s=LOCATE_S)
+
+    async def locate_here(
+        self, kept: KeptStream, shows: Shows, holder: str, *, fixed: bool
+    ) -> Located:
+        """`locate` in a stream that this peer serves. holder: the participant that asks."""
+        check_shows(shows)
+        if fixed and not isinstance(shows, Range):  # what was posted just now is about to be there
+            with trio.move_on_after(FIRST_S):
+                await kept.log.wait_beyond(BEGINNING)
+        found = located(kept.name, kept.log, shows, fixed=fixed)
+        self._asked += 1
+        consumer = f"located {holder} {self._asked % HOLDERS}"
+        foreign = "" if holder == self._participant else holder
+        expires = trio.current_time() + HELD_S
+        kept.log.hold(consumer, max(found.after, kept.log.start), expires, foreign)
+        if not isinstance(shows, Range) and fixed:
+            await kept.released(found.until)
+        return found
+
+    async def check_past(self, query: Query, inputs: Iterable[str]) -> None:
+        """
+        Args:
+            inputs: what it reads that it does not make, revisions included.
+
+        Raises:
+            NotRetainedError: a query that is to be computed from a boundary on reads a stream whose
+                history does not reach back so far.
+            MedusaError: as `locate`.
+        """
+        if query.after == BEGINNING:
+            return
+        past = Range(query.after, query.after + 1)
+        for stream in sorted(inputs):
+            await self.locate(stream, past, fixed=True)
+
+
+def located(stream: str, log: StreamLog, shows: Shows, *, fixed: bool) -> Located:
+    """Where that part of a stream lies in its log.
+
+    Raises: as `Locator.locate`.
+    """
+    oldest, boundary = log.oldest, log.boundary
+    if isinstance(shows, Range):
+        after = oldest if shows.after == BEGINNING else shows.after
+        if after < oldest:
+            raise too_old(stream, oldest, after)
+        return Located(after, shows.until)
+    if fixed and boundary == BEGINNING:
+        raise InvalidInputError(f"{stream} has nothing yet: what is frozen now would stay empty")
+    match shows:
+        case Last(rows=rows):
+            after = max(oldest, log.tail(rows))
+        case Recent():
+            after = recent(log, shows)
+            if fixed and after < oldest:
+                raise too_old(stream, oldest, after)
+            after = max(oldest, after)
+    return Located(after, boundary if fixed else END)
+
+
+def recent(log: StreamLog, shows: Recent) -> int:
+    """The boundary where the last seconds of a log begin; of one that has ended, behind its last
+    tuple."""
+    if log.boundary == END:
+        return before_last(log, shows)
+    return max(BEGINNING, log.boundary - shows.span_us)
+
+
+def before_last(log: StreamLog, shows: Recent) -> int:
+    """The boundary so many seconds before the last tuple."""
+    last = log.last_stime
+    return BEGINNING if last is None else max(BEGINNING, last - shows.span_us)

@@ -1,0 +1,85 @@
+"""The data of a running peer as it is at one moment: second names of its files in another folder.
+
+Files of a home are written anew and renamed, so that a second name keeps what was there; but
+journals grow, and are as long as they were. No post is answered and no epoch of a source stream is
+cut meanwhile: journals and logs belong together, and nothing made of a source is ahead of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from engine.streams.kept import KeptEntry
+from engine.streams.storage import TEMPORARY
+from engine.streams.store import StreamStore
+from overlay.errors import NotFoundError
+from overlay.files import load_json, save_json, storing
+
+SIZES: Final = "sizes.json"
+"""In the frozen folder: how long its files were."""
+
+LEFT_OUT: Final = frozenset({"ballots", "logs"})
+"""Folders of a peer's data that no copy has: an old vote is worse than none."""
+
+INDEX: Final = "catalog.sqlite"
+"""Made anew where it is missing."""
+
+
+async def freeze(store: StreamStore, data: Path, into: Path) -> None:
+    """
+    Args:
+        data: the folder of the peer's data. into: a new folder on the same file system.
+
+    Raises:
+        StorageError: the disk does not take it.
+    """
+    async with AsyncExitStack() as resting:
+        for kept in store.all():
+            if kept.home is not None and not kept.entry.stream.k_safety:
+                await resting.enter_async_context(kept.home.at_rest())
+        _link(store, data, into)  # without a pause: no log moves meanwhile
+
+
+def _link(store: StreamStore, data: Path, into: Path) -> None:
+    logs = {kept.log.folder: kept.log for kept in store.all()}
+    with storing(into):
+        for path in copied(data, leave_out=logs):
+            named = into / path.relative_to(data)
+            named.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, named)
+        replicated = _replicated(data)
+        for folder, log in logs.items():
+            if folder.parent not in replicated:
+                log.link_into(into / folder.relative_to(data))
+        found = [path for path in into.rglob("*") if path.is_file()]
+        save_json(
+            into / SIZES, {str(path.relative_to(into)): path.stat().st_size for path in found}
+        )
+
+
+def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
+    """The files of a peer's data that a copy has. leave_out: folders."""
+    out = {*leave_out, *_replicated(data), *(data / name for name in LEFT_OUT)}
+    for folder, names, files in os.walk(data):
+        names[:] = [name for name in names if Path(folder, name) not in out]
+        for name in files:
+            if not name.startswith((".", TEMPORARY, INDEX)):
+                yield Path(folder, name)
+
+
+def _replicated(data: Path) -> set[Path]:
+    """The folders of streams with replicas: other peers have all of them that was acknowledged, and
+    who is home is theirs to say."""
+    found = set()
+    for path in data.glob("streams/*/stream.json"):
+        try:
+            stored = load_json(path, KeptEntry, mend="restore it from a copy")
+        except NotFoundError:  # it was dropped a moment ago
+            continue
+        if stored.entry.stream.k_safety:
+            found.add(path.parent)
+    return found

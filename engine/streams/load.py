@@ -1,0 +1,207 @@
+"""What a task costs: CPU seconds per second, per input row, and at another rate of input.
+
+A sample is an epoch: its input rows and its CPU seconds, over the time since the epoch before.
+Loads are in cores, rates in input rows per second, `now` in seconds of any steady clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, ParamSpec, TypeVar
+
+from engine.streams.pacing import SMOOTHING_S
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LEAST_ELAPSED_S: Final = 0.1
+"""Epochs that follow each other more closely count as one: too short to divide by."""
+
+JUMP: Final = 3.0
+"""A sample this many times the smoothed value is a jump, until a second one confirms it. Window
+closes of every other epoch stay below."""
+
+SMALL: Final = 0.02
+"""Cores below which nothing is a jump: two units of load, a fifth of an epoch job a second."""
+
+SPREAD_S: Final = 120.0
+"""Time constant over which a jump is averaged, seconds: some closes of the longest usual window."""
+
+MEMORY_S: Final = 300.0
+"""Time constant of the model's memory, seconds: rates vary within minutes, costs with the data."""
+
+STEADY: Final = 0.05
+"""Relative spread of the rate below which its slope is mostly noise."""
+
+LEAST_RATE: Final = 1e-3
+"""Rows per second, about three an hour: below it nothing is said per row."""
+
+MOST_COST_NS: Final = 2**40
+"""CPU nanoseconds a row at most, 18 minutes: a task with a row an hour is not priced by the row."""
+
+
+def metered(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, float]:
+    """What the function gives, and the CPU seconds this thread spent in it."""
+    started = time.thread_time()
+    result = function(*args, **kwargs)
+    return result, time.thread_time() - started
+
+
+@dataclass(slots=True)
+class Smoothed:
+    """An amount per second, exponentially smoothed, in which one jump does not show as a rise.
+
+    A sample far above the smoothed value waits for the next. If that is far above as well, the
+    amount has risen, and both count. If not, what was too much is averaged over `SPREAD_S`, so that
+    costs that come seldom but regularly (a window's close) are still found in the mean.
+
+    Attributes:
+        small: below this (per second) nothing is a jump.
+    """
+
+    small: float = 0.0
+    _steady: float = 0.0
+    _jumps: float = 0.0
+    _excess: float = 0.0
+    _pending: float = 0.0
+    _at: float = -math.inf
+    _usual_s: float = 0.0
+
+    def expect(self, value: float) -> None:
+        """Start from what is known from elsewhere."""
+        self._steady = value
+
+    def add(self, amount: float, now: float) -> None:
+        """Note what was used since the call before; the first call only starts the clock."""
+        elapsed = now - self._at
+        if math.isinf(elapsed):
+            self._at = now
+            return
+        self._pending += amount
+        if elapsed < LEAST_ELAPSED_S:
+            return
+        amount, self._pending, self._at, self._usual_s = self._pending, 0.0, now, elapsed
+        weight = _weight(elapsed, SMOOTHING_S)
+        usual = min(amount, JUMP * max(self._steady, self.small) * elapsed)
+        confirmed = self._excess > 0 and amount > usual
+        late = self._excess  # of the sample before
+        self._excess = 0.0 if confirmed else amount - usual
+        counted = amount + late if confirmed else usual
+        self._steady += weight * (counted / elapsed - self._steady)
+        jumped = 0.0 if confirmed else late
+        self._jumps += _weight(elapsed, SPREAD_S) * (jumped / elapsed - self._jumps)
+
+    def read(self, now: float) -> float:
+        """The smoothed value now: it fades while no sample comes when one usually would."""
+        silent = max(0.0, now - self._at - self._usual_s) if self._usual_s else 0.0
+        fading = math.exp(-silent / SMOOTHING_S)
+        return self._steady * fading + self._jumps * math.exp(-silent / SPREAD_S)
+
+
+@dataclass(slots=True)
+class LoadModel:
+    """load = c0 + c1 * rate with c0, c1 >= 0, fitted to what was seen lately.
+
+    Least squares with exponential forgetting, as its five sums. Where the rate hardly varied, the
+    slope cannot be seen; then load is taken to grow in proportion to the rate.
+    """
+
+    _weight: float = 0.0
+    _rate: float = 0.0
+    _load: float = 0.0
+    _rate_rate: float = 0.0
+    _rate_load: float = 0.0
+    _at: float = -math.inf
+
+    def add(self, rate: float, load: float, now: float) -> None:
+        """Note that this load went with this rate."""
+        keep = math.exp(-max(0.0, now - self._at) / MEMORY_S)
+        self._at = now
+        self._weight = self._weight * keep + 1
+        share = 1 / self._weight
+        # Means and central moments, not plain sums: those lose their digits at large rates.
+        to_rate, to_load = rate - self._rate, load - self._load
+        self._rate += share * to_rate
+        self._load += share * to_load
+        self._rate_rate = (1 - share) * (self._rate_rate + share * to_rate * to_rate)
+        self._rate_load = (1 - share) * (self._rate_load + share * to_rate * to_load)
+
+    @property
+    def coefficients(self) -> tuple[float, float]:
+        """(c0, c1): cores, and CPU seconds a row."""
+        if self._rate < LEAST_RATE:
+            return self._load, 0.0
+        proportional = self._load / self._rate
+        doubt = (STEADY * self._rate) ** 2
+        slope = (self._rate_load + doubt * proportional) / (self._rate_rate + doubt)
+        slope = min(max(slope, 0.0), proportional)  # else c0 would be negative
+        return self._load - slope * self._rate, slope
+
+    def predict(self, rate: float) -> float:
+        """Cores at that many input rows per second."""
+        c0, c1 = self.coefficients
+        return c0 + c1 * rate
+
+
+@dataclass(slots=True)
+class LoadMeter:
+    """The load of one task, from its epochs.
+
+    Attributes:
+        model: what it would be at another rate.
+    """
+
+    model: LoadModel = field(default_factory=LoadModel)
+    _load: Smoothed = field(default_factory=lambda: Smoothed(SMALL))
+    _rate: Smoothed = field(default_factory=Smoothed)
+    _cost_ns: int = 0
+
+    def add(self, rows: int, cpu_s: float, now: float) -> None:
+        """Note an epoch that has just ended: its input rows, and all its CPU seconds."""
+        self._load.add(cpu_s, now)
+        self._rate.add(rows, now)
+        self._learn(self._load.read(now), self._rate.read(now), now)
+
+    def _learn(self, load: float, rate: float, now: float) -> None:
+        if load > 0:
+            self.model.add(rate, load, now)
+        if rate >= LEAST_RATE:
+            self._cost_ns = min(MOST_COST_NS, round(1e9 * load / rate))
+
+    def expect(self, load: float, rate: float, now: float) -> None:
+        """Start from what the task took where it ran before, instead of from nothing.
+
+        Else a task that has just arrived would seem to cost little for some `SMOOTHING_S`.
+        """
+        self._load.expect(load)
+        self._rate.expect(rate)
+        self._learn(load, rate, now)
+
+    def add_elsewhere(self, rows: int, now: float) -> None:
+        """Note the input rows of an epoch that another peer computed."""
+        self._rate.add(rows, now)
+
+    def predicted(self, now: float) -> float:
+        """Cores that it would take here at the present rate."""
+        return self.model.predict(self._rate.read(now))
+
+    def load(self, now: float) -> float:
+        """Cores."""
+        return self._load.read(now)
+
+    def rate(self, now: float) -> float:
+        """Input rows per second."""
+        return self._rate.read(now)
+
+    @property
+    def cost_ns(self) -> int:
+        """CPU nanoseconds an input row at the rate there was last; 0 before any row."""
+        return self._cost_ns
+
+
+def _weight(elapsed: float, constant: float) -> float:
+    """What the latest sample counts in an exponential mean; all in seconds."""
+    return -math.expm1(-elapsed / constant)

@@ -1,0 +1,157 @@
+"""Messages that carry tuples, and what a stream answers to posts and subscriptions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from engine.objects.schema import BEGINNING
+
+MAX_BATCH_BYTES: Final = 8 * 2**20
+"""Most bytes of Arrow IPC in one message: bounds what a receiver must hold for one peer."""
+
+
+class Done(Struct, frozen=True):
+    """The call succeeded. remarks: warnings for the user, one sentence each."""
+
+    remarks: tuple[str, ...] = ()
+
+
+class PostEvent(Struct, frozen=True):
+    """Opens a post call: then `Post` messages, each answered by `Posted`, in order."""
+
+    stream: str
+    producer: str
+    """Who numbers the posts: unique to the posting client among those of its participant, and kept
+    over its restarts."""
+
+
+class Post(Struct, frozen=True):
+    """Tuples (in the body, the schema's payload columns), and promises about later ones.
+
+    Attributes:
+        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
+            one that leaps is refused. 0: nothing is posted; the answer says where the producer is.
+        boundary: the producer promises no later tuple with stime <= boundary (microseconds).
+        end: no tuple follows at all.
+        revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
+        offsets: where in its source the producer was before this post, and where it is after it, in
+            words of its own (Kafka Connect's source offsets). The latter is stored with the tuples;
+            a post that does not begin there where the last one ended is refused.
+    """
+
+    sequence: int
+    boundary: int | None = None
+    end: bool = False
+    revisions: bool = False
+    offsets: tuple[bytes, bytes] | None = None
+
+
+class Posted(Struct, frozen=True):
+    """The post is stored and survives a crash.
+
+    Attributes:
+        rows: tuples accepted in order.
+        late: tuples that came after their boundary and went to `<stream>/late`.
+        boundary: the stream's boundary now, microseconds.
+        duplicate: it had been stored before.
+        missed: of revisions: the numbers in their post, from 0, of those whose key no tuple has
+            that is there still. They changed nothing.
+        last: the number of the producer's last post, in the answer to number 0.
+        offset: where that one left the producer in its source; b"": it said nothing of that.
+    """
+
+    sequence: int
+    rows: int
+    late: int
+    boundary: int
+    duplicate: bool = False
+    missed: tuple[int, ...] = ()
+    last: int = 0
+    offset: bytes = b""
+
+
+class Subscribe(Struct, frozen=True):
+    """Opens a subscription: the peer sends `Tuples`, the subscriber `Acknowledge`.
+
+    Attributes:
+        after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
+        subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
+            away for a while; "" for one that does not mind. With the end as `after` it takes its
+            leave: the stream waits for it no longer.
+        fence: the highest under which the subscriber has known the stream to be produced: a
+            producer of a lower one has been succeeded.
+        keep: the boundary after which the stream is to be kept for the subscriber, although it has
+            some of that already; None: `after`.
+        tentative: so far the subscriber has tentative tuples, and wants more; None: it wants none.
+    """
+
+    stream: str
+    after: int = BEGINNING
+    subscriber: str = ""
+    fence: int = 0
+    keep: int | None = None
+    tentative: int | None = None
+
+
+class ReceiveEvents(Struct, frozen=True):
+    """Pull the tuples that follow a boundary; answered by one `Tuples`.
+
+    Attributes:
+        after: the boundary the caller has, microseconds.
+        timeout_s: how long to wait where there is nothing yet, seconds; then `upto` is null.
+    """
+
+    stream: str
+    after: int = BEGINNING
+    timeout_s: float = 0.0
+
+
+class Tuples(Struct, frozen=True):
+    """A part of an epoch: its rows are the body (may be empty).
+
+    Attributes:
+        after: the boundary the epoch starts from.
+        upto: its own boundary, set on its last part only: until then the rows are provisional.
+        tentative: they were made without some of the input, and stand until stable tuples have
+            come as far.
+    """
+
+    after: int
+    upto: int | None
+    rows: int
+    tentative: bool = False
+
+
+class Acknowledge(Struct, frozen=True):
+    """The subscriber has everything up to this boundary and will not ask for it again."""
+
+    upto: int
+
+
+class StreamStatus(Struct, frozen=True):
+    """
+    Attributes:
+        role: source, derived or mirror.
+        rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
+        late: rows that came late.
+        state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
+        version: changes with what the stream is made from.
+        producer: peer id (hex) of whom it is read from, where another peer produces it.
+        waiting: rows of a source that are stored, and wait for its boundary to pass them.
+    """
+
+    name: str
+    role: str
+    rate: float
+    boundary: int
+    lag_s: float
+    rows: int
+    late: int
+    bytes: int
+    subscribers: int
+    state: str = "stable"
+    version: int = 0
+    producer: str = ""
+    waiting: int = 0

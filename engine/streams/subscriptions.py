@@ -1,0 +1,258 @@
+"""Who reads the streams of this peer, and so what their retention waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from engine.objects.definitions import base_of
+from engine.objects.schema import END
+from engine.streams.kept import KeptStream
+from engine.streams.leases import MAX_LEASES, Lease, Leases
+from overlay.clock import shown
+from overlay.errors import MedusaError, NotFoundError
+from overlay.events import Events
+
+_PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
+"""As what peers subscribe: see `engine.replication.mirrors`."""
+
+GRACE_S: Final = 10.0
+"""How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
+it may only be on its way to another peer."""
+
+LEFT: Final = 256
+"""Readers of one participant that are waited for so, in one stream: whoever begins and ends calls
+all the time must not grow a list."""
+
+
+SHOWN: Final = 5
+"""Subscribers that are named in one error."""
+
+
+def consumer_of(subscriber: str) -> str:
+    """As whom a log is held for a named subscriber, as its lease names it: no participant and name
+    that somebody chooses are one of this peer's own consumers."""
+    return f"subscriber {subscriber}"
+
+
+def reader_in_words(subscriber: str, holder: str) -> str:
+    """A subscriber, for people. subscriber: its name, "" for none; a peer's begins with its id."""
+    if not subscriber:
+        return f"a subscriber of {holder}"
+    if _PEER.match(subscriber):
+        return f"peer {subscriber[:8]} of {holder}"
+    return f"subscriber {subscriber} of {holder}"
+
+
+class Reader:
+    """One subscription's hold on a stream: retention keeps what it has not acknowledged.
+
+    Attributes:
+        subscriber: its name, "" for none. holder: its participant.
+        let_go: set once it is waited for no longer; `why` says why.
+    """
+
+    def __init__(
+        self, take: Callable[[int], None], boundary: int, subscriber: str, holder: str
+    ) -> None:
+        self._take = take
+        self.subscriber = subscriber
+        self.holder = holder
+        self.boundary = boundary
+        self.let_go = trio.Event()
+        self.why = ""
+
+    def end(self, why: str) -> None:
+        self.why = why
+        self.let_go.set()
+
+    def acknowledge(self, boundary: int) -> None:
+        """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
+        if boundary > self.boundary and not self.let_go.is_set():
+            self.boundary = boundary
+            self._take(boundary)
+
+
+class Subscriptions:
+    """
+    Args:
+        participant: ours.
+        lease_s: how long a named subscriber that went away is waited for, seconds.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        participant: str,
+        leases: Leases,
+        lease_s: float,
+        clock: Callable[[], float],
+        events: Events,
+    ) -> None:
+        self._participant = participant
+        self._leases = leases
+        self._lease_s = lease_s
+        self._clock = clock
+        self._events = events
+        self._saving = trio.Lock()
+        self._calls = 0
+        self._readers: dict[tuple[str, str], list[Reader]] = {}
+        self._let_go: dict[tuple[str, str], str] = {}
+
+    @asynccontextmanager
+    async def hold(
+        self, kept: KeptStream, subscriber: str, holder: str, after: int
+    ) -> AsyncIterator[Reader]:
+        """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
+        a named one's by its lease, another's by `GRACE_S`.
+
+        Args:
+            subscriber: its name, "" for none. holder: its participant.
+
+        Raises:
+            BusyError: too many named subscribers.
+        """
+        self._calls += 1
+        named = f"{holder} {subscriber}"
+        consumer = consumer_of(named) if subscriber else f"call {self._calls}"
+        foreign = self._foreign(holder)
+
+        def take(boundary: int) -> None:
+            expires = None
+            if subscriber:
+                self._leases.renew(kept.name, named, holder, boundary, self._clock())
+                expires = trio.current_time() + self._lease_s
+            kept.log.hold(consumer, boundary, expires, foreign)
+
+        take(after)
+        reader = Reader(take, after, subscriber, holder)
+        self._let_go.pop((kept.name, consumer), None)
+        readers = self._readers.setdefault((kept.key, consumer), [])
+        readers.append(reader)
+        kept.subscribers += 1
+        try:
+            if subscriber:
+                await self.save()  # from the first tuple on it is waited for, also after a crash
+            yield reader
+        finally:
+            kept.subscribers -= 1
+            readers.remove(reader)
+            if not readers:
+                self._readers.pop((kept.key, consumer), None)
+            if not subscriber:
+                kept.log.release(consumer)
+                if reader.boundary < END and not reader.let_go.is_set():
+                    left = f"left {holder} {self._calls % LEFT}"
+                    kept.log.hold(left, reader.boundary, trio.current_time() + GRACE_S, foreign)
+
+    def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
+        """Wait no longer for a consumer of another participant; its calls end."""
+        kept.log.release(consumer)
+        self._leases.drop(kept.name, consumer.removeprefix(consumer_of("")))
+        for reader in self._readers.get((kept.key, consumer), []):
+            reader.end(why)
+        self._let_go[kept.name, consumer] = why
+        if len(self._let_go) > MAX_LEASES:
+            del self._let_go[next(iter(self._let_go))]
+        self._events.note("warning", f"waits no longer for {holder}, who reads {kept.name}: {why}")
+
+    def why(self, stream: str, subscriber: str, holder: str) -> str:
+        """Why a named subscriber was let go of, if it was lately."""
+        return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
+
+    def _foreign(self, holder: str) -> str:
+        return "" if holder == self._participant else holder
+
+    def readers(self, kept: KeptStream) -> dict[str, str]:
+        """The readers of a stream at this peer, by name: the connected ones, and those that it has
+        promised to wait for. To each, the words that tell a person how to end the reading."""
+        found: dict[str, str] = {}
+        for (key, _), readers in self._readers.items():
+            for reader in readers if key == kept.key else ():
+                who = reader_in_words(reader.subscriber, reader.holder)
+                found[who] = self._end_of(kept, reader.subscriber, reader.holder)
+        for lease in self._waited_for(kept.name):
+            subscriber = lease.subscriber.removeprefix(f"{lease.holder} ")
+            who = reader_in_words(subscriber, lease.holder)
+            if who not in found:
+                found[who] = self._end_of(kept, subscriber, lease.holder, lease.expires)
+        return found
+
+    def _end_of(
+        self, kept: KeptStream, subscriber: str, holder: str, until: float | None = None
+    ) -> str:
+        """How the stream's owner ends the reading of one reader, in words. until: the moment up to
+        which the peer waits for a reader that is away, seconds since the epoch."""
+        if holder != self._participant:
+            return f"`medusa stream alter {base_of(kept.name)} --readers ...` without {holder}"
+        if not subscriber:
+            return "connected now: end it there"
+        if _PEER.match(subscriber):
+            return "a query or a view there reads it: delete that"
+        forget = f"`medusa subscribe {kept.name} --subscriber {subscriber} --forget`"
+        if until is None:
+            return f"connected now: end it there, then {forget}"
+        return f"away, waited for until {shown(until)}: {forget}"
+
+    def _waited_for(self, stream: str) -> list[Lease]:
+        """The leases of those that have not taken their leave."""
+        return [lease for lease in self._leases.of(stream) if lease.boundary < END]
+
+    def check_known(self, stream: str, subscriber: str, holder: str) -> None:
+        """
+        Raises:
+            NotFoundError: nobody of that name is waited for.
+        """
+        known = [lease.subscriber for lease in self._waited_for(stream) if lease.holder == holder]
+        if f"{holder} {subscriber}" not in known:
+            names = ", ".join(name.removeprefix(f"{holder} ") for name in sorted(known)[:SHOWN])
+            raise NotFoundError(
+                f"{stream} waits for no subscriber {subscriber} of {holder}; for {names or 'none'}"
+            )
+
+    def of(self, stream: str) -> list[Lease]:
+        """What named subscribers of a stream were promised."""
+        return self._leases.of(stream)
+
+    def adopt(self, lease: Lease, kept: KeptStream | None) -> None:
+        """Promise a subscriber what another peer has promised it. kept: the stream, if it is here.
+
+        Raises:
+            BusyError: too many named subscribers.
+        """
+        self._leases.take(lease)
+        if kept is not None:
+            self._hold(kept, lease)
+
+    def restore(self, kept: KeptStream) -> None:
+        """Hold a stream that was opened again for those that were promised it."""
+        for lease in self._leases.of(kept.name):
+            self._hold(kept, lease)
+
+    def _hold(self, kept: KeptStream, lease: Lease) -> None:
+        consumer = consumer_of(lease.subscriber)
+        left_s = min(lease.expires - self._clock(), self._lease_s)
+        expires = trio.current_time() + left_s
+        kept.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
+
+    def forget(self, stream: str) -> None:
+        """There is no such stream any more."""
+        for lease in self._leases.of(stream):
+            self._leases.drop(stream, lease.subscriber)
+
+    async def tend(self) -> None:
+        """Drop the leases that ran out, and save what has changed."""
+        self._leases.expire(self._clock())
+        await self.save()
+
+    async def save(self) -> None:
+        """What cannot be saved now, on a full disk, is the next time."""
+        async with self._saving:
+            try:
+                await trio.to_thread.run_sync(self._leases.save)
+            except MedusaError as error:
+                self._events.note("error", f"could not save leases of subscribers: {error}")

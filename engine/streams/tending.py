@@ -1,0 +1,132 @@
+"""Upkeep of a peer's streams over time: retention, compaction, and memory given back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from engine.streams.config import EngineConfig
+from engine.streams.foreign import Held, to_let_go
+from engine.streams.kept import KeptStream
+from engine.streams.memory import give_back
+from engine.streams.room import Room
+from engine.streams.subscriptions import Subscriptions
+from overlay.errors import MedusaError, StorageError
+from overlay.events import Events
+
+TEND_S: Final = 1.0
+"""How often retention, leases and rates are looked after, seconds."""
+
+TIDY_S: Final = 0.1
+"""How often at most while posts find the disk full, seconds: it takes a look at every stream."""
+
+GIVE_BACK_S: Final = 2.0
+"""How often memory that is free within the process goes back to the system, seconds."""
+
+COMPACT_S: Final = 10.0
+"""How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
+
+
+class Tending:
+    """
+    Args:
+        streams: gives all that this peer keeps.
+
+    Attributes:
+        room: that they may take on the disk, all together.
+    """
+
+    def __init__(
+        self,
+        streams: Callable[[], tuple[KeptStream, ...]],
+        subscriptions: Subscriptions,
+        config: EngineConfig,
+        events: Events,
+    ) -> None:
+        self._streams = streams
+        self._subscriptions = subscriptions
+        self._events = events
+        self._refusals: dict[str, str] = {}
+        self._tidied_at = -math.inf
+        self.room = Room(config.disk_bytes, self._taken, events, self._make_room)
+        self._foreign_hold_s = config.foreign_hold_s
+
+    async def tend(self) -> None:
+        """Retention, leases, rates, memory and compaction, for ever."""
+        compacted_at = gave_back_at = trio.current_time()
+        while True:
+            await trio.sleep(TEND_S)
+            now = trio.current_time()
+            self._tidy(now)
+            for kept in self._streams():
+                kept.measure(now)
+                kept.suffix.tidy()
+            self.room.look()
+            await self._subscriptions.tend()
+            if trio.current_time() - gave_back_at >= GIVE_BACK_S:
+                await trio.to_thread.run_sync(give_back)
+                gave_back_at = trio.current_time()
+            if trio.current_time() - compacted_at >= COMPACT_S:
+                await self._compact()
+                compacted_at = trio.current_time()
+
+    def be_patient(self, foreign_hold_s: float) -> None:
+        """Wait so long from now on for other participants' consumers that acknowledge nothing."""
+        self._foreign_hold_s = foreign_hold_s
+
+    def _taken(self) -> int:
+        return sum(kept.log.bytes for kept in self._streams())
+
+    def _make_room(self) -> None:
+        """Between two looks much may be posted: nobody is refused before others were let go."""
+        now = trio.current_time()
+        if now - self._tidied_at >= TIDY_S:
+            self._tidy(now)
+
+    def _tidy(self, now: float) -> None:
+        """Let go of what nobody needs any more, and of what others need and may not keep."""
+        self._tidied_at = now
+        self._let_others_go(now)
+        for kept in self._streams():
+            self._retain(kept, now)
+
+    def _let_others_go(self, now: float) -> None:
+        """Keep no more for other participants than they may hold."""
+        streams = {kept.key: kept for kept in self._streams()}
+        held = [
+            Held(key, *each)
+            for key, kept in streams.items()
+            for each in kept.log.held_by_others(now)
+        ]
+        if not held:
+            return
+        gone = to_let_go(
+            held,
+            disk_bytes=self.room.limit_bytes,
+            short_bytes=self.room.short_bytes,
+            hold_s=self._foreign_hold_s,
+            now=now,
+        )
+        for each, why in gone.items():
+            self._subscriptions.let_go(streams[each.key], each.consumer, each.holder, why)
+
+    def _retain(self, kept: KeptStream, now: float) -> None:
+        try:
+            kept.log.retain(now)
+            self._refusals.pop(kept.key, None)
+        except StorageError as error:
+            if self._refusals.get(kept.key) != str(error):  # once, not every second
+                self._events.note(
+                    "error", f"could not drop what {kept.name} needs no more: {error}"
+                )
+            self._refusals[kept.key] = str(error)
+
+    async def _compact(self) -> None:
+        for kept in self._streams():
+            try:
+                await kept.log.compact()
+            except MedusaError as error:
+                self._events.note("warning", f"could not compact {kept.name}: {error}")

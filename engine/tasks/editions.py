@@ -1,0 +1,26 @@
+"""What computes a task whose query is modified while it runs: a computation for each edition."""
+
+from __future__ import annotations
+
+from engine.tasks.execution import Computation, Executor
+from engine.tasks.plan import Task
+
+
+class Editions:
+    """Those of one task, for one that runs it: each is compiled when it is first needed."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._compiled: list[tuple[Task, Computation]] = []
+
+    def computation(self, task: Task, after: int) -> Computation:
+        """What makes its output after a boundary, up to `Task.until` it."""
+        edition = task.at(after)
+        for known, computation in self._compiled:
+            if known == edition:
+                return computation
+        computation = self._executor.compile(edition)
+        current = [task.steps, *(each.steps for each in task.former)]
+        self._compiled = [each for each in self._compiled if each[0].steps in current]
+        self._compiled.append((edition, computation))
+        return computation

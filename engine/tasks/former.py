@@ -1,0 +1,161 @@
+"""The editions of a query: what it says now, and what some of its boxes said before.
+
+A query that is modified at a boundary T makes what follows T by its new parameters. What precedes T
+may still have to be computed, by a task that is not there yet or by another peer, so what counted
+before is remembered until nobody can need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from engine.objects.query import Box, Query, characters_of
+from engine.objects.schema import END, Schema
+from engine.tasks.plan import FormerSteps, Task
+from overlay.errors import InvalidInputError
+
+MAX_FORMER: Final = 32
+"""Editions of one query besides the present one: whoever may compute it plans them all."""
+
+
+MAX_CHARACTERS: Final = 2**20
+"""Of the expressions of all editions together: whoever plans them reads some 100,000 a second."""
+
+
+class Former(Struct, frozen=True):
+    """What some boxes of a query were.
+
+    Attributes:
+        upto: what they made up to this boundary is theirs, microseconds.
+        boxes: as they were, in place of those of the same names in the edition that follows.
+    """
+
+    upto: int
+    boxes: tuple[Box, ...]
+
+
+def restored(query: Query, former: Former) -> Query:
+    """The edition before.
+
+    Raises:
+        InvalidInputError: the query has no box of that name.
+    """
+    boxes = {box.name: box for box in former.boxes}
+    unknown = boxes.keys() - {box.name for box in query.boxes}
+    if unknown:
+        raise InvalidInputError(f"{query.name} has no box {min(unknown)[:64]!a}")
+    made = tuple(boxes.get(box.name, box) for box in query.boxes)
+    return msgspec.structs.replace(query, boxes=made)
+
+
+def check_history(query: Query, former: Sequence[Former]) -> None:
+    """
+    Raises:
+        InvalidInputError: too many editions, or too large ones, or not in order.
+    """
+    if len(former) > MAX_FORMER:
+        raise InvalidInputError(f"{len(former)} former editions; at most {MAX_FORMER} are allowed")
+    boxes = (*query.boxes, *(box for each in former for box in each.boxes))
+    characters = (1 + len(former)) * sum(map(characters_of, boxes))
+    if characters > MAX_CHARACTERS:
+        raise InvalidInputError(
+            f"the expressions of all its editions have up to {characters:,} characters, at most "
+            f"{MAX_CHARACTERS:,} are allowed: let its consumers catch up first"
+        )
+    boundaries = [each.upto for each in former]
+    if boundaries != sorted(boundaries) or END in boundaries:
+        raise InvalidInputError("its former editions do not follow one another")
+
+
+def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[Task, ...]:
+    """The tasks of an edition, which do what the edition before it says up to a boundary.
+
+    Args:
+        before: with what they did before that.
+
+    Raises:
+        InvalidInputError: they are not the same streams.
+    """
+    known = {task.name: task for task in before}
+    made = []
+    for task in now:
+        old = known.get(task.name)
+        if old is None or old.inputs != task.inputs:
+            raise InvalidInputError(f"{task.name} was not made of these streams before")
+        _check_same(task.name, old.output_schema, task.output_schema)
+        former = old.former
+        if old.steps != task.steps:
+            former = (*former, FormerSteps(upto, old.steps))
+        made.append(replace(task, former=former))
+    return tuple(made)
+
+
+def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
+    """The tasks without what they did up to that boundary, and before."""
+    return tuple(
+        replace(task, former=tuple(each for each in task.former if each.upto > upto))
+        for task in tasks
+    )
+
+
+def changed(before: Iterable[Task], now: Iterable[Task]) -> frozenset[str]:
+    """The tasks that make something else."""
+    known = {task.name: task.steps for task in before}
+    return frozenset(task.name for task in now if known[task.name] != task.steps)
+
+
+def affected(tasks: Iterable[Task], names: frozenset[str]) -> frozenset[str]:
+    """Those of that name, and all that read what they make, directly or not.
+
+    Args:
+        tasks: each after those whose output it reads.
+    """
+    found = set(names)
+    for task in tasks:
+        if not found.isdisjoint(task.inputs):
+            found.add(task.name)
+    return frozenset(found)
+
+
+def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, int]:
+    """By output that was ever made otherwise: the boundary from which on it is made as now.
+
+    Args:
+        settled: the same of the editions that are forgotten.
+    """
+    found = dict(settled)
+    for upto in sorted({each.upto for task in tasks for each in task.former}):
+        found |= dict.fromkeys(affected(tasks, changing(tasks, upto)), upto)
+    return found
+
+
+def changing(tasks: Iterable[Task], boundary: int) -> frozenset[str]:
+    """The tasks that do something else from that boundary on."""
+    return frozenset(
+        task.name for task in tasks if any(each.upto == boundary for each in task.former)
+    )
+
+
+def _check_same(stream: str, before: Schema, now: Schema) -> None:
+    if (before.fields, before.time) != (now.fields, now.time):
+        raise InvalidInputError(
+            f"{stream} would have the fields {_listed(now)} instead of {_listed(before)}, which "
+            "those who read it go by: keep them, or make another query"
+        )
+
+
+def _listed(schema: Schema) -> str:
+    fields = (
+        f"{each.name} {each.type}{'' if each.size is None else f'({each.size})'}"
+        f"{' or null' if each.nullable else ''}"
+        for each in schema.fields
+    )
+    text = ", ".join(fields)
+    if schema.time is not None:
+        text += f" (time {schema.time})"
+    return text if len(text) <= 300 else text[:297] + "..."

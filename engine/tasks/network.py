@@ -1,0 +1,125 @@
+"""A query as it is kept and handed on: what it takes to plan its tasks, here or at another peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from engine.language.check import check_query
+from engine.language.labels import label_of, labels
+from engine.objects.definitions import (
+    ANY,
+    DEFAULT_HISTORY_US,
+    REVISIONS,
+    AlteredOutput,
+    Policy,
+    StreamDefinition,
+    StreamEntry,
+    base_of,
+)
+from engine.objects.query import Query
+from engine.objects.schema import Schema
+from engine.tasks.former import Former, restored, succeeded
+from engine.tasks.plan import Task, plan
+from engine.tasks.revisions.tasks import revised_streams, with_revisions
+
+MAX_EDITION: Final = 2**62
+"""Of a stream made of many that were altered often: it must fit a message."""
+
+
+class Network(Struct, frozen=True):
+    """A query and the streams it was checked against.
+
+    Attributes:
+        inputs: the streams from elsewhere that it reads.
+        kept: streams of its own that must be readable, besides its outputs.
+        former: its editions before, the oldest first.
+        readers: those of its streams that were declared before it.
+        altered: how its outputs were altered since.
+    """
+
+    query: Query
+    inputs: dict[str, StreamEntry]
+    kept: tuple[str, ...] = ()
+    former: tuple[Former, ...] = ()
+    readers: dict[str, tuple[str, ...]] = {}
+    altered: dict[str, AlteredOutput] = {}
+
+    def schemas(self) -> dict[str, Schema]:
+        """Of every stream.
+
+        Raises:
+            InvalidInputError: it does not type-check.
+        """
+        return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Of all that it reads: who satisfies them may know what it does."""
+        found = {each for entry in self.inputs.values() for each in entry.stream.policies}
+        return tuple(sorted(found))
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Each after those whose output it reads.
+
+        Raises:
+            InvalidInputError: as `schemas`; or its editions do not make the same streams.
+        """
+        tasks = planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
+        if not self.former:
+            return tasks
+        *older, last = self.former
+        before = msgspec.structs.replace(
+            self, query=restored(self.query, last), former=tuple(older)
+        )
+        return succeeded(before.tasks(), tasks, last.upto)
+
+    def entry_of(self, stream: str, schema: Schema, home: str) -> StreamEntry:
+        """What the catalog holds of an input, or of a stream that the query makes at `home`."""
+        found = self.inputs.get(stream)
+        if found is not None:
+            return found
+        revised = revised_streams(self.query, self.inputs)
+        altered = self.altered.get(base_of(stream), AlteredOutput())
+        declared = {**self.readers, **dict(self.query.readers), **self._altered_readers}
+        definition = StreamDefinition(
+            name=stream,
+            schema=schema.name,
+            history_us=DEFAULT_HISTORY_US if altered.history_us is None else altered.history_us,
+            readers=declared.get(base_of(stream), (ANY,)),
+            query=self.query.name,
+            home=home,
+            revised=stream in revised,
+            label=label_of(labels(self.query, self.inputs, declared), stream),
+            edition=self._edition(altered),
+        )
+        span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
+        if span > definition.history_us:  # who reads it may have to read it again
+            definition = msgspec.structs.replace(definition, history_us=span)
+        return StreamEntry(definition, schema)
+
+    def _edition(self, altered: AlteredOutput) -> int:
+        """Grows with every alteration of the output, and of what it may be made from: its readers
+        may be others then. All peers that make it count the same."""
+        inputs = sum(entry.stream.edition for entry in self.inputs.values())
+        return min(altered.edition + inputs, MAX_EDITION)
+
+    @property
+    def _altered_readers(self) -> dict[str, tuple[str, ...]]:
+        named = ((name, altered.readers) for name, altered in self.altered.items())
+        return {name: readers for name, readers in named if readers is not None}
+
+
+def planned(
+    query: Query,
+    schemas: Mapping[str, Schema],
+    kept: frozenset[str],
+    inputs: Mapping[str, StreamEntry],
+) -> tuple[Task, ...]:
+    """`plan`, told which inputs are source streams; and the tasks of revisions."""
+    sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
+    tasks = plan(query, schemas, kept, sources)
+    return with_revisions(tasks, revised_streams(query, inputs))

@@ -1,0 +1,251 @@
+"""From a query network to tasks.
+
+A task is the unit that runs, moves and fails over: its inputs merged, a path of boxes with at most
+one stateful box, one output stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from engine.language.check import TypedBox, ordered_boxes, type_box
+from engine.language.expressions import FieldRef
+from engine.language.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from engine.objects.query import Aggregate, Box, Filter, Query, Union, inputs_of
+from engine.objects.schema import BEGINNING, END, Schema
+from overlay.errors import InvalidInputError
+
+__all__ = [
+    "AggregateStep",
+    "FilterStep",
+    "FormerSteps",
+    "MapStep",
+    "Step",
+    "Task",
+    "TypedAggregate",
+    "plan",
+]
+
+
+MAX_TASK_NODES: Final = 16_384
+"""Nodes of one task's expressions. Measured, Spark takes 8 s to make its form of so many and 1.8 s
+of an epoch; four times as many are too many for its memory."""
+
+MAX_QUERY_NODES: Final = 131_072
+"""Nodes of all tasks of a query: more would take more than 10 s of Spark's time each epoch. A
+filter that routes by one comparison to each of `MAX_PORTS` streams is within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSteps:
+    """What a task did before: the steps that make its output up to a boundary, microseconds."""
+
+    upto: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task.
+
+    Attributes:
+        name: its output stream's name.
+        query: the query's name.
+        inputs: the streams it reads, merged in canonical order if there are several; all have the
+            same fields, but one may allow nulls or longer strings where another does not.
+        steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
+        source_inputs: the inputs that are source streams: their logs have `seq`.
+        after, until: the query's, boundaries: what it reads of the inputs lies between them.
+        of: the task whose output's revisions it makes, by `engine.tasks.revisions`; None of most.
+        history_us: of such a one: how far behind its boundary its inputs may be revised.
+        former: of a query that was modified, the oldest first.
+    """
+
+    name: str
+    query: str
+    inputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    output: str
+    input_schemas: tuple[Schema, ...]
+    output_schema: Schema
+    source_inputs: frozenset[str]
+    after: int = BEGINNING
+    until: int = END
+    of: Task | None = None
+    history_us: int = 0
+    former: tuple[FormerSteps, ...] = ()
+
+    def at(self, boundary: int) -> Task:
+        """Its edition that makes what follows the boundary, up to `until` it."""
+        steps = next((each.steps for each in self.former if boundary < each.upto), self.steps)
+        return replace(self, steps=steps, former=())
+
+    def edition_until(self, boundary: int) -> int:
+        """So far goes the edition that begins, or goes on, at the boundary; microseconds."""
+        return next((each.upto for each in self.former if boundary < each.upto), END)
+
+    @property
+    def nodes(self) -> int:
+        """Of its expressions."""
+        return sum(step.nodes for step in self.steps)
+
+    @property
+    def window(self) -> AggregateStep | None:
+        """Its stateful step, if it has one."""
+        return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
+
+
+def plan(
+    query: Query,
+    schemas: Mapping[str, Schema],
+    keep: frozenset[str] = frozenset(),
+    sources: frozenset[str] | None = None,
+) -> tuple[Task, ...]:
+    """The tasks of a query, each after those whose output it reads.
+
+    A stream becomes a task's output, and so can be read by others, if not exactly one box reads it,
+    if it is in `keep` or in the query's `outputs`, if a union or a filter with several ports reads
+    it, and between one aggregate and the next. Everything else is fused away. What comes out does
+    not depend on the cut.
+
+    Args:
+        schemas: of all streams, as `check_query` gives them.
+        keep: further streams that must be readable.
+        sources: which of the streams from elsewhere are source streams; None: all of them.
+
+    Raises:
+        InvalidInputError: as `check_query`.
+    """
+    network = _Network(query, schemas, keep | frozenset(query.outputs))
+    outside = frozenset(schemas) - network.typed.keys()
+    tasks = tuple(
+        network.task(stream, outside if sources is None else outside & sources)
+        for stream in network.typed
+        if stream in network.kept
+    )
+    _check_nodes(query, tasks)
+    return tasks
+
+
+def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        if task.nodes > MAX_TASK_NODES:
+            raise InvalidInputError(
+                f"query {query.name}: what makes {task.name} has {task.nodes:,} parts of "
+                f"expressions, at most {MAX_TASK_NODES:,} allowed: name a stream on the way to it "
+                "as an output of the query, or give a filter fewer ports"
+            )
+    total = sum(task.nodes for task in tasks)
+    if total > MAX_QUERY_NODES:
+        raise InvalidInputError(
+            f"query {query.name}: its expressions have {total:,} parts, at most "
+            f"{MAX_QUERY_NODES:,} allowed: make several queries of it"
+        )
+
+
+class _Network:
+    """A query's streams: who makes them, who reads them, and which of them are logs.
+
+    Attributes:
+        typed: the typed box of every stream that the query makes, in order of flow.
+        kept: the streams of them that are written down.
+    """
+
+    def __init__(self, query: Query, schemas: Mapping[str, Schema], keep: frozenset[str]) -> None:
+        self._query = query
+        self._schemas = schemas
+        self._readers: dict[str, list[Box]] = {}
+        self._nodes: dict[str, Mapping[str, int]] = {}
+        self.typed: dict[str, TypedBox] = {}
+        self.kept: set[str] = set()
+        boxes = ordered_boxes(query)
+        for box in boxes:
+            for stream in inputs_of(box):
+                self._readers.setdefault(stream, []).append(box)
+        stateful: set[str] = set()
+        for box in boxes:
+            before = {} if isinstance(box, Union) else self._nodes.get(box.input, {})
+            typed = type_box(box, schemas, before)
+            for stream in typed.schemas:
+                self.typed[stream] = typed
+                if isinstance(box, Aggregate) or self._carries(box, stateful):
+                    stateful.add(stream)
+                if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
+                    self.kept.add(stream)
+                else:
+                    self._nodes[stream] = _nodes_after(typed.steps.get(stream), before)
+
+    def task(self, output: str, sources: frozenset[str]) -> Task:
+        steps: list[Step] = []
+        stream = output
+        while True:
+            typed = self.typed[stream]
+            inputs = inputs_of(typed.box)
+            step = typed.steps.get(stream)
+            if step is not None:
+                steps.append(step)
+            if (
+                isinstance(typed.box, Union)
+                or inputs[0] not in self.typed
+                or (inputs[0] in self.kept)
+            ):
+                break
+            stream = inputs[0]
+        if isinstance(typed.box, Union) and len(inputs) == 1:
+            # even of one source stream a union is a derived stream: ties of stime are in the order
+            # of the payload, not of arrival, whether or not the cut writes it down
+            steps.append(_identity(self._schemas[typed.box.output]))
+        return Task(
+            name=output,
+            query=self._query.name,
+            inputs=inputs,
+            steps=tuple(reversed(steps)),
+            output=output,
+            input_schemas=tuple(self._schemas[name] for name in inputs),
+            output_schema=self._schemas[output],
+            source_inputs=sources & frozenset(inputs),
+            after=self._query.after,
+            until=self._query.until,
+        )
+
+    def _carries(self, box: Box, stateful: set[str]) -> bool:
+        """Whether the path that ends with this box has an aggregate further up."""
+        return not isinstance(box, Union) and (box.input in stateful and box.input not in self.kept)
+
+    def _is_cut(self, stream: str, *, after_aggregate: bool) -> bool:
+        readers = self._readers.get(stream, [])
+        if len(readers) != 1:
+            return True
+        match readers[0]:
+            case Union():
+                return True
+            case Filter(outputs=ports):
+                return len(ports) > 1
+            case Aggregate():
+                return after_aggregate
+            case _:
+                return False
+
+
+def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, int]:
+    """By field, of those that a task has made: the nodes of the expression that makes it.
+
+    Args:
+        step: None of a union.
+        before: the same, before the step.
+    """
+    match step:
+        case None:
+            return {}
+        case FilterStep():
+            return before
+        case MapStep():
+            return {name: expression.nodes for name, expression in step.outputs}
+        case AggregateStep():
+            return {each.name: before.get(each.name, 1) for each in step.group_by}
+
+
+def _identity(schema: Schema) -> MapStep:
+    return MapStep(tuple((each.name, FieldRef(each.name, each.type)) for each in schema.fields))

@@ -1,0 +1,223 @@
+"""The task that makes a stream's revisions, running: as any other, from its output's boundary.
+
+Where there are none its epochs are empty and cost no job. Windows that are revised are read again,
+each whole, from the logs of the inputs, which are held back as far as their tuples may be revised.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import trio
+
+from engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
+from engine.streams.log import StreamLog
+from engine.streams.revisions.columns import SIGN, signed
+from engine.streams.revisions.lookup import read_rows
+from engine.tasks.execution import Result
+from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.revisions.scenarios import (
+    POSITION,
+    Revised,
+    Scenarios,
+    apart,
+    contents,
+    revised_windows,
+)
+from engine.tasks.revisions.tasks import by_arrival, scenario_task
+from engine.tasks.runner import TaskRunner
+from engine.tasks.windows import Interval, whole_after
+from overlay.files import storing
+
+JOB_ROWS: Final = 2**20
+"""Tuples of windows computed in one job, about: a revision of a long window in every epoch must not
+fill the memory with copies of it."""
+
+FOLDER: Final = "scenarios-"
+"""Beside the output's log, where Spark finds what else it reads."""
+
+Shaped = Callable[[pa.Table], pa.Table]
+
+
+def runner_of(task: Task, **more: Any) -> TaskRunner:  # noqa: ANN401 - as TaskRunner
+    """What drives the task."""
+    return TaskRunner(task, **more) if task.of is None else RevisionRunner(task, **more)
+
+
+class RevisionRunner(TaskRunner):
+    """Drives a task whose `of` is another one."""
+
+    def __init__(self, task: Task, **more: Any) -> None:  # noqa: ANN401 - as TaskRunner
+        super().__init__(task, **more)
+        assert task.of is not None, "a task that makes revisions"
+        self._of = task.of
+        self._main = self._of.inputs if self._of.window is not None else ()
+        self._revisions = task.inputs[len(self._main) :]
+        case = scenario_task(self._of)
+        self._computation = self._executor.compile(case)
+        ordered = by_arrival(self._of)
+        self._shape = _plain(
+            case.input_schemas[0].source if ordered else case.input_schemas[0].derived
+        )
+        self._case_schema = case.output_schema.derived
+        for path in self._output.folder.parent.glob(f"{FOLDER}*"):  # of a process that has died
+            shutil.rmtree(path, ignore_errors=True)
+        self._jobs = count()
+
+    def _begin(self) -> None:
+        origin = max(self.task.after, *(self._inputs[name].start for name in self._revisions))
+        if origin > BEGINNING:
+            self._output.begin(origin)
+
+    def _interval(self, after: int, upto: int) -> Interval | None:
+        """None where nothing that comes out is revised."""
+        window = self._of.window
+        open_us = 0 if window is None else window.size_us
+        since = _minus(after, open_us)
+        logs = [self._inputs[name] for name in self._revisions]
+        if not any(log.count(max(since, log.start), min(upto, log.boundary)) for log in logs):
+            return None
+        return Interval(_minus(since, 0 if window is None else self.task.history_us), upto)
+
+    async def _job(self, after: int, upto: int, interval: Interval) -> Result:
+        window = self._of.window
+        revisions = await self._read(self._revisions, interval.lo, upto, self._signed)
+        if window is None:
+            cases, tuples = apart(revisions.filter(pc.greater(revisions.column(POSITION), after)))
+            made = [await self._compute_cases(tuples.cast(self._shape), 1)]
+        else:
+            cases = Scenarios()
+            made = await self._compute_windows(cases, window, revisions, after, upto)
+        empty = self._case_schema.empty_table()
+        changes = cases.changes([empty, *(r.table for r in made)], self.task.output_schema)
+        return Result(changes, sum(result.cpu_s for result in made))
+
+    async def _compute_windows(
+        self,
+        cases: Scenarios,
+        window: AggregateStep,
+        revisions: pa.Table,
+        after: int,
+        upto: int,
+    ) -> list[Result]:
+        made: list[Result] = []
+        waiting: list[pa.Table] = []
+        rows, left_out = 0, 0
+        start = max(self._inputs[name].start for name in self._main)
+        begins = whole_after(self._of, self.task.after)
+        revised = revised_windows(revisions, window, after, upto)
+        whole = [each for each in revised if each.end > begins]
+        for run in _runs(whole, window.size_us):
+            lo, hi = run[0].end - window.size_us, run[-1].end
+            tuples = await self._read(self._main, max(lo, start), min(hi, upto), self._tuples)
+            for each in run:
+                if each.end - window.size_us < start:
+                    left_out += 1  # it is of before what this task ever had, or not kept so long
+                    continue
+                for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
+                    waiting.append(part.cast(self._shape))
+                    rows += part.num_rows
+                if rows >= JOB_ROWS:
+                    made.append(
+                        await self._compute_cases(pa.concat_tables(waiting), window.size_us)
+                    )
+                    waiting, rows = [], 0
+        if waiting:
+            made.append(await self._compute_cases(pa.concat_tables(waiting), window.size_us))
+        if left_out:
+            text = f"left {left_out} windows of {self.task.name} from before {start} unrevised"
+            self._events.note("warning", f"{text}: their tuples are gone")
+        return made
+
+    async def _compute_cases(self, tuples: pa.Table, size_us: int) -> Result:
+        """What the task makes of these tuples, case by case.
+
+        Args:
+            size_us: of a window; its tuples may come out so much later than what went in, less one.
+        """
+        if not tuples.num_rows:
+            return Result(self._case_schema.empty_table(), 0.0)
+        if not self._of.steps:
+            return Result(tuples.select(self._case_schema.names).cast(self._case_schema), 0.0)
+        ends = pc.min_max(tuples.column(STIME))
+        lo, hi = ends["min"].as_py() - 1, ends["max"].as_py() + size_us - 1
+        folder = self._output.folder.with_name(f"{FOLDER}{next(self._jobs)}")
+        path = folder / "input.parquet"
+        try:
+            await trio.to_thread.run_sync(_write, path, tuples)
+            files = {self._of.inputs[0]: [path]}
+            return await self._computation.run(files, lo, hi, Interval(lo, hi))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _read(self, names: Sequence[str], after: int, upto: int, shaped: Shaped) -> pa.Table:
+        """The rows of some inputs with after < stime <= upto, as `shaped` makes them."""
+        with ExitStack() as pins:
+            held: Mapping[str, tuple[StreamLog, list[Path]]] = {
+                name: (log, pins.enter_context(log.files(max(after, log.start), upto)))
+                for name in names
+                for log in [self._inputs[name]]
+            }
+            read = partial(_read_all, held, after, upto, shaped)
+            return await trio.to_thread.run_sync(read)
+
+    def _tuples(self, rows: pa.Table) -> pa.Table:
+        names = [name for name in self._shape.names if name != SCENARIO]
+        return rows.select(names).cast(pa.schema([self._shape.field(name) for name in names]))
+
+    def _signed(self, rows: pa.Table) -> pa.Table:
+        rows = rows.filter(pc.greater(rows.column(REVISED_STIME), self.task.after))
+        tuples = signed(rows)
+        extra = {SIGN: tuples.column(SIGN), POSITION: rows.column(STIME)}
+        table = self._tuples(tuples)
+        for name, column in extra.items():
+            table = table.append_column(name, column)
+        return table
+
+
+def _read_all(
+    held: Mapping[str, tuple[StreamLog, list[Path]]], after: int, upto: int, shaped: Shaped
+) -> pa.Table:
+    parts = [
+        shaped(rows)
+        for log, paths in held.values()
+        for rows in [*read_rows(paths, log.schema, after, upto), log.schema.empty_table()]
+    ]
+    table = pa.concat_tables(parts).combine_chunks()
+    # stable: tuples of one stime stay in the order of their log, where it counts
+    return table.take(pc.array_sort_indices(table.column(STIME).combine_chunks()))
+
+
+def _write(path: Path, tuples: pa.Table) -> None:
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(tuples, path)
+
+
+def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:
+    """Those that share tuples, or touch, together."""
+    run: list[Revised] = []
+    for window in windows:
+        if run and window.end - size_us > run[-1].end:
+            yield run
+            run = []
+        run.append(window)
+    if run:
+        yield run
+
+
+def _minus(boundary: int, span: int) -> int:
+    return boundary if boundary in {BEGINNING, END} else max(BEGINNING, boundary - span)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(each.name, each.type) for each in schema])

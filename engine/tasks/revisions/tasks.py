@@ -1,0 +1,121 @@
+"""The tasks that make the revisions of what other tasks make, and what those compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from msgspec import structs
+
+from engine.language.check import ordered_boxes
+from engine.language.expressions import FieldRef
+from engine.objects.definitions import StreamEntry
+from engine.objects.query import Query, inputs_of, outputs_of
+from engine.objects.schema import SCENARIO, Field, FieldType, Schema
+from engine.streams.revisions.columns import revisions_name, revisions_schema
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+
+
+def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
+    """The streams that a query reads or makes, of which there are revisions: how far behind its
+    boundary each may be revised, microseconds. None where no input is revised."""
+    found = frozenset((name, e.stream.history_us) for name, e in inputs.items() if e.is_revised)
+    return _revised(query, found) if found else {}
+
+
+@lru_cache(maxsize=16)  # it is asked for each stream of a query
+def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, int]:
+    found = dict(inputs)
+    for box in ordered_boxes(query):
+        most = max((found[name] for name in inputs_of(box) if name in found), default=None)
+        if most is not None:
+            found |= dict.fromkeys(outputs_of(box), most)
+    return found
+
+
+def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:
+    """The tasks, and after each of a revised stream the one of its revisions.
+
+    Args:
+        revised: of `revised_streams`.
+    """
+    found: list[Task] = []
+    for task in tasks:
+        found.append(task)
+        if task.output in revised:
+            found.append(_revisions_of(task, revised))
+    return tuple(found)
+
+
+def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
+    """Without a window what comes of a revision is a matter of the tuple alone; with one, of those
+    that share it, too."""
+    beside = [
+        (name, schema)
+        for name, schema in zip(task.inputs, task.input_schemas, strict=True)
+        if name in revised
+    ]
+    names = [revisions_name(name) for name, _ in beside]
+    schemas = [revisions_schema(s, source=name in task.source_inputs) for name, s in beside]
+    sources = [revisions_name(name) for name, _ in beside if name in task.source_inputs]
+    with_main = task.window is not None
+    return Task(
+        name=revisions_name(task.output),
+        query=task.query,
+        inputs=(*(task.inputs if with_main else ()), *names),
+        steps=(),
+        output=revisions_name(task.output),
+        input_schemas=(*(task.input_schemas if with_main else ()), *schemas),
+        output_schema=revisions_schema(task.output_schema, source=False),
+        source_inputs=frozenset(sources) | (task.source_inputs if with_main else frozenset()),
+        after=task.after,
+        until=task.until,
+        of=task,
+        history_us=max(revised[name] for name, _ in beside),
+    )
+
+
+def by_arrival(task: Task) -> bool:
+    """Whether a task goes by the numbers of arrival of its input."""
+    steps = task.steps
+    return (
+        len(task.inputs) == 1
+        and task.inputs[0] in task.source_inputs
+        and bool(steps)
+        and isinstance(steps[0], AggregateStep)
+    )
+
+
+def scenario_task(task: Task) -> Task:
+    """The task for several cases at once: what it makes of the tuples of each, were there no
+    others. Its one input, and its output, have a field that tells the case."""
+    first = task.input_schemas[0]
+    fields = tuple(
+        structs.replace(each[0], size=None, nullable=any(field.nullable for field in each))
+        for each in zip(*(schema.fields for schema in task.input_schemas), strict=True)
+    )
+    name = task.inputs[0]
+    return replace(
+        task,
+        inputs=(name,),
+        steps=tuple(_apart(step) for step in task.steps),
+        input_schemas=(Schema(first.name, (*fields, _CASE), first.time),),
+        output_schema=structs.replace(
+            task.output_schema, fields=(*task.output_schema.fields, _CASE)
+        ),
+        source_inputs=frozenset((name,)) if by_arrival(task) else frozenset(),
+    )
+
+
+_CASE = Field(SCENARIO, FieldType.LONG)
+
+
+def _apart(step: Step) -> Step:
+    match step:
+        case FilterStep():
+            return step
+        case MapStep(outputs):
+            return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
+        case AggregateStep():
+            return replace(step, group_by=(*step.group_by, _CASE))

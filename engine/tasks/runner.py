@@ -1,0 +1,370 @@
+"""One task, running: epoch after epoch from the boundary its output log has.
+
+There is no other state. A runner that is stopped, killed or moved leaves a boundary; the next one
+goes on from it, and since a task is a pure function of its input, nothing is lost or repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from engine.objects.schema import BEGINNING, END
+from engine.streams.config import EngineConfig
+from engine.streams.epochs import JOB_BYTES, EpochDamagedError
+from engine.streams.load import LoadMeter
+from engine.streams.log import StreamLog
+from engine.streams.pacing import Pacer, Rate
+from engine.streams.recent import Epoch
+from engine.tasks.editions import Editions
+from engine.tasks.execution import Executor, Result
+from engine.tasks.halt import Halt
+from engine.tasks.plan import Task
+from engine.tasks.status import TaskStatus
+from engine.tasks.windows import Interval, needed_after, needs, whole_after
+from overlay.errors import InternalError, MedusaError, NotRetainedError
+from overlay.events import Events
+from overlay.log import bound
+
+RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
+"""Waits before a failed epoch is tried again, seconds; the last one repeats."""
+
+QUICKER: Final = 0.8
+"""Shortest epoch of a task, in those of the streams it reads: what waits for it is less each time,
+where at the same pace the wait of the worst moment would stay.
+"""
+
+
+def count_all(task: Task, log: StreamLog, after: int, upto: int) -> int:
+    """Tuples of one of its inputs with after < stime <= upto that the task reads.
+
+    Raises:
+        NotRetainedError: it does not have all of them, any more or yet: who is paid by them must
+            not take that for none.
+    """
+    after, upto = max(after, task.after), min(upto, task.until)
+    if after >= upto:
+        return 0
+    if log.boundary < upto:
+        raise NotRetainedError(f"the stream is here up to {log.boundary}, not up to {upto}")
+    return log.count(log.start if after == BEGINNING else after, upto)
+
+
+class TaskRunner:
+    """Drives one task.
+
+    Args:
+        task: what to compute.
+        inputs: a log by input stream; kept by others, only held and read here.
+        output: the log to append to; its boundary is the task's whole position.
+
+    Attributes:
+        task: as it is now; see `modify`.
+        halt: how far it may go for now.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        inputs: Mapping[str, StreamLog],
+        output: StreamLog,
+        executor: Executor,
+        config: EngineConfig,
+        events: Events,
+    ) -> None:
+        self.task = task
+        self.halt = Halt()
+        self._inputs = inputs
+        self._output = output
+        self._executor = executor
+        self._config = config
+        self._events = events
+        self._editions = Editions(executor)
+        self._pacer = Pacer(QUICKER * config.epoch_s)
+        self._rows = Rate()
+        self._load = LoadMeter()
+        self._epochs = 0
+        self._epoch_s = 0.0
+        self._state = "waiting"
+        self._reason = ""
+        self._runs = False
+        self._waiting_since = trio.current_time()
+
+    async def run(self) -> None:
+        """Go on until the output has ended; cancel to stop."""
+        self._runs = True
+        try:
+            with bound(task=self.task.name):
+                await self._run()
+        finally:
+            self._runs = False
+
+    async def _run(self) -> None:
+        failures = 0
+        while self._output.boundary < END:
+            await self._wait_for_input()
+            await self._executor.prepare()  # or the first epoch would seem to take as long as that
+            await trio.sleep(self._pacer.delay(trio.current_time()))
+            self._pacer.started(trio.current_time())
+            try:
+                await self._run_epoch()
+            except MedusaError as error:
+                await self.suspect(error)
+                self._note_failure(error)
+                await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1
+            else:
+                failures = 0
+                self._epoch_s = self._pacer.finished(trio.current_time())
+                self._state, self._reason = "waiting", ""
+        self._state = "ended"
+
+    async def suspect(self, error: MedusaError) -> None:
+        """A job has failed: look whether one of its inputs is damaged, which Spark does not say."""
+        if isinstance(error, EpochDamagedError):
+            for log in self._inputs.values():
+                log.find_damaged(error.path)
+        elif isinstance(error, InternalError) and str(error) != self._reason:
+            needed = needed_after(self.task, self._output.boundary)
+            for log in self._inputs.values():
+                with suppress(MedusaError):  # a disk that fails is told of by who reads it next
+                    await log.verify(max(needed, log.start), END)
+
+    async def recompute(self, after: int, upto: int) -> AsyncGenerator[Epoch, None]:
+        """The output over (after, upto] once more, for a log that has lost it.
+
+        Raises:
+            NotRetainedError: its inputs are not kept so long.
+        """
+        needed = needed_after(self.task, after)
+        if any(log.start > needed for log in self._inputs.values()):
+            raise NotRetainedError(f"the inputs of {self.task.name} are not kept from {needed} on")
+        while after < upto:
+            end = min(upto, self.task.edition_until(after))
+            interval, table = self._interval(after, end), self._output.schema.empty_table()
+            if interval is not None:
+                table = (await self._job(after, end, interval)).table
+            yield Epoch(after, end, table)
+            after = end
+
+    def reaches(self, boundary: int) -> bool:
+        """Whether its next epoch, which it can run now, comes as far as that."""
+        reach = self._reach(self._output.boundary)
+        return self._runs and min(reach, self.halt.at) >= boundary
+
+    def modify(self, task: Task) -> None:
+        """Go on with another edition of it. While it stands still, unless both make the same of
+        what follows its output's boundary for now."""
+        self.task = task
+        self.hold()
+
+    def note_cost(self, cpu_s: float) -> None:
+        """CPU seconds spent for the task beside its epochs."""
+        self._load.add(0, cpu_s, trio.current_time())
+
+    async def rehearse(self, boundary: int) -> None:
+        """Compute the windows that are open now, once, and forget the result: the next epoch finds
+        Spark started, its code compiled, and the inputs read. What fails will fail again.
+
+        Args:
+            boundary: waits until the inputs have reached it.
+        """
+        await self.wait_for_inputs(boundary)
+        await self._executor.prepare()
+        interval = None if self.task.window is None else self._interval(boundary, END)
+        if interval is not None:
+            with suppress(MedusaError):
+                await self._job(boundary, END, interval)
+
+    async def wait_for_inputs(self, boundary: int) -> None:
+        """Returns once all inputs are that far, or where the task ends. Raises: ClosedError: one
+        was closed."""
+        for log in self._inputs.values():
+            await log.wait_beyond(min(boundary, self.task.until) - 1)
+
+    def hold(self) -> None:
+        """Keep the part of the inputs that the next epoch may need."""
+        needed = needed_after(self.task, self._output.boundary)
+        for log in self._inputs.values():
+            log.hold(self._consumer, max(needed, self.task.after))
+
+    def release(self) -> None:
+        """Need nothing of the inputs any more."""
+        for log in self._inputs.values():
+            log.release(self._consumer)
+
+    def input(self, stream: str) -> StreamLog | None:
+        """The log of one of its inputs."""
+        return self._inputs.get(stream)
+
+    @property
+    def input_boundary(self) -> int:
+        """How far all inputs are, microseconds, as far as it reads them."""
+        return min(self.task.until, *(log.boundary for log in self._inputs.values()))
+
+    @property
+    def input_bytes(self) -> int:
+        """Of the inputs' logs, on disk."""
+        return sum(log.bytes for log in self._inputs.values())
+
+    @property
+    def reason(self) -> str:
+        """Why it does not go on, where it fails."""
+        return self._reason
+
+    def followed(self, after: int) -> None:
+        """The output after a boundary has come from another peer that computes it.
+
+        What the task would take here is told by its model, from the rows that come in.
+        """
+        self.hold()
+        with suppress(NotRetainedError):
+            self._load.add_elsewhere(self.count(after, self._output.boundary), trio.current_time())
+
+    @property
+    def predicted_load(self) -> float:
+        """Cores that it would take here now, where another peer computes it."""
+        return self._load.predicted(trio.current_time())
+
+    def expect(self, load: float, rate: float) -> None:
+        """Take it to need what it needed elsewhere, until it is measured here: cores, rows/s."""
+        if load > 0:
+            self._load.expect(load, rate, trio.current_time())
+
+    def hold_for_bill(self, boundary: int | None) -> None:
+        """Keep the part of the inputs that is still to be counted; None: none."""
+        for log in self._inputs.values():
+            if boundary is None:
+                log.release(f"bill {self.task.name}")
+            else:
+                log.hold(f"bill {self.task.name}", boundary)
+
+    def count(self, after: int, upto: int) -> int:
+        """Input tuples with after < stime <= upto.
+
+        Raises:
+            NotRetainedError: they are not all here, any more or yet.
+        """
+        return sum(count_all(self.task, log, after, upto) for log in self._inputs.values())
+
+    def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
+        """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
+        now = trio.current_time()
+        state, reason = self._state, self._reason
+        if trouble := self._executor.trouble:
+            state, reason = "failing", trouble
+        elif self._executor.state == "starting":
+            state = "starting"
+        if stopped or worker:
+            state, reason = "stopped" if stopped else "away", ""
+        waits_for = self._missing() if state == "waiting" else ""
+        return TaskStatus(
+            name=self.task.name,
+            query=self.task.query,
+            inputs=self.task.inputs,
+            boundary=self._output.boundary,
+            epochs=self._epochs,
+            epoch_ms=1000 * self._epoch_s,
+            load=self._load.load(now),
+            rate=self._rows.read(now),
+            state=state,
+            reason=reason,
+            input_rate=self._load.rate(now),
+            cost_ns=self._load.cost_ns,
+            worker=worker,
+            owner=owner,
+            waits_for=waits_for,
+            waits_s=now - self._waiting_since if waits_for else 0.0,
+        )
+
+    def _missing(self) -> str:
+        """The input that is furthest behind, if the next epoch waits for it."""
+        behind = min(self._inputs, key=lambda name: self._inputs[name].boundary)
+        needed = min(self._output.boundary, self.task.until - 1)
+        return behind if self._inputs[behind].boundary <= needed else ""
+
+    @property
+    def _consumer(self) -> str:
+        return f"task {self.task.name}"
+
+    async def _wait_for_input(self) -> None:
+        """Until every input has a boundary beyond the output's (the papers' SUnion), or has come to
+        where the task ends."""
+        self._waiting_since = trio.current_time()
+        for log in self._inputs.values():
+            await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
+        await self.halt.passed(self._output.boundary)
+
+    async def _run_epoch(self) -> None:
+        if self._output.boundary == BEGINNING:
+            self._begin()
+        after = self._output.boundary
+        if after >= self.task.until:  # windows that are open could not be whole
+            await self._output.commit(END, None)
+            self.hold()
+            return
+        upto = self._choose_boundary(after)
+        if upto <= after:
+            return
+        interval = self._interval(after, upto)
+        if interval is None:
+            cpu_s = await self._output.commit(upto, None)
+        else:
+            self._state = "running"
+            cpu_s = await self._compute(after, upto, interval)
+        rows = sum(log.count(max(after, log.start), upto) for log in self._inputs.values())
+        self._load.add(rows, cpu_s, trio.current_time())
+        self._epochs += 1
+        self.hold()
+
+    def _begin(self) -> None:
+        """Where an input is no longer kept from its beginning, or not read from there, the output
+        has no beginning either: it starts with the first window that can be whole."""
+        origin = max(self.task.after, *(log.oldest for log in self._inputs.values()))
+        if origin > BEGINNING:
+            self._output.begin(whole_after(self.task, origin))
+
+    def _choose_boundary(self, after: int) -> int:
+        """How far its next epoch comes: within one edition."""
+        return min(self._reach(after), self.task.edition_until(after), self.halt.at)
+
+    def _reach(self, after: int) -> int:
+        """The smallest boundary of the inputs, or less if that were too much at once, or more than
+        the task reads."""
+        rows = max(1, self._config.epoch_rows // len(self._inputs))
+        size = JOB_BYTES // len(self._inputs)
+        reach = min(log.reach(after, rows, size) for log in self._inputs.values())
+        return min(reach, self.task.until)
+
+    def _interval(self, after: int, upto: int) -> Interval | None:
+        known = (log.first_stime for log in self._inputs.values())
+        first = min((stime for stime in known if stime is not None), default=None)
+        return None if first is None else needs(self.task, after, upto, first)
+
+    async def _compute(self, after: int, upto: int, interval: Interval) -> float:
+        """Returns the CPU seconds it took."""
+        result = await self._job(after, upto, interval)
+        commit_s = await self._output.commit(upto, result.table)
+        self._rows.add(result.table.num_rows, trio.current_time())
+        return result.cpu_s + commit_s
+
+    async def _job(self, after: int, upto: int, interval: Interval) -> Result:
+        with ExitStack() as pins:
+            files: dict[str, list[Path]] = {
+                name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
+                for name, log in self._inputs.items()
+            }
+            computation = self._editions.computation(self.task, after)
+            return await computation.run(files, after, upto, interval)
+
+    def _note_failure(self, error: MedusaError) -> None:
+        told = self._reason == str(error) or self._executor.trouble  # that is told already
+        if not told:  # once, not at every try
+            fault = error if isinstance(error, InternalError) else None
+            self._events.note("error", f"could not compute {self.task.name}: {error}", fault)
+        self._state, self._reason = "failing", str(error)

@@ -1,0 +1,36 @@
+"""The status of a task, as the monitor shows it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class TaskStatus(Struct, frozen=True):
+    """
+    Attributes:
+        epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
+        rate: output rows per second, smoothed.
+        state: running, waiting, starting (what computes it does), stopped, failing or away; reason
+            says why where it fails.
+        input_rate: rows per second that it reads, smoothed.
+        cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
+        worker: peer id (hex) of the peer that runs it for us. owner: of the one we run it for.
+        waits_for: of one that waits, the input that is furthest behind. waits_s: how long, seconds.
+    """
+
+    name: str
+    query: str
+    inputs: tuple[str, ...]
+    boundary: int
+    epochs: int
+    epoch_ms: float
+    load: float
+    rate: float
+    state: str
+    reason: str = ""
+    input_rate: float = 0.0
+    cost_ns: int = 0
+    worker: str = ""
+    owner: str = ""
+    waits_for: str = ""
+    waits_s: float = 0.0

@@ -1,0 +1,191 @@
+"""The fork of a task: it goes on with what can be had where the task itself has to wait.
+
+The task's state is a suffix of its inputs, so there is nothing to copy: the fork reads the logs of
+the inputs, and behind them their tentative suffixes, and writes the tentative suffix of the output.
+The task knows nothing of it, and is never undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.objects.schema import BEGINNING, END
+from engine.streams.config import EngineConfig
+from engine.streams.kept import KeptStream
+from engine.streams.pacing import Pacer
+from engine.tasks.editions import Editions
+from engine.tasks.execution import Executor
+from engine.tasks.plan import Task
+from engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
+from engine.tasks.tentative.deadlines import Deadlines
+from engine.tasks.windows import Interval, needs
+from overlay.concurrency import until_one_ends
+from overlay.errors import MedusaError
+from overlay.events import Events
+
+PACES: Final = 2.5
+"""Epochs for which an input is waited for after its last one: it comes at its pace."""
+
+
+class Fork:
+    """
+    Args:
+        runner: the task itself.
+        inputs: by name, as the task's. output: the task's.
+        bound_s: how long results may wait for what is missing, seconds.
+    """
+
+    def __init__(
+        self,
+        runner: TaskRunner,
+        *,
+        inputs: Mapping[str, KeptStream],
+        output: KeptStream,
+        bound_s: float,
+        executor: Executor,
+        config: EngineConfig,
+        events: Events,
+    ) -> None:
+        self._runner = runner
+        self._inputs = inputs
+        self._output = output
+        self._events = events
+        self._editions = Editions(executor)
+        self.bound_s = bound_s
+        self._deadlines = Deadlines(inputs, bound_s, PACES * config.epoch_s)
+        self._pacer = Pacer(QUICKER * config.epoch_s)
+        self._news = trio.Event()
+        self._reason = ""
+
+    @property
+    def came(self) -> int:
+        """How far the input is that is ahead, of those that go on, microseconds."""
+        stable = (kept.log.boundary for kept in self._inputs.values())
+        return max((boundary for boundary in stable if boundary < END), default=BEGINNING)
+
+    @property
+    def given(self) -> int:
+        """How far there are results, microseconds; BEGINNING before there are any."""
+        return self._output.suffix.visible
+
+    async def run(self) -> None:
+        """Go on until the output has ended; cancel to stop."""
+        await self._output.log.wait_beyond(BEGINNING)  # before there is anything, nothing is missed
+        self._deadlines.covered(self._output.log.boundary)
+        watches = [partial(self._watch, name, kept) for name, kept in self._inputs.items()]
+        await until_one_ends(self._serve, *watches)
+
+    async def _watch(self, name: str, kept: KeptStream) -> None:
+        """Take note of how far an input comes."""
+
+        async def log_moves() -> None:
+            await kept.log.wait_beyond(stable)
+
+        async def suffix_moves() -> None:
+            await kept.suffix.wait_beyond(tentative)
+
+        while True:
+            stable, tentative = kept.log.boundary, kept.suffix.visible
+            now = trio.current_time()
+            self._deadlines.advanced(name, stable, now, tentative=False)
+            self._deadlines.advanced(name, tentative, now, tentative=True)
+            self._news.set()
+            if stable == END:
+                await trio.sleep_forever()
+            await until_one_ends(log_moves, suffix_moves)
+
+    async def _serve(self) -> None:
+        failures = 0
+        while self._output.log.boundary < END:
+            self._news = trio.Event()
+            now = trio.current_time()
+            self._deadlines.covered(self._output.suffix.visible)
+            upto = self._deadlines.due(now)
+            if upto is None or self._runner.reaches(upto):
+                next_at = float("inf") if upto is not None else self._deadlines.next_at()
+                await self._wait(max(0.0, next_at - now))
+                continue
+            if delay := self._pacer.delay(now):  # what else becomes due meanwhile goes with it
+                await trio.sleep(delay)
+                continue
+            self._pacer.started(now)
+            try:
+                await self._compute(self._output.suffix.visible, upto)
+            except MedusaError as error:
+                await self._runner.suspect(error)
+                self._note(error)
+                await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1
+            else:
+                failures, self._reason = 0, ""
+                self._pacer.finished(trio.current_time())
+
+    async def _wait(self, timeout_s: float) -> None:
+        """For news of the inputs, or of what the task itself has made."""
+        boundary = self._output.suffix.visible
+
+        async def task_moves() -> None:
+            await self._output.log.wait_beyond(max(boundary, self._output.log.boundary))
+
+        with trio.move_on_after(timeout_s):
+            await until_one_ends(self._news.wait, task_moves)
+
+    async def _compute(self, after: int, upto: int) -> None:
+        task = self._runner.task
+        while after < upto:
+            end = min(upto, task.edition_until(after))
+            await self._compute_within(task, after, end)
+            after = end
+
+    async def _compute_within(self, task: Task, after: int, upto: int) -> None:
+        """upto: within one edition of the task."""
+        stable = {name: kept.log.boundary for name, kept in self._inputs.items()}
+        interval = needs(task, after, upto, self._first_stime())
+        table = None if interval is None else await self._job(task, after, upto, interval, stable)
+        failing = min(stable.values()) <= self._output.log.boundary
+        await self._output.suffix.add(after, upto, table, failing=failing)
+
+    def _first_stime(self) -> int | None:
+        firsts = [
+            stime
+            for kept in self._inputs.values()
+            for stime in (kept.log.first_stime, kept.suffix.first_stime)
+            if stime is not None
+        ]
+        return min(firsts, default=None)
+
+    async def _job(
+        self, task: Task, after: int, upto: int, interval: Interval, stable: Mapping[str, int]
+    ) -> pa.Table:
+        """
+        Args:
+            stable: how far each log counts; what follows is read in the suffix.
+        """
+        files: dict[str, list[Path]] = {}
+        async with AsyncExitStack() as pins:
+            for name, kept in self._inputs.items():
+                low = max(interval.lo, kept.log.start)
+                upto_log = min(interval.hi, stable[name])
+                held = kept.log.files(low, upto_log) if low < upto_log else None
+                files[name] = [] if held is None else pins.enter_context(held)
+            for name, kept in self._inputs.items():
+                behind = kept.suffix.files(max(interval.lo, stable[name]), interval.hi)
+                files[name] += await pins.enter_async_context(behind)
+            computation = self._editions.computation(task, after)
+            result = await computation.run(files, after, upto, interval)
+        self._runner.note_cost(result.cpu_s)
+        return result.table
+
+    def _note(self, error: MedusaError) -> None:
+        if self._reason != str(error):  # once, not at every try
+            self._events.note(
+                "error", f"could not compute {self._runner.task.name} tentatively: {error}"
+            )
+        self._reason = str(error)

@@ -1,0 +1,105 @@
+"""Which part of its inputs a task must read to produce a part of its output.
+
+All intervals are (lo, hi] of stime, microseconds UTC, like epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.objects.schema import BEGINNING, END
+from engine.tasks.plan import AggregateStep, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The tuples with lo < stime <= hi; both within int64."""
+
+    lo: int
+    hi: int
+
+
+def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
+    """The input interval from which the output over (after, upto] is made.
+
+    A stateless task: (after, upto] itself. An aggregate: from the start of the first to the end of
+    the last window whose last microsecond is in (after, upto]; with upto == END, to END, since
+    then every window closes.
+
+    Args:
+        upto: no further than the task's edition at `after` goes.
+        first: the least stime there is in the inputs, if known: nothing before it is asked for.
+
+    Returns:
+        None if no tuple can come out: the boundary just advances.
+    """
+    if upto <= after or (first is not None and first > upto):
+        return None
+    lo, hi = after, upto
+    window = task.at(after).window
+    if window is not None:
+        # in Python's integers, which floor towards minus infinity: right for negative stime, and
+        # no overflow at BEGINNING and END
+        opening = (after + 1 - window.size_us) // window.advance_us + 1
+        closing = (upto + 1 - window.size_us) // window.advance_us
+        if first is not None:
+            opening = max(opening, _first_window(window, first))
+        if upto < END and closing < opening:
+            return None
+        lo = opening * window.advance_us - 1
+        hi = END if upto == END else closing * window.advance_us + window.size_us - 1
+    if first is not None:
+        lo = max(lo, first - 1)
+    lo = max(lo, BEGINNING)
+    return Interval(lo, hi) if lo < hi else None
+
+
+def horizon_us(task: Task) -> int:
+    """How far behind its output's boundary a task, as it is now, may read its inputs, microseconds.
+
+    With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
+    """
+    if task.of is not None:
+        return 0 if task.of.window is None else task.history_us + task.of.window.size_us
+    window = task.window
+    return 0 if window is None else window.size_us - 1
+
+
+def needed_after(task: Task, boundary: int) -> int:
+    """The boundary after which a task whose output is at `boundary` may still read its inputs."""
+    if boundary in {BEGINNING, END}:  # one that has not begun may need everything
+        return boundary
+    needs_after, at = END, boundary
+    while at < END:
+        needs_after = min(needs_after, at - horizon_us(task.at(at)))
+        at = task.edition_until(at)
+    return max(BEGINNING, needs_after)
+
+
+def whole_after(task: Task, boundary: int) -> int:
+    """The least boundary from which on the output is right when the inputs are known after
+    `boundary` alone: every window that ends later is whole."""
+    if boundary in {BEGINNING, END}:
+        return boundary
+    begins = [BEGINNING, *(each.upto for each in task.former)]
+    for at in reversed(begins):
+        whole = boundary + horizon_us(task.at(at))
+        if at < whole or at == BEGINNING:
+            return min(whole, task.edition_until(at))
+    raise AssertionError("the first edition begins before everything")
+
+
+def first_need(window: AggregateStep, boundary: int) -> int:
+    """The boundary after which the windows that end after `boundary` begin."""
+    return ((boundary + 1 - window.size_us) // window.advance_us + 1) * window.advance_us - 1
+
+
+def first_whole(window: AggregateStep, boundary: int) -> int:
+    """The least boundary after which no window ends that begins before `boundary`, or there."""
+    number = -(-(boundary + 1) // window.advance_us)
+    return (number - 1) * window.advance_us + window.size_us - 1
+
+
+def _first_window(window: AggregateStep, stime: int) -> int:
+    """The number k of the first window [k * advance, k * advance + size) that holds `stime`."""
+    return (stime - window.size_us) // window.advance_us + 1
