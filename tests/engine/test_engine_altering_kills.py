@@ -23,21 +23,21 @@ PARTICIPANT = "mit.edu"
 ALTERING: list[Step] = [
     ("streams.source:Source.alter", "before", 1),
     ("streams.source:Source.alter", "after", 1),
-    ("producers:Producers.announce_altered", "after", 1),
-    ("stream_store:StreamStore.define", "after", 1),
+    ("replication.producers:Producers.announce_altered", "after", 1),
+    ("streams.store:StreamStore.define", "after", 1),
 ]
 DELETING: list[Step] = [
     ("streams.home:Home.retire", "after", 1),
-    ("stream_store:StreamStore.drop", "before", 1),
-    ("stream_store:_remove", "before", 1),
-    ("stream_store:StreamStore.drop", "after", 1),
-    ("producers:Producers.withdraw", "after", 1),
+    ("streams.store:StreamStore.drop", "before", 1),
+    ("streams.store:_remove", "before", 1),
+    ("streams.store:StreamStore.drop", "after", 1),
+    ("replication.producers:Producers.withdraw", "after", 1),
 ]
 REOPENING: list[Step] = [
     ("streams.source:Source.reopen", "before", 1),
     ("streams.source:Source.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 1),
-    ("stream_store:StreamStore.forget_end", "after", 1),
+    ("streams.store:StreamStore.forget_end", "after", 1),
 ]
 
 

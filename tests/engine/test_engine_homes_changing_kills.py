@@ -25,25 +25,25 @@ from tools.async_client import AsyncMedusaClient, open_medusa
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 
 STEPS_OF_REOPENING: list[Step] = [
-    ("homes.tenure:HomeTenure.reopen", "after", 1),
+    ("replication.homes.tenure:HomeTenure.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 2),
     ("streams.replicated:ReplicatedSource.lead", "before", 1),
     ("streams.replicated:ReplicatedSource.lead", "after", 1),
-    ("homes.logs:ElectorLogs.serve", "before", 1),
-    ("homes.logs:ElectorLogs.serve", "after", 1),
+    ("replication.homes.logs:ElectorLogs.serve", "before", 1),
+    ("replication.homes.logs:ElectorLogs.serve", "after", 1),
 ]
 
 STEPS_OF_DELETING: list[Step] = [
-    ("homes.tenure:HomeTenure.delete", "after", 1),
-    ("homes.ballot_files:BallotFiles.save", "before", 1),
-    ("homes.ballot_files:BallotFiles.save", "after", 1),
-    ("homes.keeper:Keeper._drop", "before", 1),
-    ("homes.logs:ElectorLogs.erase", "before", 1),
-    ("stream_store:_remove", "before", 1),
-    ("homes.logs:ElectorLogs.erase", "after", 1),
-    ("producers:Producers.withdraw", "after", 1),
-    ("homes.announcing:Announcing.withdraw", "after", 1),
+    ("replication.homes.tenure:HomeTenure.delete", "after", 1),
+    ("replication.homes.ballot_files:BallotFiles.save", "before", 1),
+    ("replication.homes.ballot_files:BallotFiles.save", "after", 1),
+    ("replication.homes.keeper:Keeper._drop", "before", 1),
+    ("replication.homes.logs:ElectorLogs.erase", "before", 1),
+    ("streams.store:_remove", "before", 1),
+    ("replication.homes.logs:ElectorLogs.erase", "after", 1),
+    ("replication.producers:Producers.withdraw", "after", 1),
+    ("replication.homes.announcing:Announcing.withdraw", "after", 1),
 ]
 
 

@@ -64,12 +64,12 @@ def both(victim: Side, name: str) -> list[Step]:
 
 
 ALL = [
-    *both("primary", "modifier:Modifier._decide"),
-    *both("primary", "queries:QueryHost.write"),
-    *both("primary", "replicas.primaries:Primaries.tell"),
-    *both("secondary", "replicas.standby:Standby.take_edition"),
-    *both("secondary", "replicas.standby:Standby._adopt"),
-    *both("primary", "query_catalog:QueryCatalog.publish"),
+    *both("primary", "replication.modifier:Modifier._decide"),
+    *both("primary", "replication.queries:QueryHost.write"),
+    *both("primary", "replication.replicas.primaries:Primaries.tell"),
+    *both("secondary", "replication.replicas.standby:Standby.take_edition"),
+    *both("secondary", "replication.replicas.standby:Standby._adopt"),
+    *both("primary", "replication.query_catalog:QueryCatalog.publish"),
 ]
 
 
@@ -263,9 +263,9 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 async def test_killed_where_it_is_decided() -> None:
     """Around the steps that count; the others are in the campaign."""
     await survives(
-        Step("primary", "queries:QueryHost.write", "after"),
-        Step("primary", "replicas.primaries:Primaries.tell", "after"),
-        Step("secondary", "replicas.standby:Standby.take_edition", "after"),
+        Step("primary", "replication.queries:QueryHost.write", "after"),
+        Step("primary", "replication.replicas.primaries:Primaries.tell", "after"),
+        Step("secondary", "replication.replicas.standby:Standby.take_edition", "after"),
     )
 
 

@@ -85,24 +85,24 @@ def both(name: str, call: int = 1, to: Side = "worker") -> list[Step]:
 
 
 OWNER = [
-    *both("moves.mover:Mover._prepare"),
+    *both("replication.moves.mover:Mover._prepare"),
     *both("api.moving:MovingCalls.read_input"),
-    *both("queries:QueryHost.place"),
-    *both("moves.mover:Mover._send_subscribers"),
-    *both("moves.telling:Teller._tell_one"),
+    *both("replication.queries:QueryHost.place"),
+    *both("replication.moves.mover:Mover._send_subscribers"),
+    *both("replication.moves.telling:Teller._tell_one"),
     *both("streams.log:StreamLog.commit", call=3),
-    *both("queries:QueryHost.place", to="owner"),
-    *both("moves.telling:Teller._tell_one", to="owner"),
+    *both("replication.queries:QueryHost.place", to="owner"),
+    *both("replication.moves.telling:Teller._tell_one", to="owner"),
 ]
 WORKER = [
     *both("api.moving:MovingCalls.assign"),
-    *both("moves.assignment_files:AssignmentFiles.save"),
-    *both("moves.assignments:Assignments._follow_inputs"),
-    *both("task_runner:TaskRunner._run_epoch"),
+    *both("replication.moves.assignment_files:AssignmentFiles.save"),
+    *both("replication.moves.assignments:Assignments._follow_inputs"),
+    *both("tasks.runner:TaskRunner._run_epoch"),
     *both("streams.log:StreamLog.commit", call=3),
     *both("api.moving:MovingCalls.activate"),
     *both("api.moving:MovingCalls.release", to="owner"),
-    *both("moves.assignments:Assignments._drop", to="owner"),
+    *both("replication.moves.assignments:Assignments._drop", to="owner"),
 ]
 
 
@@ -291,7 +291,7 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 async def test_killed_where_it_is_decided() -> None:
     """Around the step that counts; the others are in the campaign."""
     await survives(
-        ("owner", Step("queries:QueryHost.place", "after")),
+        ("owner", Step("replication.queries:QueryHost.place", "after")),
         ("worker", Step("api.moving:MovingCalls.activate", "before")),
     )
 

@@ -22,27 +22,27 @@ PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
 
 MAKING: list[Step] = [
-    ("views.host:Views._open", "before", 1),
+    ("replication.views.host:Views._open", "before", 1),
     ("streams.log:StreamLog.begin", "before", 1),
-    ("mirrors:Mirrors.follow_past", "before", 1),
-    ("views.host:Views._publish", "before", 1),
-    ("producers:Producers.name_producer", "after", 1),
-    ("views.host:Views._publish", "after", 1),
+    ("replication.mirrors:Mirrors.follow_past", "before", 1),
+    ("replication.views.host:Views._publish", "before", 1),
+    ("replication.producers:Producers.name_producer", "after", 1),
+    ("replication.views.host:Views._publish", "after", 1),
     ("streams.log:StreamLog.commit", "before", 1),
     ("streams.log:StreamLog.commit", "after", 1),
 ]
 DELETING: list[Step] = [
-    ("views.host:Views._remove", "before", 1),
-    ("mirrors:Mirrors.part_with", "before", 1),
-    ("stream_store:StreamStore.drop", "after", 1),
-    ("producers:Producers.withdraw", "after", 1),
-    ("views.host:Views._remove", "after", 1),
+    ("replication.views.host:Views._remove", "before", 1),
+    ("replication.mirrors:Mirrors.part_with", "before", 1),
+    ("streams.store:StreamStore.drop", "after", 1),
+    ("replication.producers:Producers.withdraw", "after", 1),
+    ("replication.views.host:Views._remove", "after", 1),
 ]
 SOME = {
     ("streams.log:StreamLog.begin", "before", 1),
-    ("views.host:Views._publish", "before", 1),
+    ("replication.views.host:Views._publish", "before", 1),
     ("streams.log:StreamLog.commit", "after", 1),
-    ("stream_store:StreamStore.drop", "after", 1),
+    ("streams.store:StreamStore.drop", "after", 1),
 }
 """Those that every run of the suite tries."""
 
