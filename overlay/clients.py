@@ -17,7 +17,7 @@ from cryptography import x509
 
 from overlay.addresses import Address, shown
 from overlay.certificates import PeerName, check_certificate, load_certificate
-from overlay.client_tokens import OWNER, PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
+from overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
 from overlay.connection import Connection, KeepAlive, running
 from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
 from overlay.events import Events, wall_clock
@@ -77,12 +77,6 @@ class Clients:
         self._tokens = tokens
         self.clock = clock
         self._sessions: dict[Session, None] = {}
-
-    @staticmethod
-    def of_owner(token: bytes) -> Clients:
-        """Those who hold that one token, which allows everything."""
-        tokens = (ClientToken.of(OWNER, token),)
-        return Clients(lambda: tokens)
 
     def connected(self) -> tuple[Session, ...]:
         """Those who are connected now, in the order in which they came."""

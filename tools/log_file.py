@@ -20,13 +20,12 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from time import monotonic
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from overlay.errors import InvalidInputError, printable
 from overlay.files import SECRET_MODE, storing
 from overlay.log import LEVELS, LOGGER, bound_fields
 
-Form = Literal["console", "json"]
 FORMS: Final = ("console", "json")
 
 FOLDER_MODE: Final = 0o700

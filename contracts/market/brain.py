@@ -1,9 +1,9 @@
 """The Brain of a peer: it knows its own cost, its own load and its own contracts, and decides what
 to offer and what to take so that the federation converges to an acceptable allocation.
 
-The mechanism is the bounded-price one of Balazinska, Balakrishnan and Stonebraker (NSDI 2004;
-LITERATURE 1.1-1.4): a task moves where the unit marginal cost is above the price at the giver and
-below it at the taker. What is added, and why:
+The mechanism is the bounded-price one of Balazinska, Balakrishnan and Stonebraker (Contract-Based
+Load Management in Federated Distributed Systems, NSDI 2004, section 3): a task moves where the unit
+marginal cost is above the price at the giver and below it at the taker. What is added, and why:
 
 * An answer carries a bid, so the next offer goes to the cheapest at once, at its price.
 * A peer within its capacity passes load on only where somebody pays it more for the room than it

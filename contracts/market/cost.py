@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Final, Protocol
 
 from overlay.errors import InvalidInputError
 
 UTILISATION_AT_CAPACITY: Final = 0.8
 """Share of the machine that its declared capacity is: past it queues grow fast, and the mechanism
-needs some room above capacity in which cost still says who is worse off (LITERATURE 1.4)."""
-
-CHECKED_POINTS: Final = 256
-"""Loads at which a plugged cost is checked: it is called twice for each, once at start."""
+needs some room above capacity in which cost still says who is worse off (Balazinska et al., NSDI
+2004, section 3.3)."""
 
 
 class Cost(Protocol):
-    """Cost by load. Plug in your own; `check_cost` says whether it will do.
+    """Cost by load: it grows with the load, is convex, and is finite at the capacity.
 
     Attributes:
         total: units of load from which on it is infinite.
@@ -69,23 +66,3 @@ def unit_cost(cost: Cost, load: float, change: float) -> float:
     if math.isinf(before) or math.isinf(after):
         return math.inf
     return (after - before) / change
-
-
-def check_cost(cost: Cost, capacity: float) -> None:
-    """
-    Raises:
-        InvalidInputError: it does not increase, is not convex, or is infinite at the capacity.
-    """
-    top = cost.total
-    if not capacity < top:
-        raise InvalidInputError(f"cost: the capacity {capacity} must be below its total {top}")
-    end = min(top, 4 * capacity)
-    step = end / CHECKED_POINTS
-    levels = [cost.level(step * i) for i in range(CHECKED_POINTS)]
-    slopes = [b - a for a, b in pairwise(levels)]
-    for i, slope in enumerate(slopes):
-        at = step * (i + 1)
-        if not 0 < slope < math.inf:
-            raise InvalidInputError(f"cost: must grow with the load, does not at {at:.6g} units")
-        if i and slope < slopes[i - 1] * (1 - 1e-9):
-            raise InvalidInputError(f"cost: must be convex, is not at {at:.6g} units")

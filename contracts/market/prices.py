@@ -42,8 +42,8 @@ def fixed_price(cost: Cost, capacity: float, task_load: float) -> int:
 
 def delta_k(cost: Cost, capacity: float, task_load: float, k: int) -> float:
     """The drop of the unit marginal cost when k tasks leave a peer at its capacity, as a share of
-    that at capacity (NSDI 2004, section 3.3; LITERATURE 1.4). Of identical peers, each k lets load
-    flow through k full ones.
+    that at capacity (NSDI 2004, section 3.3). Of identical peers, each k lets load flow through k
+    full ones.
 
     Raises:
         InvalidInputError: k tasks are more than the capacity, or k is negative.

@@ -65,15 +65,6 @@ class TypedBox:
     steps: Mapping[str, Step]
 
 
-def infer(box: Box, inputs: Mapping[str, Schema]) -> dict[str, Schema]:
-    """The schemas of a box's outputs.
-
-    Raises:
-        InvalidInputError: it does not type-check; names the box, the field and the reason.
-    """
-    return dict(type_box(box, inputs).schemas)
-
-
 def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     """The schemas of all streams that the query reads or makes.
 
@@ -172,7 +163,7 @@ def type_box(
         nodes: of the fields of its input that an earlier step of the same task makes.
 
     Raises:
-        InvalidInputError: as `infer`.
+        InvalidInputError: it does not type-check; names the box, the field and the reason.
     """
     check_shape(box)
     with _about(f"box {box.name!a}"):

@@ -303,6 +303,3 @@ OPERATORS: Final[dict[str, Operator]] = {
     "ceil": _WHOLE,
     "round": Operator("a number and digits (a constant, 0 to 9)", _round, Nulls.POSSIBLE),
 }
-
-OPERATOR_NAMES: Final = frozenset(OPERATORS) | {CAST}
-"""Every name that `Operation.operator` can have."""

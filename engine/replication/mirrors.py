@@ -146,11 +146,6 @@ class Mirrors:
             needs[user] = boundary
             self._running[key].mirror.need(min(needs.values()))
 
-    def read_by(self, stream: str, user: str) -> KeptStream | None:
-        """The mirror that a query reads a stream from, if it reads one."""
-        keys = self._keys_read(stream, user)
-        return self._store.get(keys[0]) if keys else None
-
     def readers(self, stream: str) -> set[str]:
         """What reads a stream here: queries, views and tasks that we run for others."""
         logs = (kept.key for kept in self._store.all() if kept.name == stream)

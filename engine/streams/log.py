@@ -451,15 +451,6 @@ class StreamLog:
         finally:
             self._compacting = False
 
-    def compact_now(self) -> int:
-        """`compact` in this thread."""
-        run = compaction.choose(self._files)
-        try:
-            return self._folder.replace(run, self._merge(run)) if run else 0
-        except EpochDamagedError as error:
-            self.find_damaged(error.path)
-            return 0
-
     async def fetch_lost(self) -> None:
         """Have all that is lost fetched again, as far as anybody has it: for one who is about to
         read the log from its beginning."""

@@ -89,11 +89,6 @@ def whole_after(task: Task, boundary: int) -> int:
     raise AssertionError("the first edition begins before everything")
 
 
-def first_need(window: AggregateStep, boundary: int) -> int:
-    """The boundary after which the windows that end after `boundary` begin."""
-    return ((boundary + 1 - window.size_us) // window.advance_us + 1) * window.advance_us - 1
-
-
 def first_whole(window: AggregateStep, boundary: int) -> int:
     """The least boundary after which no window ends that begins before `boundary`, or there."""
     number = -(-(boundary + 1) // window.advance_us)

@@ -20,8 +20,8 @@ from testnet.bpm.tasks import TASK_LOAD
 from testnet.bpm.world import World
 
 ROUND_S: Final = 7.0
-"""A round, seconds: how often the first Medusa looked at its offers (LITERATURE 1.2). Here it only
-cuts time for the figures."""
+"""A round, seconds: how often the first Medusa looked at its offers (every 7 of its monitoring
+periods of 1 s). Here it only cuts time for the figures."""
 QUIET_ROUNDS: Final = 100
 """Rounds without a move after which the system counts as settled."""
 MAX_ROUNDS: Final = 5_000

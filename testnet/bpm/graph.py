@@ -13,7 +13,9 @@ Kind = Literal["drawn", "grown"]
 
 SKEW: Final = 0.5
 """Exponent of the Zipf law of the initial load: the node of rank r has r**-0.5 of the first's. At
-75 % load a seventh of the nodes then holds a fifth of all load as excess (LITERATURE 1.5)."""
+75 % load a seventh of the nodes then holds a fifth of all load as excess. The paper's load is as
+unbalanced at the start (Balazinska, Balakrishnan, Salz and Stonebraker, The Medusa Distributed
+Stream-Processing System, section 4, figure 3a)."""
 
 
 def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -> Graph:
@@ -22,7 +24,7 @@ def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -
     Args:
         contracts: the least; every other node where there are not that many; 0: none at all.
         kind: drawn: every node signs with so many others, whoever signed with it besides, so that
-            the mean is near twice the least (LITERATURE 1.5); with one or two it may fall apart.
+            the mean is near twice the least; with one or two contracts the graph may fall apart.
             grown: each signs with one that is in already, which gives a tree; then those with too
             few sign with random others until they have enough (NSDI 2004, section 6): connected,
             and most have few more than the least.

@@ -29,7 +29,7 @@ from testnet.bpm.clock import Arguments, Clock
 from testnet.bpm.tally import Tally
 
 TASK_LOAD: Final = 1.0
-"""Units of load of a task at the start: the task of LITERATURE 1.4 and 1.5."""
+"""Units of load of a task at the start: 1 % of a core."""
 COST_NS: Final = 1_000
 """CPU nanoseconds of a tuple; here nothing depends on it."""
 

@@ -56,10 +56,6 @@ class FalseAlarms:
         chosen = [pair for pair in self.pairs if victims[pair[0]] and observers[pair[1]]]
         return len({victim for victim, _ in chosen}), len(chosen)
 
-    def concerns(self, node: int) -> bool:
-        """Whether anybody has ever taken that node for dead."""
-        return any(victim == node for victim, _ in self.pairs)
-
 
 class Tally:
     """

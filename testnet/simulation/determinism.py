@@ -5,8 +5,7 @@ it cancels several, clocks, random bytes, new keys, threads (their jobs run in t
 while virtual time passes), the order of folders, and the collector's moments. Two things stay
 random and must not matter: the bytes that OpenSSL makes for itself (only lengths go into the
 digest, and they are fixed), and addresses of objects (so no set of plain objects may decide an
-order). The order of sets of texts needs PYTHONHASHSEED to be set before Python starts:
-`is_reproducible`.
+order). The order of sets of texts needs PYTHONHASHSEED to be set before Python starts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import gc
 import itertools
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,11 +34,6 @@ T = TypeVar("T")
 
 KEY_BYTES: Final = 32
 """Of an Ed25519 private key."""
-
-
-def is_reproducible() -> bool:
-    """Whether this Python hashes texts as every other that was started like it."""
-    return not sys.flags.hash_randomization
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Endpoint:
         ip, port: of this side. other: the other side.
         readable, writable: where tasks wait for data, and for room.
         failure: errno of the reset that ended it.
-        closed: the program closed it, or died. vanished: its machine lost power.
+        closed: the program closed it, or died; or its machine lost power.
     """
 
     def __init__(self, network: Carrier, ip: str, port: int) -> None:
@@ -55,7 +55,7 @@ class Endpoint:
         self.readable = trio.lowlevel.ParkingLot()
         self.writable = trio.lowlevel.ParkingLot()
         self.failure = 0
-        self.closed = self.vanished = self.finished = False
+        self.closed = self.finished = False
         self._arrived: deque[bytes] = deque()
         self._ended = False
         self._on_the_way: deque[tuple[float, bytes]] = deque()
@@ -124,7 +124,7 @@ class Endpoint:
 
     def vanish(self) -> None:
         """The machine has no power any more: nothing is sent, not even a goodbye."""
-        self.closed = self.vanished = True
+        self.closed = True
         self._on_the_way.clear()
         self.wake()
 

@@ -17,6 +17,7 @@ from contracts_parties import DAY, federation, proposal, proposed
 from contracts_parties import MIT as OLD_MIT
 from hypothesis import given
 from hypothesis import strategies as st
+from owner import owner_clients
 from watched import Watched
 
 from contracts.book import MAX_WAITING, Book
@@ -32,7 +33,7 @@ from contracts.delivery import (
 )
 from contracts.documents import accept, contract_id, open_document, propose, revoke
 from contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
-from overlay.clients import Clients, open_client, open_client_listener
+from overlay.clients import open_client, open_client_listener
 from overlay.connection import Connection
 from overlay.errors import DecodeError
 from overlay.events import wall_clock
@@ -111,7 +112,7 @@ class Peer:
             ) as overlay,
             open_contracts(overlay, self.folder, rng=random.Random(1)) as contracts,
             open_client_listener(
-                self.identity, Clients.of_owner(TOKEN), service, ("127.0.0.1", 0), events
+                self.identity, owner_clients(TOKEN), service, ("127.0.0.1", 0), events
             ) as address,
             open_client(address, self.root.participant, self.root.certificate, TOKEN) as client,
         ):

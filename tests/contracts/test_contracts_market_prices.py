@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.market.cost import QueueingCost, check_cost, unit_cost
+from contracts.market.cost import QueueingCost, unit_cost
 from contracts.market.prices import delta_k, fixed_price, price_range
 from overlay.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(("k", "percent"), [(0, 0), (1, 9.1), (2, 17), (3, 24), (5, 35), (10, 55)])
 def test_delta_k_is_that_of_the_literature(k: int, percent: float) -> None:
-    # LITERATURE 1.4: rho / (1 - rho), capacity 0.8, tasks of 1 %; 52.6 % is what "55 %" rounds from
+    # NSDI 2004, section 3.3: rho / (1 - rho), capacity 0.8, tasks of 1 %; "55 %" rounds from 52.6 %
     share = 100 * delta_k(QueueingCost(80, 1000), 80, 1, k)
     assert share == pytest.approx(percent, abs=0.5 if k < 10 else 3)
 
@@ -56,22 +56,10 @@ def test_past_its_total_load_costs_everything() -> None:
     assert unit_cost(cost, 140, -1) == math.inf
 
 
-def test_costs_that_will_not_do() -> None:
-    class Falling(QueueingCost):
-        def level(self, load: float) -> float:
-            return 100 - load
-
-    class Concave(QueueingCost):
-        def level(self, load: float) -> float:
-            return load**0.5
-
-    check_cost(QueueingCost(80, 1), 80)
-    with pytest.raises(InvalidInputError, match="must grow"):
-        check_cost(Falling(80, 1), 80)
-    with pytest.raises(InvalidInputError, match="convex"):
-        check_cost(Concave(80, 1), 80)
-    with pytest.raises(InvalidInputError, match="below its total"):
-        check_cost(QueueingCost(80, 1), 100)
+@pytest.mark.parametrize("load", range(1, 99))
+def test_the_cost_grows_ever_faster(load: int) -> None:
+    below, at, above = (QueueingCost(80, 1).level(load + step) for step in (-1, 0, 1))
+    assert 0 < at - below < above - at < math.inf
 
 
 @pytest.mark.parametrize(

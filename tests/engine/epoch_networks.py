@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from engine.language.check import infer
+from engine.language.check import type_box
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -176,7 +176,9 @@ class Builder:
         kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
         self.boxes.append(box)
-        self.schemas.update(infer(box, {name: self.schemas[name] for name in inputs_of(box)}))
+        self.schemas.update(
+            type_box(box, {name: self.schemas[name] for name in inputs_of(box)}).schemas
+        )
         self.sql.update(statements)
 
     def filter(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.language.check import infer
+from engine.language.check import type_box
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -136,7 +136,9 @@ def queries(draw: st.DrawFn) -> Query:
     for number in range(draw(st.integers(1, 7))):
         box = boxes(draw, number, schemas)
         made.append(box)
-        schemas.update(infer(box, {stream: schemas[stream] for stream in inputs_of(box)}))
+        schemas.update(
+            type_box(box, {stream: schemas[stream] for stream in inputs_of(box)}).schemas
+        )
     return Query("q", tuple(draw(st.permutations(made))))
 
 

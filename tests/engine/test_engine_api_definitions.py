@@ -12,6 +12,7 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import files, known, make_stream, open_town, passing, rows, schema_of
+from query_xml import write_query
 
 from engine.api import definitions
 from engine.api.messages import (
@@ -22,7 +23,6 @@ from engine.api.messages import (
     CreateXml,
     SetQueryStatus,
 )
-from engine.language.xml.documents import write_query
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition
 from engine.objects.kinds import QUERY, STREAM

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.check import MAX_BOXES, check_query, infer
+from engine.language.check import MAX_BOXES, check_query, type_box
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -45,7 +45,7 @@ def window(*functions: AggregateFunction, **changes: object) -> Aggregate:
 
 def test_filters_keep_the_schema() -> None:
     box = Filter("f", "in", ("a", "b"), ("port > 1",), pass_on_false=True)
-    made = infer(box, INPUTS)
+    made = type_box(box, INPUTS).schemas
     assert {name: schema.fields for name, schema in made.items()} == dict.fromkeys(
         "ab", CONN.fields
     )
@@ -68,7 +68,7 @@ def test_maps_type_name_and_nullability_of_fields() -> None:
         "nothing": "cast(null as byte)",
         "ratio": "bytes / 2",
     }
-    made = infer(Map("m", "in", "out", tuple(expressions.items())), INPUTS)["out"]
+    made = type_box(Map("m", "in", "out", tuple(expressions.items())), INPUTS).schemas["out"]
     assert made.fields == (
         Field("address", F.STRING, 40),
         Field("maybe", F.INT, nullable=True),
@@ -91,7 +91,7 @@ def test_unions_take_the_widest_of_each_field() -> None:
     wide = Schema(
         "b", (Field("x", F.INT, None, True), Field("s", F.STRING, 9), Field("u", F.STRING))
     )
-    made = infer(Union("u", ("a", "b"), "out"), {"a": narrow, "b": wide})["out"]
+    made = type_box(Union("u", ("a", "b"), "out"), {"a": narrow, "b": wide}).schemas["out"]
     assert made.fields == (
         Field("x", F.INT, nullable=True),
         Field("s", F.STRING, 9),
@@ -114,7 +114,7 @@ def test_aggregates_types() -> None:
         (Function.LASTVAL, "src", Field("f", F.STRING, 40, nullable=True)),
     ]
     for function, argument, field in calls:
-        made = infer(window(AggregateFunction(function, argument, "f")), INPUTS)["out"]
+        made = type_box(window(AggregateFunction(function, argument, "f")), INPUTS).schemas["out"]
         assert made.fields == (
             Field("window_start", F.TIMESTAMP),
             Field("src", F.STRING, 40),
@@ -175,12 +175,12 @@ def test_aggregates_types() -> None:
 )
 def test_boxes_that_do_not_fit_are_refused(box: Box, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^box .*{reason}"):
-        infer(box, INPUTS)
+        type_box(box, INPUTS)
 
 
 def test_windows_may_name_the_order_they_have() -> None:
     for order_on in ("", "stime", "ts"):
-        infer(window(order_on=order_on), INPUTS)
+        type_box(window(order_on=order_on), INPUTS)
 
 
 def through(name: str, source: str, target: str) -> Map:

@@ -303,7 +303,7 @@ async def test_a_promise_that_was_given_is_kept(tmp_path: Path) -> None:
             await client.post_event(stream, None, end=True)
             await client.flush()
             await until(lambda: mit.kept("s").log.boundary == END)
-            while mit.kept("s").log.compact_now():
+            while await mit.kept("s").log.compact():
                 pass
         await town.restart(mit)
         async with mit.client() as client:

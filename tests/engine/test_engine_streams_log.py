@@ -264,7 +264,7 @@ def test_pinned_files_stay_for_their_reader(tmp_path: Path) -> None:
         assert [path.name for path in paths] == [
             f"{n}_{n + 10}.parquet" for n in range(100, 200, 10)
         ]
-        while log.compact_now():
+        while trio.run(log.compact):
             pass
         log.retain(0.0)
         log.append(500, None)
@@ -366,7 +366,7 @@ def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
 def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 100, 20)
     files = len(names(tmp_path))
-    while log.compact_now():
+    while trio.run(log.compact):
         pass
     assert len(names(tmp_path)) < compaction.RUN + 2 < files
     assert all_rows(log) == rows == all_rows(opened(tmp_path))
@@ -380,7 +380,7 @@ def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
     log, rows = filled(tmp_path, 100)
     limit = 20 * log._files[1].content
     monkeypatch.setattr(compaction, "JOB_BYTES", limit)
-    while log.compact_now():
+    while trio.run(log.compact):
         assert max(file.content for file in log._files) <= limit
     assert len(log._files) < 20
     assert [file.content for file in opened(tmp_path)._files] == [
@@ -466,7 +466,7 @@ def test_what_every_crash_leaves_is_one_log(
         pending = n * 10 + 10
         log.append(pending, logged(new) if new else None)
         if n % 20 == 0:
-            log.compact_now()
+            trio.run(log.compact)
         if n % 9 == 0:
             log.retain(0.0)
     assert copies > 100
@@ -567,9 +567,9 @@ def test_compaction_merges_nothing_that_is_damaged(tmp_path: Path) -> None:
     _, rows = filled(tmp_path, 40, size=9)
     flip_page(tmp_path / "100_110.parquet")
     log = opened(tmp_path)
-    assert log.compact_now() == 0
+    assert trio.run(log.compact) == 0
     assert lost_in(log) == [(100, 110)]
-    while log.compact_now():
+    while trio.run(log.compact):
         pass
     assert len(log._files) < 30
     assert lost_in(log) == [(100, 110)]
@@ -745,7 +745,7 @@ def test_any_history_of_a_log_reads_as_a_list(
                     log.append(at + more, logged(rows) if rows else None)
                     model += rows
                 case ("compact",):
-                    log.compact_now()
+                    trio.run(log.compact)
                 case ("retain",):
                     log.retain(0.0)
                     if held is not None:

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import trio
 from engine_streams_data import ARRIVING, SCHEMA, Row, all_rows, body, pairs, payload
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -824,7 +825,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
                     case "move":
                         s.move()
                     case "tidy":
-                        s.log.compact_now()
+                        trio.run(s.log.compact)
                         s.log.retain(0.0)
                     case "crash":
                         disk.faults = []

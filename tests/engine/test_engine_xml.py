@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from query_xml import write_query
 from reference_networks import queries
 
 from engine.language.check import check_query
-from engine.language.xml.documents import Document, read_document, write_query
+from engine.language.xml.documents import Document, read_document
 from engine.language.xml.tree import parse_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition

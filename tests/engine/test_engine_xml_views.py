@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from query_xml import write_query
 
-from engine.language.xml.documents import read_document, write_query
+from engine.language.xml.documents import read_document
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, View

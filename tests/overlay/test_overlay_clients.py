@@ -8,9 +8,10 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from msgspec import Struct
+from owner import owner_clients
 
 from overlay.addresses import Address
-from overlay.clients import Clients, open_client, open_client_listener
+from overlay.clients import open_client, open_client_listener
 from overlay.errors import BrokenError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.events import Events
 from overlay.identity import Identity, Root
@@ -45,7 +46,7 @@ async def listening(
     identity = Identity.issue(root, NOW)
     async with open_client_listener(
         identity,
-        Clients.of_owner(TOKEN),
+        owner_clients(TOKEN),
         service,
         LOCAL,
         events or Events(),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
+from owner import owner_clients
 from watched import Watched
 
 from overlay.addresses import Address
@@ -30,7 +31,7 @@ from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Service
-from overlay.transport import Clients, open_client, open_client_listener
+from overlay.transport import open_client, open_client_listener
 
 NOW = wall_clock()
 MIT, UTAH, BROWN, EVIL = (
@@ -199,7 +200,7 @@ async def test_peers_exchange_and_clients_may_not(founder: Home) -> None:
         token = bytes(32)
         async with (
             open_client_listener(
-                founder.identity, Clients.of_owner(token), one.service, ("127.0.0.1", 0), one.events
+                founder.identity, owner_clients(token), one.service, ("127.0.0.1", 0), one.events
             ) as at,
             open_client(at, "mit.edu", MIT.certificate, token) as client,
         ):

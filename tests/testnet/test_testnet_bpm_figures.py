@@ -1,5 +1,6 @@
 """The figures that the bounded-price mechanism is to reach at the size of the paper: 995 nodes, at
-least seven contracts each (NSDI 2004, section 6; LITERATURE 1.5)."""
+least seven contracts each (NSDI 2004, section 6; The Medusa Distributed Stream-Processing System,
+section 4, figure 3)."""
 
 from __future__ import annotations
 

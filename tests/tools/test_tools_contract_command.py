@@ -14,6 +14,7 @@ import click
 import pytest
 import trio
 from deadline import DEADLINE_S
+from owner import owner_clients
 from tools_prompt import entered
 from watched import Watched
 
@@ -21,7 +22,7 @@ from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.book import FOLDER, SUFFIX
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
-from overlay.clients import Clients, open_client_listener
+from overlay.clients import open_client_listener
 from overlay.exchange import Preset
 from overlay.files import read_secret
 from overlay.identity import Identity
@@ -150,7 +151,7 @@ def test_the_other_kinds_of_contract(
     terms = ask(run, mit, *computed, "--no-sublet", "--migration-cost", "0.5", "--replicas", "2")[
         "terms"
     ]
-    # two tasks of 1 of 80 units: 17 % (LITERATURE 1.4)
+    # two tasks of 1 of 80 units: 17 % (NSDI 2004, section 3.3)
     assert terms["max_price"] == 1_000_000
     assert terms["min_price"] == pytest.approx(830_000, abs=5_000)
     assert (terms["sublet"], terms["migration_cost"], terms["replicas"]) == (False, 500_000, 2)
@@ -295,7 +296,7 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
                 open_contracts(overlay, home.folder),
                 open_client_listener(
                     identity,
-                    Clients.of_owner(read_secret(home.token)),
+                    owner_clients(read_secret(home.token)),
                     service,
                     ("127.0.0.1", 0),
                     events,

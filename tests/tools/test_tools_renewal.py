@@ -12,11 +12,12 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from owner import owner_clients
 from tools_prompt import entered
 from watched import Watched
 
 from overlay.certificates import PEER_DAYS, der
-from overlay.clients import Clients, open_client, open_client_listener
+from overlay.clients import open_client, open_client_listener
 from overlay.errors import DecodeError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.exchange import Preset
@@ -113,7 +114,7 @@ async def test_connections_stand_and_new_ones_show_the_new_certificate(tmp_path:
         await events.saw(f"found peer {one.identity.name} at")
         async with open_client_listener(
             one.identity,
-            Clients.of_owner(b"secret" * 8),
+            owner_clients(b"secret" * 8),
             one.service,
             ("127.0.0.1", 0),
             one.events,

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
+from owner import owner_clients
 
 from engine.api.messages import (
     Created,
@@ -38,7 +39,7 @@ from engine.streams.messages import (
     Subscribe,
     Tuples,
 )
-from overlay.clients import Clients, open_client_listener
+from overlay.clients import open_client_listener
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.events import Events
 from overlay.files import read_secret
@@ -143,7 +144,7 @@ class FakePeer:
                 with trio.CancelScope() as self._scope:
                     async with open_client_listener(
                         identity,
-                        Clients.of_owner(token),
+                        owner_clients(token),
                         self._service(),
                         ("127.0.0.1", 0),
                         Events(),

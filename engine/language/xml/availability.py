@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.language.xml.boxes import seconds_to_us, us_to_seconds
-from engine.objects.availability import Availability, Mode
+from engine.language.xml.boxes import seconds_to_us
 from engine.objects.availability_request import AvailabilityRequest, parse_mode, parse_recovery
 from overlay.errors import InvalidInputError
 
@@ -37,20 +36,6 @@ def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
     )
 
 
-def attributes_of(availability: Availability) -> list[tuple[str, str]]:
-    """The attributes from which the same is read; none for the default."""
-    found = []
-    if availability.mode is not Mode.NONE:
-        found += [("ha", availability.mode.value), ("recovery", availability.recovery.value)]
-    if availability.bound_s:
-        found.append(("bound", _text(availability.bound_s)))
-    if availability.mode is Mode.PASSIVE_STANDBY:
-        found.append(("checkpoint", _text(availability.checkpoint_s)))
-    if availability.secondary:
-        found.append(("secondary", availability.secondary))
-    return found
-
-
 def _seconds(given: Mapping[str, str], name: str) -> float | None:
     if name not in given:
         return None
@@ -58,7 +43,3 @@ def _seconds(given: Mapping[str, str], name: str) -> float | None:
         return seconds_to_us(given[name]) / 1e6
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from None
-
-
-def _text(seconds: float) -> str:
-    return us_to_seconds(round(seconds * 1e6))

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from xml.sax.saxutils import quoteattr  # writes, does not parse
 
-from engine.language.check import ordered_boxes
 from engine.language.xml import views as xml_views
-from engine.language.xml.availability import attributes_of
 from engine.language.xml.borealis import read_borealis
-from engine.language.xml.boxes import parameters_of, type_of
 from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream
 from engine.language.xml.tree import Node, parse_xml
-from engine.language.xml.views import past_attributes, read_view
+from engine.language.xml.views import read_view
 from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, inputs_of, outputs_of, streams_written
+from engine.objects.query import Query, streams_written
 from engine.objects.schema import Schema
 from engine.objects.view import View
-from overlay.errors import InvalidInputError
 from overlay.names import SCHEME, ObjectName
 
 
@@ -66,37 +61,6 @@ def read_document(text: str, base: str | None = None) -> Document:
         ],
     )
     return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
-
-
-def write_query(query: Query) -> str:
-    """The canonical document of a query: `read_document` gives the same query back.
-
-    Raises:
-        InvalidInputError: it is no query, or has characters that XML cannot carry.
-    """
-    ordered_boxes(query)
-    attributes = [("name", query.name), *attributes_of(query.availability)]
-    attributes += past_attributes(query)
-    told = " ".join(f"{name}={quoteattr(value)}" for name, value in attributes)
-    lines = [f"<query {told}>"]
-    for box in query.boxes:
-        lines.append(f"  <box name={quoteattr(box.name)} type={quoteattr(type_of(box))}>")
-        for tag, streams in (("input", inputs_of(box)), ("output", outputs_of(box))):
-            lines += [
-                f'    <{tag} port="{port}" stream={quoteattr(stream)}/>'
-                for port, stream in enumerate(streams, 1)
-            ]
-        lines += [
-            f"    <param name={quoteattr(name)} value={quoteattr(value)}/>"
-            for name, value in parameters_of(box)
-        ]
-        lines.append("  </box>")
-    lines += [f"  <output stream={quoteattr(stream)}/>" for stream in query.outputs]
-    text = "\n".join([*lines, "</query>", ""])
-    # one test for all that could go wrong on the way: it must read back the same
-    if read_document(text).queries != (query,):
-        raise InvalidInputError(f"query {query.name} cannot be written as XML")
-    return text
 
 
 def _read_medusa(

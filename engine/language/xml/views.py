@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from engine.language.past import check_past
-from engine.language.xml.boxes import seconds_to_us, us_to_seconds
+from engine.language.xml.boxes import seconds_to_us
 from engine.language.xml.tree import Node
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
@@ -112,18 +112,6 @@ def over_the_past(query: Query, given: Mapping[str, str]) -> Query:
     query = msgspec.structs.replace(query, after=after, until=until, version=int(version))
     check_past(query)
     return query
-
-
-def past_attributes(query: Query) -> list[tuple[str, str]]:
-    """The attributes from which the same is read; none for a query over everything."""
-    found = []
-    if query.after > BEGINNING:
-        found.append(("from", us_to_seconds(query.after)))
-    if query.until < END:
-        found.append(("until", us_to_seconds(query.until)))
-    if query.version:
-        found.append(("version", str(query.version)))
-    return found
 
 
 def _moment(given: Mapping[str, str], name: str, default: int) -> int:

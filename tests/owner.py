@@ -1,0 +1,12 @@
+"""The clients of a peer that has one token, its owner's."""
+
+from __future__ import annotations
+
+from overlay.client_tokens import OWNER, ClientToken
+from overlay.clients import Clients
+
+
+def owner_clients(token: bytes) -> Clients:
+    """Those who hold that one token, which allows everything."""
+    tokens = (ClientToken.of(OWNER, token),)
+    return Clients(lambda: tokens)
