@@ -59,7 +59,7 @@ from overlay.errors import (
     UntrustedError,
     WithdrawnError,
 )
-from tools.async_client import (
+from tools.client.async_client import (
     AsyncMedusaClient,
     Change,
     CorrectedSubscription,
@@ -69,8 +69,8 @@ from tools.async_client import (
     Subscription,
     open_medusa,
 )
-from tools.client import BlockingFollowing, BlockingSubscription, MedusaClient
-from tools.given_rows import Rows
+from tools.client.blocking import BlockingFollowing, BlockingSubscription, MedusaClient
+from tools.rows.given_rows import Rows
 
 __version__ = metadata.version("medusa-federation")
 

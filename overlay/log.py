@@ -2,7 +2,7 @@
 
 Fields are bound to a context, and every task that is started in it has them too: code deep inside a
 call notes a line without knowing the call. The composition says where lines go; see
-`tools.log_file`.
+`tools.home.log_file`.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from testnet.board import Board
 from testnet.flow import LOOK_S
 from testnet.patience import while_moving
 from testnet.peers import Federation, Peer
-from tools.async_client import AsyncMedusaClient, dial_to, open_client_over
-from tools.home import Home
-from tools.link import Dial
+from tools.client.async_client import AsyncMedusaClient, dial_to, open_client_over
+from tools.client.link import Dial
+from tools.home.folder import Home
 
 
 async def admit(

@@ -27,7 +27,7 @@ from testnet.oracle import COLUMNS, Answers, Row
 from testnet.pace import Part, Timing, paced
 from testnet.patience import while_moving
 from testnet.traces import Trace, merge
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 LOOK_S: Final = 1.0
 """Between two looks at the federation's status, seconds."""

@@ -33,7 +33,7 @@ from testnet.network import Names, intrusion_document, source_schema, source_str
 from testnet.oracle import COLUMNS, Answers, Row, expected, write_answers
 from testnet.peers import CONFIG, Federation, Launcher, open_federation, participant_name
 from testnet.traces import Trace, open_trace, write_trace
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 MIN_PEERS: Final = 2
 """One posts, one processes."""

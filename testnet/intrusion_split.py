@@ -21,7 +21,7 @@ from testnet.load.agreements import accept, home, proposed_id
 from testnet.oracle import COLUMNS, Row
 from testnet.patience import while_moving
 from testnet.peers import CONFIG, Federation, Peer, participant_name, run_command
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 FIRST_S: Final = 60.0
 """Posting is stretched over so many seconds for the first answers, since the split waits for them,

@@ -27,9 +27,9 @@ import trio
 
 from overlay.errors import DeadlineError, MedusaError, UnavailableError
 from testnet.patience import STILL_S, while_moving
-from tools.addresses import format_address
-from tools.async_client import open_medusa
-from tools.home import Home, Running
+from tools.client.async_client import open_medusa
+from tools.home.addresses import format_address
+from tools.home.folder import Home, Running
 
 PARTICIPANTS: Final = (
     "mit.edu",

@@ -20,7 +20,7 @@ from testnet.intrusion import AnswerResult, Result
 from testnet.intrusion_kills import KillsResult
 from testnet.live import open_live
 from testnet.oracle import COLUMNS
-from tools.render import render as render_monitor
+from tools.monitor.render import render as render_monitor
 
 FRAME_S: Final = 0.125
 """Between two frames of the live screen, seconds: smooth enough for a bar, cheap enough for a core

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from overlay.errors import InvalidInputError
 from testnet import zeek
 from testnet.conn import ARROW, NAMES, BadCellError, choose, fit
-from tools.row_input import RowInput, end_of_lines, whole_lines
-from tools.zeek_rows import zeek_tables
+from tools.rows.row_input import RowInput, end_of_lines, whole_lines
+from tools.rows.zeek_rows import zeek_tables
 
 BATCH_ROWS: Final = 32_768
 """Rows in one batch: some 3 MB, below the 8 MiB that one post may carry."""

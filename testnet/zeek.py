@@ -1,4 +1,4 @@
-"""Zeek's conn.log as JSON with one object a line; `tools.zeek_rows` has the other form."""
+"""Zeek's conn.log as JSON with one object a line; `tools.rows.zeek_rows` has the other form."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ from testnet.bench.minutes import (
 )
 from testnet.bench.moving_reference import measure_reference
 from testnet.peers import Federation, Peer, open_federation, participant_name
-from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from tools.home.folder import Home
 
 MOVES: Final = 5
 """Moves each way that count; three minutes of traffic each."""

@@ -32,7 +32,7 @@ from testnet.conn import ARROW, conn_schema
 from testnet.intrusion import Options, run_intrusion
 from testnet.network import source_schema, source_stream
 from testnet.peers import Federation, Peer, open_federation, participant_name
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 ROWS: Final = 10_000_000
 """Rows that pass through the peers."""

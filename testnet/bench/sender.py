@@ -19,7 +19,7 @@ from testnet.bench.workload import batches
 async def post(home: Path, stream: str, rows: int) -> None:
     """Post to a stream at the peer of a home, and end it."""
     # Late: the plain sender must not depend on what it is the reference of.
-    from tools.async_client import open_medusa
+    from tools.client.async_client import open_medusa
 
     async with open_medusa(home) as client:
         for table in batches(rows):

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import click
 
-from tools import command_line
-from tools.addresses import Address, parse_address
-from tools.command_line import home_option
-from tools.home import Home
+from tools.commands import command_line
+from tools.commands.command_line import home_option
+from tools.home.addresses import Address, parse_address
+from tools.home.folder import Home
 
 
 def main() -> NoReturn:
@@ -45,8 +45,8 @@ def run_daemon(switchboard: Path, listen: str, home: str | None) -> None:
 
 async def _run(switchboard: Path, home: Home, listen: Address) -> None:
     from testnet.cutting.switchboard import obeying
-    from tools.config import load_config
-    from tools.daemon import run_peer
+    from tools.daemon.peer import run_peer
+    from tools.home.config import load_config
 
     async with obeying(switchboard, listen[0]):
         await run_peer(home, partial(load_config, home, listen=listen), lambda running: None)

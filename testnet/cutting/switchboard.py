@@ -19,7 +19,7 @@ from msgspec import Struct
 from overlay.errors import UnavailableError
 from testnet.cutting.sockets import CuttableSockets, Reach
 from testnet.patience import while_moving
-from tools.link import open_background
+from tools.client.link import open_background
 
 MAX_PACKET: Final = 64 * 1024
 """Bytes: the addresses of some thousand peers."""

@@ -24,8 +24,8 @@ from testnet.ha.chain import (
 )
 from testnet.ha.variants import Variant
 from testnet.peers import CONFIG, Federation, Peer
-from tools.async_client import open_medusa
-from tools.home import Home
+from tools.client.async_client import open_medusa
+from tools.home.folder import Home
 
 EPOCH_S: Final = 1.0
 """Shortest epoch of the chain, seconds. Where the standbys compute as well there are eight tasks on

@@ -13,7 +13,7 @@ from overlay.errors import UnavailableError
 from overlay.events import wall_clock
 from testnet.ha.observations import Cost
 from testnet.peers import Peer
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 TRIES: Final = 5
 """A peer that is busy answers late: so often it is asked again."""

@@ -20,7 +20,7 @@ from testnet.ha.costs import measure
 from testnet.ha.observations import Observations
 from testnet.ha.traffic import Sensor
 from testnet.patience import while_moving
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 OUTAGE_S: Final = 5.0
 """Without secondaries: after so long the killed peers are started again, seconds."""

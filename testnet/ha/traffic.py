@@ -9,7 +9,7 @@ import trio
 
 from overlay.events import wall_clock
 from testnet.ha.chain import SOURCE, Reading, readings_table
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 RATE: Final = 400
 """Readings per second: what the chain costs is its epochs, not its rows."""

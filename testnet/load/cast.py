@@ -20,7 +20,7 @@ from testnet.network import source_schema
 from testnet.oracle import Row
 from testnet.patience import while_moving
 from testnet.peers import Federation, Peer
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 
 class Cast:

@@ -15,8 +15,8 @@ from overlay.errors import BusyError, DeadlineError, UnavailableError
 from testnet.load.board import LoadBoard
 from testnet.load.judge import Load
 from testnet.load.result import Moved
-from tools.async_client import AsyncMedusaClient
-from tools.messages import MarketStatus, MoveStatus
+from tools.client.async_client import AsyncMedusaClient
+from tools.home.messages import MarketStatus, MoveStatus
 
 LOOK_S: Final = 1.0
 UNITS: Final = 100

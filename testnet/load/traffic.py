@@ -12,7 +12,7 @@ import trio
 
 from testnet.load.watches import WINDOW_S
 from testnet.pace import POST_ROWS, TICK_S
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 class Tape:

@@ -10,7 +10,7 @@ import trio
 from engine.objects.query import QueryStatus
 from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
 from testnet.peers import CONFIG, Federation, Peer
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 EPOCH_S: Final = 0.15
 """Shortest epoch, seconds, for each peer: a job takes a tenth of a second of a core that all of

@@ -17,7 +17,7 @@ from testnet.partition.observations import Heard, Observations
 from testnet.partition.traffic import Sensor
 from testnet.patience import while_moving
 from testnet.stages import Stages
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final[dict[str, str]] = {
     "start": "start the peers",

@@ -9,7 +9,7 @@ import trio
 
 from overlay.events import wall_clock
 from testnet.partition.chain import Row, Source, readings_table
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 RATE: Final = 525
 """Readings per second of all sources together: Borealis' 175 a stream."""

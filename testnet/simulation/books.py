@@ -23,7 +23,7 @@ from overlay.certificates import peer_id_of
 from overlay.errors import MedusaError, UntrustedError
 from overlay.signing import verify
 from testnet.simulation.history import AccountView, Books
-from tools.home import Home
+from tools.home.folder import Home
 
 
 def books_of(home: Home, peer: str, federation: str) -> Books:

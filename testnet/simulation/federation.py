@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tools.admission import invite, join
-from tools.config import SECTIONS, Config, load_config, read_section, write_bootstrap
-from tools.founding import make_peer, make_sibling
-from tools.home import Home
+from tools.commands.peer.admission import invite, join
+from tools.commands.peer.founding import make_peer, make_sibling
+from tools.home.config import SECTIONS, Config, load_config, read_section, write_bootstrap
+from tools.home.folder import Home
 
 OVERLAY_PORT: Final = 7654
 CLIENT_PORT: Final = 7655

@@ -16,7 +16,7 @@ from overlay.exchange import PUSH, Push, Pushed
 from overlay.identity import Root, parse_peer_id
 from overlay.node import Overlay
 from overlay.statements import Admission, digest_of, seal_statement
-from tools.daemon import Peer
+from tools.daemon.peer import Peer
 from tools.market.settler import Settler
 
 CALL_S = 5.0

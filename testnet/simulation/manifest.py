@@ -24,7 +24,7 @@ from overlay.errors import InvalidInputError
 from overlay.exchange import Preset
 from overlay.names import ObjectName, check_participant
 from testnet.simulation.faults import Fault, named_peers
-from tools.config import read_document
+from tools.home.config import read_document
 
 MAX_PEERS: Final = 64
 """Peers in one testnet: they share a process, or a machine."""

@@ -24,8 +24,8 @@ from testnet.simulation.history import Acknowledged, Covered, History, PeerView,
 from testnet.simulation.manifest import Check, Manifest
 from testnet.simulation.scenario import Run
 from testnet.simulation.simulate import Result, settings_of
-from tools.async_client import AsyncMedusaClient, open_medusa
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.home.folder import Home
 
 CHECKS: Final = (Check.STREAMS, Check.LIVENESS)
 """What can be checked of peers that are not seen from within."""

@@ -31,7 +31,7 @@ from testnet.simulation.hosts import inside
 from testnet.simulation.intruding import admit, cheat, forge_admission, honest
 from testnet.simulation.views import covered, producers_of, reached, view_of
 from testnet.simulation.world import SimulatedPeer, World
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 class SimulatedBed:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from testnet.simulation.faults import Fault
 from testnet.simulation.history import Covered, PeerView, Reached
-from tools.async_client import AsyncMedusaClient
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient
+from tools.home.folder import Home
 
 
 class Place(Protocol):

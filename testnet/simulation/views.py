@@ -15,7 +15,7 @@ from overlay.names import ObjectName
 from overlay.statements import digest_of
 from testnet.simulation.history import Covered, PeerView, PrimaryView, Reached, WorkView
 from testnet.simulation.peer_checks import named
-from tools.daemon import Peer
+from tools.daemon.peer import Peer
 
 
 def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:

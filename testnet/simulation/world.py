@@ -24,9 +24,9 @@ from testnet.simulation.federation import Federation, build, config_of
 from testnet.simulation.hosts import Process, inside
 from testnet.simulation.network import Network
 from testnet.simulation.trace import Trace
-from tools.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
-from tools.daemon import Peer, open_peer
-from tools.home import Home
+from tools.client.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
+from tools.daemon.peer import Peer, open_peer
+from tools.home.folder import Home
 
 DEADLINE_S: Final = 120.0
 """Virtual seconds after which a peer that does not start, stop or meet the others is a fault."""

@@ -10,7 +10,7 @@ import pytest
 
 from engine.language.modification import read_modification
 from engine.language.xml.documents import read_document
-from tools.times import parse_time
+from tools.client.times import parse_time
 
 REPOSITORY: Final = Path(__file__).parents[2]
 EXAMPLES: Final = REPOSITORY / "examples"

@@ -131,7 +131,7 @@ def main() -> None:
         crasher = Crasher(home, die)
         for step in os.environ[STEPS].split(","):
             crasher.wrap(step)
-    from tools.peer_command import main as medusa_peer
+    from tools.commands.peer.peer_command import main as medusa_peer
 
     medusa_peer()
 

@@ -16,7 +16,7 @@ from engine.language.modification import BoxChange, Modified
 from engine.objects.availability import Availability
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 Answer = tuple[int, ...]
 

@@ -20,13 +20,13 @@ from engine.streams.config import EngineConfig
 from engine.streams.kept import KeptStream
 from overlay.events import wall_clock
 from overlay.exchange import Preset
-from tools.addresses import Address
-from tools.admission import invite, join
-from tools.async_client import AsyncMedusaClient, Subscription, open_medusa
-from tools.config import Config, load_config
-from tools.daemon import Peer, open_peer
-from tools.founding import make_peer, make_sibling
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
+from tools.commands.peer.admission import invite, join
+from tools.commands.peer.founding import make_peer, make_sibling
+from tools.daemon.peer import Peer, open_peer
+from tools.home.addresses import Address
+from tools.home.config import Config, load_config
+from tools.home.folder import Home
 
 PATIENCE_S = 10.0
 LOOPBACK: Address = ("127.0.0.1", 0)

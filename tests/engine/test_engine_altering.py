@@ -21,7 +21,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.files import load_json
-from tools.async_client import AsyncMedusaClient, Subscription
+from tools.client.async_client import AsyncMedusaClient, Subscription
 
 
 async def definition_at(client: AsyncMedusaClient, stream: str) -> StreamDefinition:

@@ -34,7 +34,7 @@ from overlay.errors import (
     StorageFullError,
 )
 from overlay.events import wall_clock
-from tools.dialling import dial_to
+from tools.client.dialling import dial_to
 
 TOO_LONG = "nine char"
 

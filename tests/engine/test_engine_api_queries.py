@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.spark.session import Spark
 from overlay.errors import InternalError
-from tools.async_client import AsyncMedusaClient, Subscription
+from tools.client.async_client import AsyncMedusaClient, Subscription
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.objects.view import Range, View
 from overlay.errors import MedusaError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)

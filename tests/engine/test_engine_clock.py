@@ -31,7 +31,7 @@ from overlay.clock import AGREE_S, shown
 from overlay.encoding import encode
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 DAY = 86_400.0
 MINUTE = 60.0

@@ -33,7 +33,7 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possibl
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import MedusaError, NotRetainedError, StorageError
 from testnet.peers import Launch, Peer
-from tools.async_client import AsyncMedusaClient, open_medusa
-from tools.founding import make_peer
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.commands.peer.founding import make_peer
+from tools.home.folder import Home
 
 pytestmark = pytest.mark.skipif(not possible(), reason="seccomp on x86-64 alone")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.streams.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
 from engine.streams.messages import Subscribe, Tuples
 from overlay.errors import NotRetainedError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 DISK = 160_000
 

@@ -20,7 +20,7 @@ from test_engine_revisions_peers import deletions
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, NotFoundError, UnavailableError
 from testnet.peers import CONFIG, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 

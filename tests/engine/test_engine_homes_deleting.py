@@ -20,7 +20,7 @@ from engine.streams.journal import Position
 from engine.streams.kept import key_of
 from engine.streams.store import HOME, StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 def folder(place: Place, stream: str) -> Path:

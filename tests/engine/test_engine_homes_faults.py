@@ -12,7 +12,7 @@ from engine_peers import Place, make_stream, received, rows, until
 from homes_town import keeper, kept_at, new_home, replicas_of, siblings
 
 from engine.streams.replicated import ReplicatedSource
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 Rows = list[tuple[int, int]]
 

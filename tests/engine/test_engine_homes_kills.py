@@ -14,7 +14,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
 from overlay.errors import MedusaError
 from testnet.peers import CONFIG, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"

@@ -23,7 +23,7 @@ from engine.streams.kept import Role
 from engine.streams.replicated import ReplicatedSource
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.files import load_json, save_json
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 
 async def test_a_stream_with_replicas_is_posted_to_and_read(tmp_path: Path) -> None:

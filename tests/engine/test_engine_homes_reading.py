@@ -14,7 +14,7 @@ from engine.objects.schema import BEGINNING
 from engine.streams.home import Home
 from engine.streams.kept import KeptStream
 from overlay.errors import InternalError, MedusaError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 async def follow(place: Place, stream: str) -> KeptStream:

@@ -21,7 +21,7 @@ from test_engine_revisions_peers import changes_of, deletions
 
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, UnavailableError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 TOLD = r"has ended, and that was told a subscriber of mit\.edu, whose answers may depend"
 

@@ -31,7 +31,7 @@ from engine.streams.kept import Role
 from engine.streams.revisions.source import LookedUp, RevisingSource
 from engine.streams.store import HOME
 from overlay.errors import InvalidInputError, NotFoundError
-from tools.async_client import AsyncMedusaClient, Corrections
+from tools.client.async_client import AsyncMedusaClient, Corrections
 
 
 @pytest.fixture(autouse=True)

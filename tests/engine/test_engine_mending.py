@@ -24,7 +24,7 @@ from engine.streams.kept import KeptStream
 from engine.streams.messages import Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import MedusaError
 from testnet.peers import CONFIG, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 POST_S = 0.2

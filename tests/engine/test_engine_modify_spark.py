@@ -18,7 +18,7 @@ from test_engine_api_queries import LentSpark
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import END
 from engine.spark.session import Spark
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from engine.replication.moves.messages import Deal
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.telling import Teller
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
-from tools import calls
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
+from tools.commands.medusa import calls
 
 SIZE_US = 100
 

@@ -40,7 +40,7 @@ from overlay.errors import (
     StorageFullError,
 )
 from overlay.identity import parse_peer_id
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 HOUR_US = 3_600_000_000
 

@@ -38,7 +38,7 @@ from testnet.bench.minutes import (
 )
 from testnet.bench.moving import move_task
 from testnet.peers import Federation, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 # No history: what the owner has acknowledged, the source's home forgets. So a worker gets the rows

@@ -28,7 +28,7 @@ from engine.objects.query import (
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 OUTPUTS = ("odd", "sums", "peaks")
 """What can be read of `network`, a chain: each made of the one before."""

@@ -17,7 +17,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END, REVISION_KIND
 from overlay.errors import NotRetainedError
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 Rows = list[tuple[int, ...]]
 

@@ -18,7 +18,7 @@ from overlay.errors import (
     NotFoundError,
     StorageFullError,
 )
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from engine.streams.messages import Subscribe, Tuples
 from overlay.connection import Connection
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from overlay.files import load_json, save_json
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)

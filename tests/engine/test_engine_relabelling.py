@@ -31,7 +31,7 @@ from engine.streams.messages import Subscribe, Tuples
 from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, NotAuthorisedError
 from overlay.rpc import Duplex
-from tools.async_client import AsyncMedusaClient, Subscription
+from tools.client.async_client import AsyncMedusaClient, Subscription
 
 NAMES = ("mit.edu", "utah.edu", "brown.edu")
 ALL = ("utah.edu", "brown.edu")

@@ -19,7 +19,7 @@ from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
 from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 NAME = "away"
 

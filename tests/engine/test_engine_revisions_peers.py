@@ -29,8 +29,8 @@ from engine.objects.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
 from engine.objects.view import Last, View
 from engine.streams.corrections import Kind
 from overlay.errors import InvalidInputError
-from tools.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
-from tools.post_file import Options, post_rows
+from tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
+from tools.commands.medusa.post_file import Options, post_rows
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from test_engine_revisions_peers import (
 from engine.objects.availability import Mode
 from engine.objects.query import Query
 from engine.objects.schema import END
-from tools.async_client import AsyncMedusaClient, Corrections
+from tools.client.async_client import AsyncMedusaClient, Corrections
 
 __all__ = ["made"]
 

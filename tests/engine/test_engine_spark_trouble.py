@@ -34,7 +34,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 async def medusa(*arguments: str) -> tuple[int, str]:
     """The command's exit code, and all that it says."""
-    command = [sys.executable, "-m", "tools.medusa_command", *arguments]
+    command = [sys.executable, "-m", "tools.commands.medusa.medusa_command", *arguments]
     done = await trio.run_process(
         command, capture_stdout=True, stderr=subprocess.STDOUT, check=False
     )
@@ -100,7 +100,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
             assert (task.state, task.reason) == ("starting", "")
         shown = (await medusa("query", "list", "--home", home))[1]
         assert shown.splitlines()[1].endswith("starting")
-        command = [sys.executable, "-m", "tools.medusa_command"]
+        command = [sys.executable, "-m", "tools.commands.medusa.medusa_command"]
         process = await trio.lowlevel.open_process(
             [*command, "query", "start", query, "--home", home],
             stdout=subprocess.PIPE,

@@ -25,7 +25,7 @@ from engine.objects.query import (
 from engine.objects.schema import END
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.suffix import State
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 BOUND_S = 0.5
 MIT, UTAH = "mit.edu", "utah.edu"

@@ -32,7 +32,7 @@ from overlay.errors import (
     NotFoundError,
     NotRetainedError,
 )
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from engine.objects.schema import END
 from engine.objects.view import Last, View
 from overlay.errors import NotFoundError
 from testnet.peers import CONFIG, open_federation
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"

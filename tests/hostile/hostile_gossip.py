@@ -10,7 +10,7 @@ from overlay.datagrams import Channel
 from overlay.gossip.claims import Word, make_claim
 from overlay.gossip.keys import PeerKeys
 from overlay.gossip.messages import Kind, Packet, encode_packet
-from tools.daemon import Peer
+from tools.daemon.peer import Peer
 
 
 async def accuse_for_ever(

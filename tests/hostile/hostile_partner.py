@@ -10,7 +10,7 @@ from msgspec import Struct
 from contracts.desk import Effect, Event, Received, Send
 from contracts.receipts import Message, Proposal, Receipt, Refusal, read_receipt
 from overlay.rpc import Caller, Duplex
-from tools.daemon import Peer
+from tools.daemon.peer import Peer
 from tools.market.settler import Settler
 
 Lie = Callable[[Caller, Struct, bytes, Duplex], Awaitable[None]]

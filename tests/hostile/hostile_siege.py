@@ -28,8 +28,8 @@ from overlay.addresses import Address
 from overlay.identity import Root
 from overlay.membership_file import load_membership
 from testnet.peers import Federation, Peer, open_federation, run_command
-from tools.async_client import open_medusa
-from tools.home import Home
+from tools.client.async_client import open_medusa
+from tools.home.folder import Home
 
 MEMORY_BYTES = 384 * 2**20
 """overlay.memory_bytes of the honest peers."""

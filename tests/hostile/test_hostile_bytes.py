@@ -21,7 +21,7 @@ from engine.streams.messages import MAX_BATCH_BYTES, Post, PostEvent, Subscribe
 from overlay import frames
 from overlay.multiplex import MAX_STREAMS
 from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 WIDE = Schema(
     "medusa://mit.edu/wide",

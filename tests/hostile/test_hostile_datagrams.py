@@ -17,8 +17,8 @@ from overlay.encoding import encode
 from overlay.events import wall_clock
 from overlay.identity import Identity
 from overlay.signing import signed
-from tools.config import load_config
-from tools.daemon import open_peer
+from tools.daemon.peer import open_peer
+from tools.home.config import load_config
 
 SENDER = """
 import socket, sys

@@ -28,7 +28,7 @@ from testnet.board import Board
 from testnet.intrusion import Options, run_intrusion
 from testnet.kills import Killer
 from testnet.peers import Federation
-from tools.async_client import open_medusa
+from tools.client.async_client import open_medusa
 
 AT_ONCE = 4
 AGAIN_S = 0.2

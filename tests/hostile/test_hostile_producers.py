@@ -18,9 +18,9 @@ from engine.objects.view import Range, View
 from engine.streams.ipc import encode
 from engine.streams.messages import Subscribe, Tuples
 from overlay.rpc import Caller, Duplex
-from tools.async_client import open_medusa
-from tools.config import load_config
-from tools.daemon import Peer, open_peer
+from tools.client.async_client import open_medusa
+from tools.daemon.peer import Peer, open_peer
+from tools.home.config import load_config
 
 Hostility = Callable[[Duplex], Awaitable[None]]
 SCHEMA = schema_of("evil.org")

@@ -54,7 +54,7 @@ from overlay.connection import Connection
 from overlay.encoding import encode
 from overlay.errors import InternalError, InvalidInputError, MedusaError, NotAuthorisedError
 from overlay.rpc import EndOfCall
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 
 FOR_OWN_PEERS: Final = frozenset(
     {

@@ -20,7 +20,7 @@ from testnet.simulation.federation import Federation
 from testnet.simulation.links import LinkModel
 from testnet.simulation.run import Outcome, run_simulation
 from testnet.simulation.world import World
-from tools.async_client import AsyncMedusaClient, Subscription
+from tools.client.async_client import AsyncMedusaClient, Subscription
 
 SECOND = 1_000_000
 SOURCE, QUERY, COUNTS = (f"medusa://{name}" for name in ("a.edu/s", "b.edu/q", "b.edu/n"))

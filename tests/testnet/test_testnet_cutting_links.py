@@ -19,7 +19,7 @@ from testnet.cutting.sockets import Reach
 from testnet.cutting.switchboard import Switchboard, obeying, open_switchboard
 from testnet.cutting.wires import Cut
 from testnet.peers import Launch, Peer
-from tools.home import Home
+from tools.home.folder import Home
 
 OWN = "127.77.9.1"
 

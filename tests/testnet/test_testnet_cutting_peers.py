@@ -13,7 +13,7 @@ from namespaces_here import skip_without_namespaces
 from engine.replication.status import PeerStatus
 from testnet.cutting.links import Links, open_links
 from testnet.peers import Federation, Peer, open_federation
-from tools.async_client import AsyncMedusaClient, open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 pytestmark = pytest.mark.process
 

@@ -21,7 +21,7 @@ from testnet.oracle import COLUMNS, Answers, expected
 from testnet.patience import STILL_S
 from testnet.stages import State
 from testnet.traces import open_trace, write_trace
-from tools.async_client import Epoch
+from tools.client.async_client import Epoch
 
 STREAMS = {name: f"medusa://owner.edu/{name}" for name in COLUMNS}
 

@@ -14,7 +14,7 @@ from testnet.board import Board, Posting
 from testnet.history import Received
 from testnet.kills import FAILOVER_S, Dice, Killer
 from testnet.remains import Remains
-from tools.home import Home
+from tools.home.folder import Home
 
 SEEDS = range(12)
 

@@ -11,7 +11,7 @@ from deadline import DEADLINE_S
 
 from overlay.errors import UnavailableError
 from testnet.peers import Federation, Peer, open_federation, run_command
-from tools.client import MedusaClient
+from tools.client.blocking import MedusaClient
 
 
 async def _refused(*arguments: str) -> str:

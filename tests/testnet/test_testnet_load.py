@@ -28,7 +28,7 @@ from testnet.load.observe import Observer, load_of
 from testnet.load.traffic import Player, Tape
 from testnet.load.watches import WINDOW_S, Kind, Watch, expected, watches_of
 from testnet.network import source_schema
-from tools.messages import MarketStatus, MoveStatus
+from tools.home.messages import MarketStatus, MoveStatus
 
 # -- judging ---------------------------------------------------------------------------------------
 
@@ -230,8 +230,8 @@ def test_the_cast_can_do_what_the_steps_want() -> None:
 
 
 def test_the_peers_configs_are_read(tmp_path: Path) -> None:
-    from tools.config import load_config
-    from tools.home import Home
+    from tools.home.config import load_config
+    from tools.home.folder import Home
 
     (tmp_path / "medusa.toml").write_text(places.A.config)
     config = load_config(Home(tmp_path))

@@ -15,7 +15,7 @@ import trio
 from overlay.errors import DeadlineError, UnavailableError
 from testnet import peers
 from testnet.peers import Federation, Peer, open_federation, participant_name, run_command
-from tools.home import Home
+from tools.home.folder import Home
 
 STAND_IN = """#!{python}
 import os, pathlib, signal, subprocess, sys
@@ -30,7 +30,7 @@ elif command == "invite":
 elif command == "join":
     assert rest[0].startswith("token-of-"), rest
 elif command == "run":
-    from tools.home import Home, Running
+    from tools.home.folder import Home, Running
     home = Home(pathlib.Path(options["--home"]))
     mode = (home.folder / "mode").read_text() if (home.folder / "mode").exists() else ""
     print("mode", mode or "normal", flush=True)

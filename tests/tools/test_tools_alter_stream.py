@@ -13,9 +13,9 @@ from tools_prompt import Prompt
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
-from tools import calls
-from tools.alter_stream import read
-from tools.medusa_command import medusa
+from tools.commands.medusa import calls
+from tools.commands.medusa.alter_stream import read
+from tools.commands.medusa.medusa_command import medusa
 
 
 def test_every_option_as_it_stands_in_xml() -> None:

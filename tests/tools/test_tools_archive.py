@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
-from tools.archive import MANIFEST, Manifest, extract
-from tools.backup import backup, restore
-from tools.founding import make_peer
-from tools.home import Home
+from tools.commands.peer.archive import MANIFEST, Manifest, extract
+from tools.commands.peer.backup import backup, restore
+from tools.commands.peer.founding import make_peer
+from tools.home.folder import Home
 
 
 def quiet(_: int) -> None:

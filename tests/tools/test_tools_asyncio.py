@@ -18,9 +18,9 @@ from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, make_
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ClosedError, InvalidInputError, NotFoundError, UnavailableError
-from tools.async_client import Corrections, open_medusa
-from tools.client import MedusaClient
-from tools.portal import Portal
+from tools.client.async_client import Corrections, open_medusa
+from tools.client.blocking import MedusaClient
+from tools.client.portal import Portal
 
 EPOCHS = 200
 

@@ -14,10 +14,10 @@ from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, un
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ConflictError, NotRetainedError
-from tools.async_client import AsyncMedusaClient
-from tools.backup import backup, restore
-from tools.daemon import open_peer
-from tools.home import Home
+from tools.client.async_client import AsyncMedusaClient
+from tools.commands.peer.backup import backup, restore
+from tools.daemon.peer import open_peer
+from tools.home.folder import Home
 
 
 @pytest.fixture(autouse=True)

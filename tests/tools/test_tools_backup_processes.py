@@ -21,10 +21,10 @@ from deadline import DEADLINE_S
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from overlay.errors import MedusaError
-from tools.client import MedusaClient
+from tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/s"
-PEER = (sys.executable, "-m", "tools.peer_command")
+PEER = (sys.executable, "-m", "tools.commands.peer.peer_command")
 
 
 def command(home: Path, *arguments: str) -> dict[str, Any]:

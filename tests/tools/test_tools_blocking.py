@@ -10,7 +10,7 @@ from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, rows
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ClosedError, NotFoundError
-from tools.client import Corrections, MedusaClient
+from tools.client.blocking import Corrections, MedusaClient
 
 
 def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.files import write_secret
-from tools import corrected_subscription
-from tools.async_client import Corrections, open_medusa
-from tools.home import Home
-from tools.link import call
-from tools.subscription import Subscription
+from tools.client import corrected_subscription
+from tools.client.async_client import Corrections, open_medusa
+from tools.client.link import call
+from tools.client.subscription import Subscription
+from tools.home.folder import Home
 
 
 async def test_calls_raise_what_the_peer_answered(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ async def test_a_peer_that_is_settling_is_asked_again(
 
     assert await ask() == Objects({})
     assert len(asked) == 4
-    monkeypatch.setattr("tools.link.SETTLING_S", 0.1)
+    monkeypatch.setattr("tools.client.link.SETTLING_S", 0.1)
     answers += [UnavailableError("cut off")] * 100
     with pytest.raises(UnavailableError, match="cut off"):
         await ask()

@@ -36,9 +36,10 @@ from engine.objects.availability_request import AvailabilityRequest
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from testnet import command as testnet_command
-from tools import command_line, peer_command
-from tools.medusa_command import medusa
-from tools.post_speed import cut
+from tools.commands import command_line
+from tools.commands.medusa.medusa_command import medusa
+from tools.commands.medusa.post_speed import cut
+from tools.commands.peer import peer_command
 
 
 class Outcome:
@@ -234,7 +235,13 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
             (n * 1000 - 1 if n else BEGINNING, n * 1000 + 999, [derived(n * 1000, 1000)])
             for n in range(300)
         ]
-        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.commands.medusa.medusa_command",
+            "subscribe",
+            DERIVED,
+        ]
         with subprocess.Popen(
             [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -249,7 +256,13 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
     with fake_peer_in_thread(tmp_path) as peer:
         peer.epochs = [(BEGINNING, 9, [derived(0, 2)])]
-        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.commands.medusa.medusa_command",
+            "subscribe",
+            DERIVED,
+        ]
         with subprocess.Popen(
             [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -264,14 +277,16 @@ def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
 
 def test_help_is_quick_and_clients_never_import_spark() -> None:
     program = (
-        "import sys, tools.medusa_command, tools.calls, tools.post_file, tools.print_stream,"
-        " tools.monitor, tools.client\n"
+        "import sys, tools.commands.medusa.medusa_command, tools.commands.medusa.calls,"
+        " tools.commands.medusa.post_file, tools.commands.medusa.print_stream,"
+        " tools.monitor.watch, tools.client.blocking\n"
         "print([name for name in ('pyspark', 'asyncio', 'kademlia') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
     slow = (
-        "import sys, tools.medusa_command\nprint('pyarrow' in sys.modules, 'trio' in sys.modules)"
+        "import sys, tools.commands.medusa.medusa_command\n"
+        "print('pyarrow' in sys.modules, 'trio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", slow], capture_output=True, check=True)
     assert done.stdout == b"False False\n"
@@ -392,7 +407,13 @@ def test_a_file_is_whole_after_ctrl_c(
     with fake_peer_in_thread(tmp_path / "home") as peer:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
         path = tmp_path / "out"
-        command = [sys.executable, "-m", "tools.medusa_command", "subscribe", DERIVED]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.commands.medusa.medusa_command",
+            "subscribe",
+            DERIVED,
+        ]
         options = ["--format", kind, "--home", str(tmp_path / "home")]
         with path.open("wb") as file:
             process = subprocess.Popen([*command, *options], stdout=file)
@@ -414,8 +435,8 @@ def test_completion_is_for_all_three_commands(run: Run, shell: str) -> None:
 @pytest.mark.parametrize(
     ("module", "variable", "words", "found"),
     [
-        ("tools.medusa_command", "_MEDUSA_COMPLETE", "medusa stream ", "alter"),
-        ("tools.peer_command", "_MEDUSA_PEER_COMPLETE", "medusa-peer in", "invite"),
+        ("tools.commands.medusa.medusa_command", "_MEDUSA_COMPLETE", "medusa stream ", "alter"),
+        ("tools.commands.peer.peer_command", "_MEDUSA_PEER_COMPLETE", "medusa-peer in", "invite"),
         ("testnet.command", "_MEDUSA_TESTNET_COMPLETE", "medusa-testnet intr", "intrusion"),
     ],
 )
@@ -441,7 +462,7 @@ def completed(words: str, home: Path) -> list[str]:
         "MEDUSA_HOME": str(home),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tools.medusa_command"],
+        [sys.executable, "-m", "tools.commands.medusa.medusa_command"],
         env={**os.environ, **asked},
         capture_output=True,
         check=False,

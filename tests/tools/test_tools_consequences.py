@@ -15,10 +15,10 @@ from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from overlay.membership import Membership
-from tools import consequences
-from tools.consequences import NAMED, Running, of_contract, of_leaving, of_membership
-from tools.home import Home
-from tools.messages import MarketStatus, TradedTask
+from tools.commands.peer import consequences
+from tools.commands.peer.consequences import NAMED, Running, of_contract, of_leaving, of_membership
+from tools.home.folder import Home
+from tools.home.messages import MarketStatus, TradedTask
 
 NOW = wall_clock()
 MIT, UTAH = ("mit.edu", "a1" * 20), ("utah.edu", "b2" * 20)

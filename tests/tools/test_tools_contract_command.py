@@ -29,10 +29,10 @@ from overlay.identity import Identity
 from overlay.membership_file import load_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Caller, Service
-from tools.contract_command import contract
-from tools.home import Home, Running
-from tools.messages import BALANCE
-from tools.peer_command import peer
+from tools.commands.peer.contract_command import contract
+from tools.commands.peer.peer_command import peer
+from tools.home.folder import Home, Running
+from tools.home.messages import BALANCE
 
 
 @click.group()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contracts.terms import ContentTerms, LoadTerms, Menu, SuggestedTerms
 from overlay.errors import InvalidInputError
-from tools.contract_terms import (
+from tools.commands.peer.contract_terms import (
     in_full,
     in_short,
     parse_duration,

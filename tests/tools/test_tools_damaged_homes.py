@@ -19,8 +19,8 @@ from tools_market_town import contracted, set_up, settle
 from engine.replication.moves.messages import Deal
 from overlay.encoding import encode
 from overlay.errors import MedusaError
-from tools.config import write_bootstrap
-from tools.daemon import open_peer
+from tools.daemon.peer import open_peer
+from tools.home.config import write_bootstrap
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
 PAGES = {"flipped"}

@@ -15,9 +15,9 @@ from tools_prompt import entered
 from overlay.entering import Meeting
 from overlay.errors import RefusedError
 from overlay.membership_file import load_membership
-from tools import admission
-from tools.home import Home
-from tools.peer_command import peer
+from tools.commands.peer import admission
+from tools.commands.peer.peer_command import peer
+from tools.home.folder import Home
 
 ADDRESS = ("--address", "127.0.0.1:1")
 
@@ -271,7 +271,7 @@ def test_roots_and_days_stand_on_one_line_on_a_narrow_terminal(
     cast.enter("mit.edu", "utah.edu")
     cast.done("mit.edu", "revoke", "utah.edu", "--yes")
     rows = json.loads(cast.done("mit.edu", "members", "--json"))["members"]
-    monkeypatch.setattr("tools.plain_tables.PIPE_COLUMNS", 80)
+    monkeypatch.setattr("tools.commands.plain_tables.PIPE_COLUMNS", 80)
     lines = cast.done("mit.edu", "members").splitlines()
     for row in rows:
         (line,) = [line for line in lines if line.startswith(row["participant"])]
@@ -376,7 +376,7 @@ def test_a_newcomer_that_all_refuse_does_not_run_alone(
         async def found(*_: object, meeting: Meeting = meeting) -> Meeting:
             return meeting
 
-        monkeypatch.setattr("tools.admission.meet", found)
+        monkeypatch.setattr("tools.commands.peer.admission.meet", found)
         refused = pytest.raises(RefusedError, match="why; ask the participant that invited you")
         with refused if is_refused else nullcontext():
             trio.run(admission.enter, home, admission.load_federation(home), ())

@@ -37,7 +37,15 @@ def wait_for(peer: FakePeer, *wanted: str) -> None:
 @contextmanager
 def posting(peer: FakePeer, file: Path | str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     home = ("--home", str(peer.home.folder))
-    command = [sys.executable, "-m", "tools.medusa_command", "post", STREAM, str(file), *home]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.commands.medusa.medusa_command",
+        "post",
+        STREAM,
+        str(file),
+        *home,
+    ]
     process = subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield process

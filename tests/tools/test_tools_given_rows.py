@@ -14,9 +14,9 @@ from tools_fake_peer import STREAM, fake_peer_in_thread
 
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
-from tools.client import MedusaClient
-from tools.columns import to_payload
-from tools.given_rows import to_table
+from tools.client.blocking import MedusaClient
+from tools.rows.columns import to_payload
+from tools.rows.given_rows import to_table
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

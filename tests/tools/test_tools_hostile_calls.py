@@ -59,7 +59,7 @@ from engine.streams.messages import (
 from engine.tasks.former import Former
 from overlay.connection import Connection
 from overlay.errors import NotAuthorisedError
-from tools.dialling import dial_to
+from tools.client.dialling import dial_to
 from tools.market.settler import Passed
 from tools.market.trader import TELL, Tell
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from overlay.errors import ClosedError, NotFoundError
-from tools.interrupt import run_interruptible
+from tools.client.interrupt import run_interruptible
 
 
 def test_ctrl_c_is_what_comes_out_whatever_fails_meanwhile() -> None:

@@ -25,7 +25,7 @@ NOT_FROM_OUTSIDE = {
     "engine.replication.query_files.MAX_LEFT",  # our own past
     "engine.replication.replicas.care.MAX_LEASES_TOLD",
     "engine.streams.store.MAX_FILE_NAME",  # of every file system
-    "tools.addresses.MAX_PORT",  # of TCP
+    "tools.home.addresses.MAX_PORT",  # of TCP
 }
 
 BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}

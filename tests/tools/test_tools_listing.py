@@ -19,10 +19,10 @@ from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.tasks.status import TaskStatus
-from tools import command_line
-from tools.listing import StreamLine
-from tools.listing_screen import readers_in_words, stream_details
-from tools.medusa_command import medusa
+from tools.commands import command_line
+from tools.commands.medusa.listing import StreamLine
+from tools.commands.medusa.listing_screen import readers_in_words, stream_details
+from tools.commands.medusa.medusa_command import medusa
 
 DOCUMENT = """<medusa>
   <schema name="medusa://mit.edu/conn" time="ts" key="id">

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from overlay.errors import InternalError
 from overlay.rpc import Caller, UnaryHandler
-from tools.founding import make_peer
-from tools.home import Home
-from tools.log_file import LogConfig, open_log
+from tools.commands.peer.founding import make_peer
+from tools.home.folder import Home
+from tools.home.log_file import LogConfig, open_log
 
 
 class Word(Struct, frozen=True):
@@ -100,7 +100,14 @@ async def test_a_cause_follows_a_call_across_peers(tmp_path: Path, file: Path) -
 def test_a_peer_logs_its_start_and_why_it_ends(tmp_path: Path) -> None:
     home = Home(tmp_path / "mit")
     make_peer(home, "mit.edu", "town")
-    run = [sys.executable, "-m", "tools.peer_command", "run", "--home", str(home.folder)]
+    run = [
+        sys.executable,
+        "-m",
+        "tools.commands.peer.peer_command",
+        "run",
+        "--home",
+        str(home.folder),
+    ]
     options = ["--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"]
     with subprocess.Popen([*run, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from overlay.errors import InvalidInputError, StorageError
 from overlay.events import Events
 from overlay.log import LOGGER, bound
-from tools import log_file
-from tools.log_file import (
+from tools.home import log_file
+from tools.home.log_file import (
     BURST,
     MAX_KINDS,
     MAX_TRACEBACK,

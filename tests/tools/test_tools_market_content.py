@@ -44,7 +44,7 @@ from overlay.errors import (
     NotFoundError,
 )
 from overlay.events import wall_clock
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 from tools.market.content_deals import Begin, Over, period_start
 from tools.market.content_sender import BEGIN, MAX_KEPT, OVER
 from tools.market.meters import StreamMeter

@@ -12,7 +12,7 @@ from tools_market_town import open_market_town, revoked, set_up, settle, trader
 
 from engine.streams.messages import Subscribe, Tuples
 from overlay.errors import NotAuthorisedError
-from tools.async_client import Subscription
+from tools.client.async_client import Subscription
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from contracts.documents import contract_id
 from contracts.terms import ContentTerms, SuggestedTerms, Terms
 from engine.objects.query import Filter, Map, Query
 from engine.replication.moves.messages import Deal
-from tools.async_client import AsyncMedusaClient
+from tools.client.async_client import AsyncMedusaClient
 from tools.market.suggestions import Suggestions
 
 

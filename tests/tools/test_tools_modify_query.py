@@ -21,8 +21,8 @@ from tools_prompt import Prompt
 from engine.language.modification import BoxChange, Modified
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import Box, Filter
-from tools.async_client import AsyncMedusaClient
-from tools.client import MedusaClient
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.blocking import MedusaClient
 
 QUERY = "medusa://mit.edu/busy_sources"
 TWO_S, FOUR_S, FIVE_S, SIX_S = (THREE + hours * 60 * MINUTE_S for hours in (-1, 1, 2, 3))

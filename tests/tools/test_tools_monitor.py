@@ -14,9 +14,9 @@ from tools_fake_peer import fake_peer_in_thread
 
 from engine.replication.status import PeerStatus, Snapshot
 from overlay.errors import UnavailableError
-from tools import monitor
-from tools.command_line import json_text
-from tools.messages import ContractStatus, MarketStatus
+from tools.commands.command_line import json_text
+from tools.home.messages import ContractStatus, MarketStatus
+from tools.monitor import watch as monitor
 
 
 class _Client:

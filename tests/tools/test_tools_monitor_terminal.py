@@ -34,7 +34,14 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(theirs)
         self.theirs = theirs
-        command = [sys.executable, "-m", "tools.medusa_command", "monitor", "--home", str(home)]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.commands.medusa.medusa_command",
+            "monitor",
+            "--home",
+            str(home),
+        ]
         self.process = subprocess.Popen(
             command,
             stdin=theirs,

@@ -14,9 +14,9 @@ from tools_prompt import entered
 from overlay.identity import Identity
 from overlay.invite import decode_invite
 from overlay.membership_file import load_membership
-from tools.config import load_overlay, read_bootstrap
-from tools.home import Home
-from tools.peer_command import peer
+from tools.commands.peer.peer_command import peer
+from tools.home.config import load_overlay, read_bootstrap
+from tools.home.folder import Home
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from engine_peers import make_stream, open_town, rows
 
 from overlay.errors import InvalidInputError
-from tools.post_file import Options, post_rows
+from tools.commands.medusa.post_file import Options, post_rows
 
 
 def csv(path: Path, stimes: range) -> str:

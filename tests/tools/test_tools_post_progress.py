@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from tools_fake_peer import SCHEMA, STREAM, fake_peer_in_thread, open_fake_peer, rows
 
-from tools.async_client import open_medusa
-from tools.file_position import Trail
-from tools.post_file import Options, post_file
-from tools.post_progress import PostProgress
-from tools.row_process import open_rows
-from tools.rows import Reading
+from tools.client.async_client import open_medusa
+from tools.commands.medusa.file_position import Trail
+from tools.commands.medusa.post_file import Options, post_file
+from tools.commands.medusa.post_progress import PostProgress
+from tools.rows.formats import Reading
+from tools.rows.row_process import open_rows
 
 
 async def test_who_waits_says_for_whom_and_how_long(tmp_path: Path) -> None:

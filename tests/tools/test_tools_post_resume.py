@@ -19,8 +19,8 @@ from tools_fake_peer import SCHEMA, STREAM, FakePeer, fake_peer_in_thread, rows
 
 from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
-from tools.file_position import Position, Trail, decode_position
-from tools.post_file import Done, Options, post_file
+from tools.commands.medusa.file_position import Position, Trail, decode_position
+from tools.commands.medusa.post_file import Done, Options, post_file
 
 
 @pytest.fixture
@@ -129,7 +129,15 @@ def test_a_producer_that_has_posted_no_file_is_not_taken_for_one(
 
 def test_standard_input_goes_on_under_a_name(peer: FakePeer, tmp_path: Path) -> None:
     def run(file: Path, *more: str) -> dict[str, object]:
-        command = [sys.executable, "-m", "tools.medusa_command", "post", STREAM, "-", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.commands.medusa.medusa_command",
+            "post",
+            STREAM,
+            "-",
+            "--json",
+        ]
         with file.open() as lines:
             done = subprocess.run(
                 [*command, "--home", str(tmp_path), *more],

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from engine.streams.messages import Posted
 from overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputError
-from tools.link import Patience
-from tools.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
+from tools.client.link import Patience
+from tools.client.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
 
 
 def _posted(sequence: int) -> Posted:

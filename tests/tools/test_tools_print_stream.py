@@ -18,11 +18,11 @@ from tools_fake_peer import DERIVED, derived, open_fake_peer
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
-from tools.async_client import Corrections, open_medusa
-from tools.corrected_subscription import CorrectedSubscription
-from tools.print_stream import Options, copy_changes, marked_schema
-from tools.row_output import open_writer
-from tools.rows import Format
+from tools.client.async_client import Corrections, open_medusa
+from tools.client.corrected_subscription import CorrectedSubscription
+from tools.commands.medusa.print_stream import Options, copy_changes, marked_schema
+from tools.rows.formats import Format
+from tools.rows.row_output import open_writer
 
 EPOCHS = [
     (BEGINNING, 9, [derived(0, 2)]),

@@ -19,10 +19,10 @@ from tools_fake_peer import make_home
 
 from overlay.errors import StorageFullError
 from overlay.events import Events
-from tools.async_client import AsyncMedusaClient
-from tools.config import TEMPLATE, Config, load_config
-from tools.home import Home
-from tools.reloading import Reloading, Take, live_settings
+from tools.client.async_client import AsyncMedusaClient
+from tools.daemon.reloading import Reloading, Take, live_settings
+from tools.home.config import TEMPLATE, Config, load_config
+from tools.home.folder import Home
 
 
 @pytest.fixture
@@ -110,7 +110,14 @@ def test_the_template_marks_what_is_live() -> None:
 
 def reload(home: Home) -> tuple[int, str]:
     """`medusa-peer reload`: its exit code, and what it says."""
-    command = [sys.executable, "-m", "tools.peer_command", "reload", "--home", str(home.folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.commands.peer.peer_command",
+        "reload",
+        "--home",
+        str(home.folder),
+    ]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -122,7 +129,14 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
     """What is live is otherwise at once, a bad file is said, and the peer goes on."""
     listen = '[overlay]\nlisten = "127.0.0.1:0"\n'
     home.config.write_text(listen)
-    command = [sys.executable, "-m", "tools.peer_command", "run", "--home", str(home.folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.commands.peer.peer_command",
+        "run",
+        "--home",
+        str(home.folder),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def logged(words: str) -> str:

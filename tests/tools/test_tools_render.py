@@ -22,12 +22,12 @@ from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Sn
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.errors import UnavailableError
-from tools.command_line import json_text
-from tools.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
-from tools.render import render
-from tools.screen import Seen, screen
-from tools.tables import SECTION_LINES, share
-from tools.times import show_duration, show_time
+from tools.client.times import show_duration, show_time
+from tools.commands.command_line import json_text
+from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
+from tools.monitor.render import render
+from tools.monitor.screen import Seen, screen
+from tools.monitor.tables import SECTION_LINES, share
 
 NOON = 1521892800_000_000
 

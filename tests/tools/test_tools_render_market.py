@@ -13,15 +13,15 @@ from rich.console import Console
 
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
-from tools.messages import (
+from tools.home.messages import (
     ContractStatus,
     MarketStatus,
     MoveStatus,
     OfferStatus,
     TradedTask,
 )
-from tools.render import render
-from tools.tables import money
+from tools.monitor.render import render
+from tools.monitor.tables import money
 
 NAMES = ("mit.edu", "utah.edu", "brown.example.edu", "mit.edu")
 IDS = tuple(f"{number:02x}" * 20 for number in range(1, 5))

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
-from tools.availability_words import MODE_NAMES, in_words
-from tools.render import render
-from tools.render_standbys import Standby, standbys
+from tools.monitor.availability_words import MODE_NAMES, in_words
+from tools.monitor.render import render
+from tools.monitor.render_standbys import Standby, standbys
 
 A, B, C = ("a1" * 20, "b2" * 20, "c3" * 20)
 QUERY = "medusa://mit.edu/intrusion/by_source"

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
-from tools.json_rows import MAX_ARRAY_BYTES
-from tools.row_input import (
+from tools.rows.formats import Format, Reading, RowFile, format_of, read_rows
+from tools.rows.json_rows import MAX_ARRAY_BYTES
+from tools.rows.row_input import (
     BLOCK_BYTES,
     RowInput,
     end_of_first_line,
@@ -25,8 +26,7 @@ from tools.row_input import (
     end_of_quoted_lines,
     whole_lines,
 )
-from tools.row_process import open_rows
-from tools.rows import Format, Reading, RowFile, format_of, read_rows
+from tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/conn",

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
-from tools.row_input import BLOCK_BYTES, RowInput
-from tools.row_process import Asked, open_rows, read_apart
-from tools.rows import BATCH_BYTES, Format, Reading, read_rows
+from tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
+from tools.rows.row_input import BLOCK_BYTES, RowInput
+from tools.rows.row_process import Asked, open_rows, read_apart
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

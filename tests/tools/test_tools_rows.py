@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
-from tools.row_input import RowInput
-from tools.row_output import open_writer
-from tools.row_process import open_rows
-from tools.rows import Format, Reading, format_of, read_rows
+from tools.rows.formats import Format, Reading, format_of, read_rows
+from tools.rows.row_input import RowInput
+from tools.rows.row_output import open_writer
+from tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

@@ -11,7 +11,7 @@ import trio
 
 from engine.objects.schema import BEGINNING
 from overlay.errors import BrokenError, MedusaError, UnavailableError
-from tools.subscription import STOOD_S, Subscription
+from tools.client.subscription import STOOD_S, Subscription
 
 PATIENCE_S = 60.0
 

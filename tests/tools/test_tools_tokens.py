@@ -30,18 +30,18 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from tools import tokens
-from tools.async_client import AsyncMedusaClient, Endpoint, open_medusa
-from tools.client import MedusaClient
-from tools.dialling import given_token
-from tools.founding import make_peer
-from tools.home import Home
-from tools.medusa_command import medusa
-from tools.peer_command import peer
-from tools.scopes import SCOPES
-from tools.token_file import MAX_TOKENS, TokenFile
-from tools.token_text import TokenText, parse_token
-from tools.tokens import parse_scopes
+from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from tools.client.blocking import MedusaClient
+from tools.client.dialling import given_token
+from tools.commands.medusa.medusa_command import medusa
+from tools.commands.peer import tokens
+from tools.commands.peer.founding import make_peer
+from tools.commands.peer.peer_command import peer
+from tools.commands.peer.tokens import parse_scopes
+from tools.daemon.scopes import SCOPES
+from tools.home.folder import Home
+from tools.home.token_file import MAX_TOKENS, TokenFile
+from tools.home.token_text import TokenText, parse_token
 
 PAGE = Path(__file__).parents[2] / "SECURITY.md"
 
@@ -129,7 +129,9 @@ async def test_every_call_of_clients_has_a_scope_and_is_documented(tmp_path: Pat
     async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu", contracts=ContractsConfig(trade=True))
         served = mit.up.engine.overlay.service.for_clients()
-    assert served == set(SCOPES), "tools/scopes.py has a scope for each call that clients may make"
+    assert served == set(SCOPES), (
+        "tools/daemon/scopes.py has a scope for each call that clients may make"
+    )
     rows = re.findall(r"^\| `([\w.]+)` \| ([\w, ]+) \|$", PAGE.read_text(), re.MULTILINE)
     words = {method: frozenset(re.findall(r"\w+", text)) - {"or"} for method, text in rows}
     assert words == {
@@ -262,7 +264,14 @@ async def test_a_token_with_an_address_needs_no_home(
             file = tmp_path / "eye.token"
             file.write_text(text)
             file.chmod(0o600)
-            command = [sys.executable, "-m", "tools.medusa_command", "--token-file", file, "list"]
+            command = [
+                sys.executable,
+                "-m",
+                "tools.commands.medusa.medusa_command",
+                "--token-file",
+                file,
+                "list",
+            ]
             assert subprocess.run(command, check=False).returncode == 0
             file.chmod(0o644)
             refused = subprocess.run(command, capture_output=True, check=False)

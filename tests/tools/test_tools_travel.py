@@ -18,10 +18,10 @@ from tools_prompt import Prompt
 from engine.objects.schema import BEGINNING
 from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
-from tools import travel
-from tools.async_client import AsyncMedusaClient
-from tools.client import MedusaClient
-from tools.travel_words import view_in_words
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.blocking import MedusaClient
+from tools.commands.medusa import travel
+from tools.commands.medusa.travel_words import view_in_words
 
 MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
 THREE = 1_521_903_600

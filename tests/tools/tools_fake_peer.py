@@ -46,9 +46,9 @@ from overlay.files import read_secret
 from overlay.identity import Identity
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.streams import Buffer
-from tools.founding import make_peer
-from tools.home import Home, Running
-from tools.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
+from tools.commands.peer.founding import make_peer
+from tools.home.folder import Home, Running
+from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 
 STREAM = "medusa://mit.edu/conns"
 SCHEMA = Schema(

@@ -30,8 +30,8 @@ from engine.tasks.runner import TaskRunner
 from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
-from tools.async_client import AsyncMedusaClient
-from tools.messages import BALANCE, MarketStatus
+from tools.client.async_client import AsyncMedusaClient
+from tools.home.messages import BALANCE, MarketStatus
 
 PRICE = 1_000_000
 """What a unit costs a peer at its capacity, micros per second."""

@@ -10,8 +10,8 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from tools import command_line
-from tools.medusa_command import medusa
+from tools.commands import command_line
+from tools.commands.medusa.medusa_command import medusa
 
 
 def entered(

@@ -42,10 +42,10 @@ from engine.streams.messages import Done
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.rpc import Caller
+from tools.home.messages import BALANCE
 from tools.market.arrears import Arrears
 from tools.market.boundaries import clamped, stime_of
 from tools.market.open_deals import OpenDeals
-from tools.messages import BALANCE
 
 SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"

@@ -17,8 +17,7 @@ from contracts.terms import ContentTerms, LoadTerms
 from engine.engine import Engine
 from engine.replication.moves.messages import MoveRecord
 from overlay.rpc import Caller
-from tools.market.trader import Trader
-from tools.messages import (
+from tools.home.messages import (
     MARKET_STATUS,
     AskMarket,
     ContractStatus,
@@ -27,6 +26,7 @@ from tools.messages import (
     OfferStatus,
     TradedTask,
 )
+from tools.market.trader import Trader
 
 SHOWN_MOVES: Final = 200
 """Moves in a status."""

@@ -1,0 +1,1 @@
+"""The client library: one connection to a peer, posts, subscriptions and calls."""

@@ -1,0 +1,67 @@
+"""How the client asks its peer one question for one answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from engine.api.messages import Created, LookupObject, ObjectDescription
+from engine.streams.messages import Done
+from tools.client.link import Link, call
+from tools.client.portal import Portal, in_trio
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+CALL_S: Final = 15.0
+"""A call that looks something up: several tries of a question to the DHT."""
+DEFINE_S: Final = 60.0
+"""A call that defines or starts something: it may be handed on, and Spark may be starting."""
+
+
+class Asking:
+    """Any peer takes any call and routes it by the catalog.
+
+    Attributes:
+        remarks: the peer's warnings about the last definition, one sentence each: that a reader,
+            say, is no member of the federation.
+
+    Every call may raise, beside its own errors:
+        InvalidInputError: an argument has another type, or is no name of an object.
+        NotAuthorisedError: another participant decides that.
+        UnavailableError: the peer that must answer could not be reached within the patience.
+    """
+
+    def __init__(self, link: Link, *, patience_s: float, portal: Portal[Any] | None) -> None:
+        self.portal = portal
+        self._link = link
+        self._patience_s = patience_s
+        self.remarks: tuple[str, ...] = ()
+
+    @in_trio
+    async def lookup_object(self, name: str) -> ObjectDescription:
+        """Look up the entries that the catalog has under a name.
+
+        Raises:
+            NotFoundError: nothing has that name.
+
+        Example:
+            >>> "stream" in (await medusa.lookup_object("medusa://mit.edu/conns")).entries
+            True
+        """
+        return await self._ask("lookup_object", LookupObject(name), ObjectDescription)
+
+    async def _ask(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
+        return await call(
+            self._link, method, request, response, timeout_s=CALL_S, patience_s=self._patience_s
+        )
+
+    async def _define(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
+        # Defining the same thing twice is no error, so these calls may be made again as well.
+        self.remarks = ()
+        answer = await call(
+            self._link, method, request, response, timeout_s=DEFINE_S, patience_s=self._patience_s
+        )
+        if isinstance(answer, Created | Done):
+            self.remarks = answer.remarks
+        return answer

@@ -1,0 +1,334 @@
+"""The API of the first paper's Table 1 over one connection to a peer, for programs with an event
+loop: trio's or asyncio's."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from engine.objects.schema import BEGINNING
+from engine.streams.revisions.columns import request_schema
+from tools.client.arguments import checked
+from tools.client.calls import ClientCalls
+from tools.client.corrected_subscription import Change, CorrectedSubscription, Corrections
+from tools.client.dialling import Endpoint, dial_to, given_token
+from tools.client.link import Dial, Link, open_background
+from tools.client.portal import Portal, in_trio
+from tools.client.posting import Poster
+from tools.client.subscription import Epoch, Subscription
+from tools.rows.given_rows import Rows, to_table
+
+__all__ = [
+    "AsyncMedusaClient",
+    "Change",
+    "CorrectedSubscription",
+    "Corrections",
+    "Endpoint",
+    "Epoch",
+    "Subscription",
+    "dial_to",
+    "given_token",
+    "open_medusa",
+]
+
+PATIENCE_S: Final = 60.0
+"""A peer that restarts, its Spark included, is back by then."""
+
+OpenOver = Callable[..., AbstractAsyncContextManager["AsyncMedusaClient"]]
+"""`open_client_over`, of a peer."""
+
+
+class AsyncMedusaClient(ClientCalls):
+    """A client of one peer, as `open_medusa` gives it; any peer takes any call.
+
+    Reconnects by itself. Posts are exactly once: numbered, kept until answered, sent again in
+    order. Calls raise what the peer answered, as the same class, or `UnavailableError` when it
+    could not be reached within the patience. All times are microseconds UTC of the stream's own
+    time (`stime`), all waits seconds.
+
+    Attributes:
+        producer: who numbers the posts of this client.
+        portal: to trio's event loop, where the program has another one.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        nursery: trio.Nursery,
+        *,
+        producer: str,
+        patience_s: float,
+        portal: Portal[Any] | None = None,
+    ) -> None:
+        super().__init__(link, patience_s=patience_s, portal=portal)
+        self.producer = producer
+        self._nursery = nursery
+        self._posters: dict[str, Poster] = {}
+
+    @in_trio
+    async def post_event(
+        self,
+        stream: str,
+        rows: Rows | None,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+    ) -> None:
+        """Post tuples; pipelined: `flush` waits until they are stored.
+
+        Args:
+            rows: columns by the names of the schema's fields: a table of pyarrow, pandas or polars,
+                a list of dictionaries, a dictionary of columns; None for a promise alone.
+            boundary: no later tuple has stime <= boundary (microseconds).
+            end: no tuple follows at all.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            InvalidInputError: naming the row (from 1) and the field that do not fit the schema.
+            MedusaError: this post or an earlier one to this stream has failed for good.
+
+        Example:
+            >>> rows = [{"ts": 1521905406.5, "src_ip": "10.0.0.1", "dst_port": 80}]
+            >>> await medusa.post_event("medusa://mit.edu/conns", rows)
+        """
+        poster = await self.poster(stream)
+        table = None if rows is None else to_table(rows, poster.schema)
+        await poster.post(table, boundary=boundary, end=end)
+
+    @in_trio
+    async def post_revisions(
+        self, stream: str, rows: Rows, *, boundary: int | None = None, end: bool = False
+    ) -> list[int]:
+        """Delete or replace tuples posted earlier: of each key the newest. Returns when it is
+        stored.
+
+        Args:
+            rows: `revision_kind`, DELETION or REPLACEMENT; the fields of the schema's key; and for
+                replacements the other fields.
+            boundary, end: as of `post_event`; the boundary is microseconds.
+
+        Returns:
+            the numbers of the rows, from 0, that found no tuple with their key: there was none, or
+            it is behind the stream's history. They changed nothing.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            InvalidInputError: naming the row and the field that do not fit; or the schema declares
+                no key.
+            MedusaError: posting to this stream has failed for good.
+
+        Example:
+            >>> alerts = {"id": [1, 2], "text": ["a scan", "a mistake"]}
+            >>> await medusa.post_event("medusa://mit.edu/alerts", alerts)
+            >>> gone = {"revision_kind": ["DELETION", "DELETION"], "id": [2, 3]}
+            >>> await medusa.post_revisions("medusa://mit.edu/alerts", gone)
+            [1]
+        """
+        poster = await self.poster(stream)
+        table = to_table(rows, request_schema(poster.schema))
+        return await poster.revise(table, boundary=boundary, end=end)
+
+    @in_trio
+    async def flush(self) -> None:
+        """Wait until everything posted is stored where it survives a crash.
+
+        Raises:
+            MedusaError: a post has failed for good.
+
+        Example:
+            >>> await medusa.flush()
+        """
+        for poster in tuple(self._posters.values()):
+            await poster.flush()
+
+    @in_trio
+    async def finish(self) -> None:
+        """`flush`, of those streams whose posting has not failed to our caller's knowledge.
+
+        Raises:
+            MedusaError: a post has failed for good.
+
+        Example:
+            >>> await medusa.finish()
+        """
+        for poster in tuple(self._posters.values()):
+            if not poster.failure_told:
+                await poster.flush()
+
+    async def poster(self, stream: str) -> Poster:
+        """What posts to that stream: for its counts, and to flush it alone. Under trio."""
+        if stream in self._posters:
+            return self._posters[stream]
+        entry = await self.stream_entry(stream)
+        if stream not in self._posters:  # by another task, meanwhile
+            poster = Poster(self._link, stream, entry.schema, self.producer, self._patience_s)
+            self._posters[stream] = poster
+            self._nursery.start_soon(poster.run)
+        return self._posters[stream]
+
+    @checked
+    def subscribe(self, stream: str, after: int = BEGINNING, subscriber: str = "") -> Subscription:
+        """The epochs of a stream whose tuples have stime > after, until it ends.
+
+        Iterate over it; errors (no such stream, not for us, no longer kept) come from the
+        iteration. It lasts until it is closed (`async with`, or `close`) or this client is.
+
+        Args:
+            after: a boundary, microseconds.
+            subscriber: a name under which the stream keeps what we have not acknowledged while we
+                are away; an epoch is acknowledged when the next one is asked for.
+
+        Raises:
+            InvalidInputError: an argument is of another type.
+            ClosedError: this client was closed.
+
+        Example:
+            >>> async with medusa.subscribe("medusa://mit.edu/conns") as subscription:
+            ...     async for epoch in subscription:
+            ...         print(epoch.table.column_names)
+            ...         break
+            ['stime', 'seq', 'ts', 'src_ip', 'dst_port']
+        """
+        subscription = Subscription(
+            self._link,
+            stream,
+            self._arrow_schema,
+            after=after,
+            subscriber=subscriber,
+            patience_s=self._patience_s,
+            portal=self.portal,
+        )
+        self._start(subscription)
+        return subscription
+
+    @checked
+    def follow(
+        self,
+        stream: str,
+        corrections: Corrections,
+        after: int = BEGINNING,
+        subscriber: str = "",
+    ) -> CorrectedSubscription:
+        """As `subscribe`, and within the bound of the stream's query also where some of its input
+        is missing: tentative tuples, which are corrected later. And what is revised of stable ones.
+
+        Args:
+            corrections: by an UNDO and all stable tuples, or by the difference alone.
+            after: a boundary, microseconds.
+            subscriber: as of `subscribe`.
+
+        Raises:
+            InvalidInputError: an argument is of another type.
+            ClosedError: this client was closed.
+
+        Example:
+            >>> async with medusa.follow("medusa://mit.edu/conns", Corrections.UNDO) as changes:
+            ...     async for change in changes:
+            ...         print(change.kind)
+            ...         break
+            INSERTION
+        """
+        subscription = CorrectedSubscription(
+            self._link,
+            stream,
+            self._arrow_schema,
+            after=after,
+            subscriber=subscriber,
+            patience_s=self._patience_s,
+            corrections=corrections,
+            entry_of=self.stream_entry,
+            portal=self.portal,
+        )
+        self._start(subscription)
+        return subscription
+
+    def _start(self, subscription: Subscription | CorrectedSubscription) -> None:
+        if self.portal is None or self.portal.is_here:
+            self._nursery.start_soon(subscription.run)
+        else:
+            self.portal.soon(self._nursery.start_soon, subscription.run)
+
+
+@checked
+@asynccontextmanager
+async def open_medusa(
+    home: Path | str | None = None,
+    *,
+    endpoint: Endpoint | None = None,
+    also: Sequence[Path | str | Endpoint] = (),
+    token: str | None = None,
+    producer: str | None = None,
+    patience_s: float = PATIENCE_S,
+) -> AsyncIterator[AsyncMedusaClient]:
+    """A client of the peer in `home` ($MEDUSA_HOME, ~/.medusa), or of the peer at `endpoint`, for a
+    program on trio or on asyncio.
+
+    Leaving the block without an error waits until everything posted is stored.
+
+    Args:
+        also: homes or endpoints of other peers of the participant, asked in this order while the
+            first does not answer: posts without an answer are sent again there.
+        token: a client token that `medusa-peer token add` printed; with an address in it no home
+            is needed. By default $MEDUSA_TOKEN, else the owner's, which the home has.
+        producer: who numbers the posts. A client that posts the same things in the same pieces
+            again under the same name, after a crash, posts only what is missing. Random by default.
+        patience_s: how long a broken connection or a busy peer is borne, seconds.
+
+    Raises:
+        InvalidInputError: an argument is of another type.
+        UnavailableError: the peer does not run.
+        MedusaError: it does not let us in.
+
+    Example:
+        >>> async with open_medusa(home, producer="loader") as loader:
+        ...     print(loader.producer)
+        loader
+    """
+    dial = dial_to(home, endpoint, also, given_token(token))
+    opening = partial(open_client_over, dial, producer=producer, patience_s=patience_s)
+    opened = opening() if trio.lowlevel.in_trio_task() else _open_from_asyncio(opening)
+    async with opened as client:
+        yield client
+        await client.finish()
+
+
+@asynccontextmanager
+async def open_client_over(
+    dial: Dial,
+    *,
+    producer: str | None = None,
+    patience_s: float = PATIENCE_S,
+    portal: Portal[AsyncMedusaClient] | None = None,
+) -> AsyncIterator[AsyncMedusaClient]:
+    """A client over whatever connections `dial` makes, under trio. portal: by which its calls come,
+    where they come from elsewhere."""
+    async with open_background() as nursery:
+        link = Link(dial)
+        nursery.start_soon(link.run)
+        await link.connection()  # a peer that is not there is said at once
+        yield AsyncMedusaClient(
+            link,
+            nursery,
+            producer=producer or secrets.token_hex(8),
+            patience_s=patience_s,
+            portal=portal,
+        )
+
+
+@asynccontextmanager
+async def _open_from_asyncio(opening: OpenOver) -> AsyncIterator[AsyncMedusaClient]:
+    import asyncio  # late: see `tools.client.portal`
+
+    portal = Portal(lambda portal: opening(portal=portal))
+    try:
+        yield await asyncio.wrap_future(portal.opened)
+    finally:
+        portal.stop()
+        await asyncio.shield(asyncio.wrap_future(portal.closed))
+        portal.join()  # it has no more to do

@@ -1,0 +1,328 @@
+"""The client's calls about schemas, streams and views, about what there is, and about the peer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+
+from engine.api.messages import (
+    AlterStream,
+    Created,
+    CreateSchema,
+    CreateStream,
+    DeleteSchema,
+    DeleteStream,
+    ListObjects,
+    Objects,
+    Reopened,
+    ReopenStream,
+)
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.schema import BEGINNING, END, Schema
+from engine.objects.view import View
+from engine.replication.status import Snapshot, Status
+from engine.replication.views.messages import CreateView, DeleteView
+from engine.streams.feed import Assembler
+from engine.streams.messages import Done, ReceiveEvents, Subscribe, Tuples
+from engine.streams.recent import Epoch
+from overlay.errors import NotFoundError, UnavailableError
+from overlay.rpc import EndOfCall
+from tools.client.asking import CALL_S
+from tools.client.entries import entry_of
+from tools.client.link import Patience
+from tools.client.portal import in_trio
+from tools.client.query_calls import QueryCalls
+from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
+
+
+class ClientCalls(QueryCalls):
+    """Of schemas, streams and views; of what there is, and of the peer."""
+
+    @in_trio
+    async def create_schema(self, schema: Schema) -> None:
+        """Define a schema.
+
+        Args:
+            schema: its name is of our participant: `medusa://mit.edu/alert`.
+
+        Raises:
+            InvalidInputError: it is none; the message names the field.
+            ConflictError: there is another one of that name.
+
+        Example:
+            >>> fields = (Field("id", FieldType.LONG), Field("text", FieldType.STRING, size=200))
+            >>> await medusa.create_schema(Schema("medusa://mit.edu/alert", fields, key=("id",)))
+        """
+        await self._define("create_schema", CreateSchema(schema), Created)
+
+    @in_trio
+    async def create_stream(self, stream: StreamDefinition) -> None:
+        """Define a source stream.
+
+        Args:
+            stream: its spans are microseconds.
+
+        Raises:
+            InvalidInputError: a name, a span or a list of participants is none.
+            NotFoundError: there is no such schema.
+            ConflictError: there is another stream of that name.
+
+        Example:
+            >>> alerts = StreamDefinition(
+            ...     "medusa://mit.edu/alerts", "medusa://mit.edu/alert", readers=("utah.edu",)
+            ... )
+            >>> await medusa.create_stream(alerts)
+        """
+        await self._define("create_stream", CreateStream(stream), Created)
+
+    @in_trio
+    async def alter_stream(self, stream: str, alteration: Alteration) -> None:
+        """Define a stream of ours otherwise, while it runs; what `alteration` leaves out stays.
+
+        Returns when it counts, and survives crashes; peers that read the stream hear of it within
+        moments.
+
+        Args:
+            alteration: its spans are microseconds.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            NotAuthorisedError: it is another's.
+            InvalidInputError: it cannot be defined so.
+            UnavailableError: its home cannot be reached.
+
+        Example:
+            >>> shared = Alteration(readers=("utah.edu", "brown.edu"))
+            >>> await medusa.alter_stream("medusa://mit.edu/alerts", shared)
+        """
+        await self._define("alter_stream", AlterStream(stream, alteration), Done)
+
+    @in_trio
+    async def delete_stream(self, stream: str) -> None:
+        """Leave nothing of a source stream of ours, its late tuples and its revisions included.
+
+        Args:
+            stream: its name.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            ConflictError: it is read; the message says by whom.
+
+        Example:
+            >>> await medusa.create_stream(
+            ...     StreamDefinition("medusa://mit.edu/slip", "medusa://mit.edu/alert")
+            ... )
+            >>> await medusa.delete_stream("medusa://mit.edu/slip")
+        """
+        await self._define("delete_stream", DeleteStream(stream), Done)
+
+    @in_trio
+    async def reopen_stream(self, stream: str) -> bool:
+        """Let a source stream of ours that has ended go on, behind all that it has.
+
+        Args:
+            stream: its name. One that has not ended is left as it is.
+
+        Returns:
+            whether it had ended.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            ConflictError: its end was told to somebody; the message says to whom.
+
+        Example:
+            >>> await medusa.reopen_stream("medusa://mit.edu/alerts")
+            False
+        """
+        return (await self._define("reopen_stream", ReopenStream(stream), Reopened)).had_ended
+
+    @in_trio
+    async def forget_subscriber(self, stream: str, subscriber: str) -> None:
+        """Have a stream wait no longer for a named subscriber of ours, which will not come back.
+
+        Args:
+            stream, subscriber: the names with which it subscribed.
+
+        Raises:
+            NotFoundError: the stream waits for none of that name.
+
+        Example:
+            >>> async with medusa.subscribe("medusa://mit.edu/conns", subscriber="desk") as desk:
+            ...     async for epoch in desk:
+            ...         break
+            >>> await medusa.forget_subscriber("medusa://mit.edu/conns", "desk")
+        """
+        connection = await self._link.connection()
+        request = Subscribe(stream, END, subscriber)
+        async with connection.open("subscribe", request) as duplex:
+            with suppress(EndOfCall):
+                await duplex.receive(Tuples)
+
+    @in_trio
+    async def delete_schema(self, schema: str) -> None:
+        """Leave nothing of a schema of ours.
+
+        Args:
+            schema: its name.
+
+        Raises:
+            NotFoundError: there is none.
+            ConflictError: a stream has it; the message says which.
+
+        Example:
+            >>> slip = Schema("medusa://mit.edu/slip", (Field("id", FieldType.LONG),))
+            >>> await medusa.create_schema(slip)
+            >>> await medusa.delete_schema("medusa://mit.edu/slip")
+        """
+        await self._define("delete_schema", DeleteSchema(schema), Done)
+
+    @in_trio
+    async def create_view(self, view: View) -> View:
+        """Give a part of a stream's history a name of its own, under which it can be subscribed to
+        and read by queries.
+
+        Returns:
+            the view, with the interval that it has, microseconds.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            NotRetainedError: some of it is not kept any more.
+
+        Example:
+            >>> view = View("medusa://mit.edu/latest", "medusa://mit.edu/conns", Last(10))
+            >>> (await medusa.create_view(view)).name
+            'medusa://mit.edu/latest'
+        """
+        return await self._define("create_view", CreateView(view), View)
+
+    @in_trio
+    async def delete_view(self, name: str) -> None:
+        """Delete a view; what it kept is gone unless its stream keeps it.
+
+        Raises:
+            NotFoundError: there is no such view.
+
+        Example:
+            >>> await medusa.delete_view("medusa://mit.edu/latest")
+        """
+        await self._define("delete_view", DeleteView(name), Done)
+
+    @in_trio
+    async def list_objects(self) -> Objects:
+        """The names of the objects of every participant that answers, by kind.
+
+        Raises:
+            UnavailableError: our own peer does not answer.
+
+        Example:
+            >>> "medusa://mit.edu/conns" in (await medusa.list_objects()).names["stream"]
+            True
+        """
+        return await self._ask("list_objects", ListObjects(), Objects)
+
+    @in_trio
+    async def status(self, *, federation: bool = True) -> Snapshot:
+        """The status of peers, as the monitor draws it: peers, streams, tasks and events.
+
+        Args:
+            federation: of every peer, not of the one asked alone.
+
+        Raises:
+            UnavailableError: our own peer does not answer.
+
+        Example:
+            >>> [peer.state for peer in (await medusa.status(federation=False)).peers]
+            ['running']
+        """
+        return await self._ask("status", Status(federation), Snapshot)
+
+    @in_trio
+    async def market_status(self) -> MarketStatus | None:
+        """The market of our peer, which it tells its own participant alone; None where it has none.
+
+        Raises:
+            UnavailableError: our peer does not answer.
+
+        Example:
+            >>> market = await medusa.market_status()
+        """
+        try:
+            return await self._ask(MARKET_STATUS, AskMarket(), MarketStatus)
+        except NotFoundError:
+            return None
+
+    @in_trio
+    async def admit(self, statements: tuple[bytes, ...]) -> tuple[str, ...]:
+        """Hand membership statements to the daemon: what `medusa-peer invite` and `revoke` do.
+
+        Returns:
+            what was new in them, in words.
+
+        Raises:
+            UntrustedError: one of them is not signed by whom it must be.
+
+        Example:
+            >>> await medusa.admit(())
+            ()
+        """
+        return (await self._ask(ADMIT, Admit(statements), Admitted)).news
+
+    @in_trio
+    async def stream_entry(self, name: str) -> StreamEntry:
+        """A stream's definition and schema now; an output that was deleted may come again with
+        another schema. A peer that knows nobody yet who could tell is asked again for a while.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            InvalidInputError: it is something else.
+
+        Example:
+            >>> entry = await medusa.stream_entry("medusa://mit.edu/conns")
+            >>> entry.schema.name, entry.stream.readers
+            ('medusa://mit.edu/conn', ('*',))
+        """
+        patience = Patience(self._patience_s)
+        while True:
+            try:
+                return entry_of(await self.lookup_object(name), "stream", StreamEntry)
+            except UnavailableError as error:
+                await patience.bear(error)
+
+    @in_trio
+    async def receive_events(
+        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
+    ) -> Epoch | None:
+        """Pull what follows a boundary: whole tuples up to a later boundary, or None if none comes.
+
+        Args:
+            after: the boundary reached so far, microseconds; the epoch's `upto` is the next one.
+            timeout_s: how long to wait for tuples, seconds.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            NotRetainedError: what follows the boundary is not kept any more.
+
+        Example:
+            >>> epoch = await medusa.receive_events("medusa://mit.edu/conns", timeout_s=10)
+            >>> epoch.table.column_names
+            ['stime', 'seq', 'ts', 'src_ip', 'dst_port']
+        """
+        schema = await self._arrow_schema(stream)
+        connection = await self._link.connection()
+        message, body = await connection.call_with_body(
+            "receive_events",
+            ReceiveEvents(stream, after, timeout_s),
+            Tuples,
+            timeout_s=timeout_s + CALL_S,
+        )
+        return None if message.upto is None else Assembler(schema, after).add(message, body)
+
+    async def _arrow_schema(self, stream: str) -> pa.Schema:
+        return arrow_schema(await self.stream_entry(stream))
+
+
+def arrow_schema(entry: StreamEntry) -> pa.Schema:
+    """The schema of a subscription to the stream: source streams have arrival numbers as well."""
+    return entry.schema.derived if entry.stream.query else entry.schema.source

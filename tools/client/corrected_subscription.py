@@ -1,0 +1,228 @@
+"""A client's subscription that is told of corrections: of what was tentative, and of revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import trio
+
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
+from engine.streams.corrections import Change, Corrections, Kind, corrector
+from engine.streams.ordering import between
+from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
+from overlay.concurrency import until_one_ends
+from overlay.errors import InvalidInputError, NotRetainedError
+from tools.client.link import Link
+from tools.client.portal import Portal
+from tools.client.subscription import Epoch, Following, Subscription
+
+AGAIN_BYTES: Final = 512 * 2**20
+"""Of tuples that are told again after an UNDO, and of their revisions: a revision may reach back to
+the stream's beginning."""
+
+__all__ = ["Change", "CorrectedSubscription", "Corrections"]
+
+
+class CorrectedSubscription(Following[Change]):
+    """The changes of a stream: what is stable, what is tentative meanwhile, how that is corrected,
+    and what is revised of it later. What was acknowledged is final but for later revisions; a
+    client that crashes forgets the rest.
+
+    The boundary reached is that of the stream and of its revisions, whichever is behind.
+
+    Args:
+        corrections: how it is told of them.
+        entry_of: the stream as published: whether it is revised, and its key.
+    """
+
+    tentative = True
+
+    def __init__(
+        self,
+        link: Link,
+        stream: str,
+        schema_of: Callable[[str], Awaitable[pa.Schema]],
+        *,
+        after: int,
+        subscriber: str,
+        patience_s: float,
+        corrections: Corrections,
+        entry_of: Callable[[str], Awaitable[StreamEntry]],
+        portal: Portal[Any] | None = None,
+    ) -> None:
+        super().__init__(
+            link,
+            stream,
+            schema_of,
+            after=after,
+            subscriber=subscriber,
+            patience_s=patience_s,
+            portal=portal,
+        )
+        self._corrections = corrections
+        self._entry_of = entry_of
+        self._patience_s = patience_s
+        self._corrector = corrector(corrections, after)
+        self._revised = _Reached(END)
+        self._stable = _Reached(after)
+        self._began_at: int | None = None
+        self._giving = trio.Lock()
+        self._given = 0
+        self._asked = _Reached(0)
+
+    async def _acknowledge(self) -> None:
+        self._asked.reach(self._taken + 1)
+        await super()._acknowledge()
+
+    async def _follow(self) -> None:
+        entry = await self._entry_of(self.stream)
+        self._corrector = corrector(self._corrections, self._after, entry.schema.key)
+        if not entry.is_revised:
+            await super()._follow()
+            return
+        self._revised = _Reached(self._after)
+        beside = self._subscription(revisions_name(self.stream), self._after, self._subscriber)
+        await until_one_ends(super()._follow, beside.run_on, partial(self._revise, beside))
+
+    def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Change, int]]:
+        heed = self._corrector.tentative if tentative else self._corrector.stable
+        return self._numbered(heed(epoch))
+
+    def _numbered(self, changes: Sequence[Change]) -> list[tuple[Change, int]]:
+        """Changes as they are given out, with the boundary that both streams have reached."""
+        reached = self._revised.at
+        return [
+            (replace(change, boundary=min(reached, change.boundary)), min(reached, change.boundary))
+            for change in changes
+        ]
+
+    async def _give_out(self, epoch: Epoch, *, tentative: bool) -> None:
+        async with self._giving:
+            if self._began_at is None and not tentative:
+                self._began_at = epoch.after
+            await self._give_all(self._items(epoch, tentative=tentative))
+            if not tentative:
+                self._stable.reach(epoch.upto)
+
+    async def _give_all(self, items: Sequence[tuple[Change, int]]) -> None:
+        for item in items:
+            await self._give.send(item)
+            self._given += 1
+
+    async def _revise(self, beside: Subscription) -> None:
+        """The revisions, each once what it is about was given out."""
+        async for epoch in beside:
+            if epoch.table.num_rows:
+                await self._stable.beyond(epoch.table.column(STIME)[-1].as_py() - 1)
+            async with self._giving:
+                changes = await self._told(epoch)
+                if not changes and self._revised.at < self._stable.at:
+                    changes = [self._nothing()]  # what was given out is final only by now
+                await self._give_all(self._numbered(changes[:-1]))
+                self._revised.reach(epoch.upto)  # with the last of them
+                await self._give_all(self._numbered(changes[-1:]))
+                given = self._given
+            if changes:
+                await self._asked.beyond(given)  # only then it was dealt with: beside tells so
+        await trio.sleep_forever()  # the stream itself ends it
+
+    def _nothing(self) -> Change:
+        assert self._schema is not None
+        at = self._stable.at
+        return Change(Kind.INSERTION, at, at, self._schema.empty_table(), at)
+
+    async def _told(self, epoch: Epoch) -> list[Change]:
+        schema = await self.schema()
+        rows = epoch.table
+        if self._after == BEGINNING and self._began_at is not None:  # before it, nothing was given
+            rows = rows.filter(pc.greater(rows.column(REVISED_STIME), self._began_at))
+        if not rows.num_rows:
+            return []
+        if self._corrector.again:
+            first = pc.min(rows.column(REVISED_STIME)).as_py()
+            again = await self._again(first - 1, self._stable.at, epoch.upto)
+            return self._corrector.repeated(again)
+        summed = net([signed(rows).select([*schema.names, SIGN])])
+        gone, come = (multiplied(summed, sign).cast(schema) for sign in (-1, 1))
+        return self._corrector.revised(gone, come)
+
+    async def _again(self, after: int, upto: int, position: int) -> Epoch:
+        """The stable tuples of an interval, or of what is kept of it, as they are with all
+        revisions up to a position."""
+        stable = await self._read(self.stream, after, upto)
+        revisions = await self._read(revisions_name(self.stream), BEGINNING, position)
+        times = revisions.table.column(REVISED_STIME)
+        inside = pc.and_(pc.greater(times, stable.after), pc.less_equal(times, upto))
+        table = folded(stable.table, [revisions.table.filter(inside)])
+        return Epoch(stable.after, upto, table)
+
+    async def _read(self, stream: str, after: int, upto: int) -> Epoch:
+        """What a stream has of an interval.
+
+        Raises:
+            InvalidInputError: it is more than can be held. MedusaError: it cannot be read.
+        """
+        found: list[Epoch] = []
+        left = AGAIN_BYTES
+
+        async def read(since: int) -> None:
+            subscription = self._subscription(stream, since)
+
+            async def take() -> None:
+                nonlocal left
+                async for epoch in subscription:
+                    found.append(epoch)
+                    left -= epoch.bytes
+                    if left < 0:
+                        raise InvalidInputError(
+                            f"{self.stream} is revised from boundary {after} on, and what follows "
+                            f"takes more than {AGAIN_BYTES >> 20} MiB to tell again: follow it by "
+                            "revisions instead of undo"
+                        )
+                    if epoch.upto >= upto:
+                        return
+
+            await until_one_ends(subscription.run_on, take)
+
+        try:
+            await read(after)
+        except NotRetainedError:
+            await read(BEGINNING)
+        table = pa.concat_tables([epoch.table for epoch in found])
+        return Epoch(max(after, found[0].after), upto, between(table, after, upto))
+
+    def _subscription(self, stream: str, after: int, subscriber: str = "") -> Subscription:
+        return Subscription(
+            self._link,
+            stream,
+            self._schema_of,
+            after=after,
+            subscriber=subscriber,
+            patience_s=self._patience_s,
+        )
+
+
+class _Reached:
+    """A number that grows."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self._grown = trio.Event()
+
+    def reach(self, at: int) -> None:
+        if at > self.at:
+            self.at = at
+            self._grown.set()
+            self._grown = trio.Event()
+
+    async def beyond(self, at: int) -> None:
+        """Returns once it is more than that."""
+        await trio.lowlevel.checkpoint()
+        while self.at <= at:
+            await self._grown.wait()

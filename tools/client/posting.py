@@ -1,0 +1,331 @@
+"""Posting exactly once: numbered posts, kept until they are answered, sent again in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.objects.schema import BEGINNING, END, FieldType, Schema
+from engine.streams.acceptance import Offsets
+from engine.streams.ipc import encode_parts
+from engine.streams.messages import Post, Posted, PostEvent
+from engine.streams.revisions.columns import request_schema
+from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
+from overlay.concurrency import until_one_ends
+from overlay.connection import BULK_WEIGHT
+from overlay.errors import (
+    BrokenError,
+    BusyError,
+    InvalidInputError,
+    MedusaError,
+    UnavailableError,
+)
+from overlay.rpc import Duplex, EndOfCall
+from overlay.streams import Buffer
+from tools.client.link import Link, Patience
+from tools.client.outbox import Outbox
+from tools.rows.columns import to_payload
+
+OffsetAfter = Callable[[pa.Table], bytes]
+"""Where in its source a producer is once it has posted these rows too, in its own words."""
+
+REACHED_S: Final = 5.0
+"""How long it is asked what is stored, once posting has failed, seconds."""
+
+
+class Poster:
+    """Posts to one stream; `run` is its background task.
+
+    Attributes:
+        rows, late: tuples accepted in order, and late, as the peer answered so far.
+        duplicates: posts that the stream had already: of an earlier run with the same producer.
+        boundary: the stream's boundary at the last answer, microseconds.
+        failure_told: posting has failed for good, and who posts knows.
+        offset: where in its source the producer is with what was put; see `resume`.
+        refused_after: where in its source the post begins that failed for good; None: the first
+            one did, or nobody knows.
+        stored: where the last post that was answered since then left it; None: none was.
+        was_ended: the stream had ended before the first rows came.
+    """
+
+    def __init__(
+        self, link: Link, stream: str, schema: Schema, producer: str, patience_s: float
+    ) -> None:
+        self.stream = stream
+        self.schema = schema
+        self.rows = 0
+        self.late = 0
+        self.duplicates = 0
+        self.boundary = BEGINNING
+        self._link = link
+        self._producer = producer
+        self._patience = Patience(patience_s)
+        self._outbox = Outbox()
+        self.failure_told = False
+        self._failure: MedusaError | None = None
+        self._changed = trio.Event()
+        self._order = trio.Lock()
+        self._answered_at = trio.current_time()
+        self._missed: dict[int, tuple[int, ...]] = {}
+        self.offset = b""
+        self.stored: bytes | None = None
+        self.was_ended = False
+        self.refused_after: bytes | None = None
+        self._resumed = False
+        self._began = b""
+
+    @property
+    def waiting_s(self) -> float:
+        """For how long the stream's home has answered nothing, though something is under way."""
+        return trio.current_time() - self._answered_at if self._outbox else 0.0
+
+    async def resume(self) -> bytes | None:
+        """Go on as the producer did when it posted last, in another process maybe. Comes before
+        any post; all that follow say where in the source they end.
+
+        Returns:
+            where in its source its last post left it, in its own words; b"": it did not say. None:
+            it has posted nothing here, or the stream remembers it no more.
+
+        Raises:
+            MedusaError: posting has failed for good.
+        """
+        await self.flush()
+        self._answered_at = trio.current_time()
+        self._outbox.ask()
+        self._notify()
+        await self.flush()
+        self._resumed = True
+        self._began = self.offset
+        return self.offset if self._outbox.begun else None
+
+    async def post(
+        self,
+        table: pa.Table | None,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        offset_after: OffsetAfter | None = None,
+    ) -> None:
+        """Hand over tuples; returns when they are on their way, waits while the window is full.
+
+        Args:
+            table: the schema's fields, or None for a promise alone.
+            boundary: no later tuple of this producer has stime <= boundary (microseconds).
+            end: no tuple follows at all.
+            offset_after: of a producer that has resumed: where in its source it is after these
+                rows; asked for each part of the table in turn.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit the schema.
+            MedusaError: posting has failed for good.
+        """
+        payload = self.schema.payload.empty_table()
+        if table is not None:
+            payload = to_payload(table, self.schema, 1, ignore_extra=None)
+        parts = list(encode_parts(payload)) if payload.num_rows else []
+        if not parts and (boundary is not None or end):
+            parts = [(0, memoryview(b""))]
+        async with self._order:  # the parts of one post stay together
+            first = 0
+            for number, (rows, body) in enumerate(parts, 1):
+                last = number == len(parts)
+                offsets = self._step(payload.slice(first, rows), offset_after)
+                promise = boundary if last else None
+                await self._put(body, promise, end=end and last, offsets=offsets)
+                first += rows
+
+    async def revise(
+        self,
+        table: pa.Table,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        offset_after: OffsetAfter | None = None,
+    ) -> list[int]:
+        """Revise tuples posted earlier; returns when it is stored.
+
+        Args:
+            table: `revision_kind` (DELETION or REPLACEMENT), the schema's key, and for replacements
+                the other fields.
+            boundary, end, offset_after: as of `post`.
+
+        Returns:
+            the numbers of the rows, from 0, whose key no tuple has that is there still.
+
+        Raises:
+            InvalidInputError: naming the row and the field that do not fit the schema.
+            MedusaError: posting has failed for good.
+        """
+        self.check_revisable()
+        request = to_payload(table, request_schema(self.schema), 1, ignore_extra=None)
+        request = _without_gaps(request, self.schema)
+        check_request(request, self.schema)
+        bodies = [
+            part
+            for start in range(0, request.num_rows, REVISIONS_AT_ONCE)
+            for part in encode_parts(request.slice(start, REVISIONS_AT_ONCE))
+        ]
+        if not bodies and (boundary is not None or end):
+            bodies = [(0, memoryview(b""))]
+        posted: list[tuple[int, int]] = []
+        async with self._order:
+            first = 0
+            for number, (rows, body) in enumerate(bodies, 1):
+                last = number == len(bodies)
+                promise = boundary if last else None
+                offsets = self._step(request.slice(first, rows), offset_after)
+                sequence = await self._put(
+                    body, promise, end=end and last, revisions=True, offsets=offsets
+                )
+                posted.append((sequence, first))
+                first += rows
+        await self.flush()
+        return [first + row for sequence, first in posted for row in self._missed.pop(sequence, ())]
+
+    def check_revisable(self) -> None:
+        """
+        Raises:
+            InvalidInputError: the stream takes no revisions.
+        """
+        if not self.schema.key:
+            raise InvalidInputError(f"schema {self.schema.name} declares no key to revise by")
+
+    async def flush(self) -> None:
+        """Wait until everything handed over is stored.
+
+        Raises:
+            MedusaError: posting has failed for good.
+        """
+        await self._until(lambda: not self._outbox)
+
+    async def run(self) -> None:
+        """Send, send again; a failure is kept for whoever posts. Cancel to stop."""
+        try:
+            while True:
+                if not self._outbox:
+                    await self._changed.wait()
+                    continue
+                try:
+                    await self._connect()
+                except MedusaError as error:
+                    if self._outbox:
+                        await self._patience.bear(error)
+        except MedusaError as error:
+            if not isinstance(error, UnavailableError | BusyError):
+                self.refused_after = await self._reached()
+            self._failure = error
+            self._notify()
+
+    async def _reached(self) -> bytes | None:
+        """Where in its source the last post that is stored left it: its answer may have been lost
+        when a later one failed."""
+        if not self._resumed or not self._outbox:
+            return None
+        with suppress(MedusaError), trio.move_on_after(REACHED_S):
+            connection = await self._link.connection()
+            request = PostEvent(self.stream, self._producer)
+            async with connection.open("post_event", request) as duplex:
+                await duplex.send(Post(0), b"")
+                posted, _ = await duplex.receive(Posted)
+            if posted.offset != self._began:
+                self.stored = posted.offset
+        return self.stored
+
+    def _step(self, rows: pa.Table, offset_after: OffsetAfter | None) -> Offsets | None:
+        """Where in its source a resumed producer is before and after these rows."""
+        if not self._resumed:
+            return None
+        before = self.offset
+        if offset_after is not None:
+            self.offset = offset_after(rows)
+        return before, self.offset
+
+    async def _put(
+        self,
+        body: Buffer,
+        boundary: int | None,
+        *,
+        end: bool,
+        revisions: bool = False,
+        offsets: Offsets | None,
+    ) -> int:
+        await self._until(lambda: self._outbox.has_room(len(body)))
+        self._raise_failure()
+        if not self._outbox:
+            self._answered_at = trio.current_time()
+        sequence = self._outbox.put(body, boundary, end=end, revisions=revisions, offsets=offsets)
+        self._notify()
+        return sequence
+
+    async def _connect(self) -> None:
+        connection = await self._link.connection()
+        request = PostEvent(self.stream, self._producer)
+        async with connection.open("post_event", request, weight=BULK_WEIGHT) as duplex:
+            self._outbox.rewind()
+            await until_one_ends(partial(self._send, duplex), partial(self._receive, duplex))
+        raise BrokenError(f"the peer ended the call that posts to {self.stream}")
+
+    async def _send(self, duplex: Duplex) -> None:
+        while True:
+            changed = self._changed
+            envelope = self._outbox.next_unsent()
+            if envelope is None:
+                await changed.wait()
+            else:
+                try:
+                    await duplex.send(envelope.post, envelope.body)
+                except EndOfCall:
+                    return
+
+    async def _receive(self, duplex: Duplex) -> None:
+        while True:
+            try:
+                posted, _ = await duplex.receive(Posted)
+            except EndOfCall:
+                return
+            envelope = self._outbox.settle(posted)
+            self._patience.progress()
+            self._answered_at = trio.current_time()
+            if posted.sequence == 0:
+                self.offset = posted.offset
+            elif envelope.post.offsets is not None:
+                self.stored = envelope.post.offsets[1]
+            if not self.rows + self.late and posted.late:
+                self.was_ended = posted.boundary == END and not envelope.post.end
+            self.rows += posted.rows
+            self.late += posted.late
+            self.duplicates += posted.duplicate
+            self.boundary = posted.boundary
+            if posted.missed:
+                self._missed[posted.sequence] = posted.missed
+            self._notify()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            self.failure_told = True
+            raise self._failure
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._raise_failure()
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+def _without_gaps(request: pa.Table, schema: Schema) -> pa.Table:
+    """Empty texts where a text is missing that may not be: CSV cannot tell them apart."""
+    for field in schema.fields:
+        if field.type is FieldType.STRING and not field.nullable:
+            index = request.column_names.index(field.name)
+            filled = request.column(index).fill_null("")
+            request = request.set_column(index, request.schema.field(index), filled)
+    return request

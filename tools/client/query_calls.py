@@ -1,0 +1,223 @@
+"""The client's calls about queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from engine.api.messages import (
+    Created,
+    CreateQuery,
+    CreateXml,
+    QueryStatusSet,
+    SetQueryStatus,
+)
+from engine.language.modification import BoxChange, Modified, ModifyQuery
+from engine.language.past import copy_of
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import Query, QueryStatus
+from engine.objects.schema import BEGINNING, END
+from engine.replication.moves.messages import MoveRecord, MoveTask
+from tools.client.asking import Asking
+from tools.client.entries import entry_of
+from tools.client.portal import in_trio
+
+MOVE_S: Final = 120.0
+"""Patience with a move, seconds: the new worker starts a JVM and takes over open windows."""
+
+
+class QueryCalls(Asking):
+    """To define queries, to run them, to have them otherwise."""
+
+    @in_trio
+    async def create_query(self, query: Query) -> tuple[str, ...]:
+        """Define a query network, which runs once it is started.
+
+        Returns:
+            the names it defined: its own, and those of the streams that it makes.
+
+        Raises:
+            InvalidInputError: it does not type-check; the message names the box.
+            NotFoundError: an input does not exist.
+            ConflictError: there is another object of one of its names.
+
+        Example:
+            >>> read, made = "medusa://mit.edu/conns", "medusa://mit.edu/web"
+            >>> web = Filter("web", read, (made,), ("dst_port = 80",))
+            >>> await medusa.create_query(Query("medusa://mit.edu/web_only", (web,)))
+            ('medusa://mit.edu/web_only', 'medusa://mit.edu/web')
+        """
+        return (await self._define("create_query", CreateQuery(query), Created)).names
+
+    @in_trio
+    async def create_query_xml(
+        self, text: str, availability: AvailabilityRequest | None = None
+    ) -> tuple[str, ...]:
+        """Define everything in a document of either dialect: schemas, streams and queries.
+
+        Args:
+            text: XML, at most 1 MiB of it.
+            availability: overrides the attributes of all its queries.
+
+        Returns:
+            the names it defined.
+
+        Raises:
+            InvalidInputError: with the line of what is wrong.
+            NotFoundError: an input, or the schema of a stream, does not exist.
+            ConflictError: there is another object of one of its names.
+
+        Example:
+            >>> document = '''<medusa>
+            ...     <stream name="medusa://mit.edu/more" schema="medusa://mit.edu/conn"/>
+            ... </medusa>'''
+            >>> await medusa.create_query_xml(document)
+            ('medusa://mit.edu/more',)
+        """
+        request = CreateXml(text, availability)
+        return (await self._define("create_query_xml", request, Created)).names
+
+    @in_trio
+    async def set_query_status(self, query: str, status: QueryStatus) -> str:
+        """Start, stop or delete a query: RUNNING, STOPPED or DELETED.
+
+        Returns:
+            why a query that is to run computes nothing yet, and the mend; or nothing.
+
+        Raises:
+            NotFoundError: there is no such query.
+            ConflictError: somebody reads what would be deleted.
+
+        Example:
+            >>> await medusa.set_query_status("medusa://mit.edu/web_only", QueryStatus.RUNNING)
+            ''
+        """
+        request = SetQueryStatus(query, status)
+        return (await self._define("set_query_status", request, QueryStatusSet)).trouble
+
+    @in_trio
+    async def start_query(self, query: str) -> str:
+        """Start a query, or let it go on from where it stood.
+
+        Returns:
+            why it computes nothing yet, Spark not starting say, and the mend; or nothing.
+
+        Raises:
+            NotFoundError: there is no such query.
+
+        Example:
+            >>> await medusa.start_query("medusa://mit.edu/busy_sources")
+            ''
+        """
+        return await self.set_query_status(query, QueryStatus.RUNNING)
+
+    @in_trio
+    async def stop_query(self, query: str) -> None:
+        """Stop a query; it goes on from where it stood when it is started again.
+
+        Raises:
+            NotFoundError: there is no such query.
+
+        Example:
+            >>> await medusa.stop_query("medusa://mit.edu/web_only")
+        """
+        await self.set_query_status(query, QueryStatus.STOPPED)
+
+    @in_trio
+    async def copy_query(
+        self, query: str, new: str, after: int = BEGINNING, until: int = END
+    ) -> tuple[str, ...]:
+        """Run a copy of a query over its inputs' history, beside the original.
+
+        Args:
+            new: the copy's name; its streams are called after it.
+            after, until: boundaries, microseconds: what it reads lies between them. With END it
+                goes on with its inputs.
+
+        Returns:
+            the names that were defined: the copy's, and those of its streams.
+
+        Raises:
+            NotFoundError: there is no such query.
+            NotRetainedError: the history of an input does not reach back so far.
+
+        Example:
+            >>> query, copy = "medusa://mit.edu/busy_sources", "medusa://mit.edu/again"
+            >>> (await medusa.copy_query(query, copy))[0]
+            'medusa://mit.edu/again'
+        """
+        entry = entry_of(await self.lookup_object(query), "query", QueryEntry)
+        copy = copy_of(entry, new, after, until)
+        names = await self.create_query(copy)
+        await self.start_query(new)
+        return names
+
+    @in_trio
+    async def delete_query(self, query: str) -> None:
+        """Delete a query and the streams that it makes.
+
+        Raises:
+            NotFoundError: there is no such query.
+            ConflictError: somebody reads them.
+
+        Example:
+            >>> await medusa.delete_query("medusa://mit.edu/again")
+        """
+        await self.set_query_status(query, QueryStatus.DELETED)
+
+    @in_trio
+    async def modify_query(
+        self,
+        query: str,
+        changes: Sequence[BoxChange],
+        at: int | None = None,
+        *,
+        alone: bool = False,
+    ) -> Modified:
+        """Let a query go on with other parameters, exactly from one boundary on.
+
+        Args:
+            changes: of its boxes; what is not named stays.
+            at: tuples with stime > at are made by the new ones, microseconds; None: from the
+                earliest boundary on that is safe.
+            alone: a peer that had a part in the query, and cannot be told, is gone for good: else
+                it may go on with the query as it is, on the other side of a split.
+
+        Returns:
+            the boundary from which on it is so, microseconds.
+
+        Raises:
+            InvalidInputError: no such box or parameter, or a value or boundary that cannot be.
+            NotFoundError: there is no such query.
+            UnavailableError: somebody who must know of it cannot be reached.
+
+        Example:
+            >>> busier = BoxChange("busy", (("expression.0", "conns > 2"),))
+            >>> (await medusa.modify_query("medusa://mit.edu/busy_sources", [busier])).query
+            'medusa://mit.edu/busy_sources'
+        """
+        wish = ModifyQuery(query, tuple(changes), at, alone)
+        return await self._define("modify_query", wish, Modified)
+
+    @in_trio
+    async def move_task(self, stream: str, to: str = "") -> MoveRecord:
+        """Let another peer of our participant compute a stream that a query of this peer makes, or
+        this peer again; the load market, where it is on, may move it on.
+
+        Args:
+            to: the peer's id (hex); "": the peer asked.
+
+        Raises:
+            NotFoundError: no query of this peer makes such a stream, or there is no such peer.
+            DeadlineError: it did not come about within two minutes.
+
+        Example:
+            >>> seen = await medusa.status()
+            >>> other = next(peer.peer for peer in seen.peers if peer.peer != seen.by)
+            >>> (await medusa.move_task("medusa://mit.edu/busy", other)).target == other
+            True
+        """
+        connection = await self._link.connection()
+        request = MoveTask(stream, to)
+        return await connection.call("move_task", request, MoveRecord, timeout_s=MOVE_S)

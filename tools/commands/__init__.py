@@ -1,0 +1,1 @@
+"""The commands `medusa` and `medusa-peer`."""

@@ -1,0 +1,166 @@
+"""What the commands have in common: options, output, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+import click
+import msgspec
+
+from overlay.errors import InvalidInputError, MedusaError, printable
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells do."""
+
+_FAILURES: Final = (MedusaError, OSError, UnicodeEncodeError)
+"""What is told in one line; anything else is a fault of ours."""
+
+
+def home_option(function: Function) -> Function:
+    return click.option(
+        "--home",
+        metavar="DIR",
+        help="The peer's home folder (default: $MEDUSA_HOME, then ~/.medusa).",
+    )(function)
+
+
+def root_option(function: Function) -> Function:
+    return click.option(
+        "--root", metavar="HOME", help="The home with the root key that signs (default: this one)."
+    )(function)
+
+
+def also_option(function: Function) -> Function:
+    return click.option(
+        "--also",
+        metavar="DIR",
+        multiple=True,
+        help="Home of another peer of ours, asked while the first does not answer; repeatable.",
+    )(function)
+
+
+def yes_option(function: Function) -> Function:
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def json_option(function: Function) -> Function:
+    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
+
+
+def say(as_json: bool, value: object, text: str) -> None:
+    """Print the JSON of `value`, or `text`."""
+    if as_json:
+        say_json(value)
+    else:
+        click.echo("\n".join(printable(line) for line in text.split("\n")))
+
+
+def say_json(value: object) -> None:
+    """Print the JSON of `value`."""
+    click.echo(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """JSON that any program reads, and that no terminal obeys: in ASCII, and with null for numbers
+    that are not finite."""
+    return json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
+
+
+def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
+    """Say what a command will do, and ask whether it should.
+
+    Args:
+        consequences: what else that will mean, a line each.
+        yes: it was said beforehand: `--yes`.
+
+    Raises:
+        InvalidInputError: nobody is there to be asked.
+        click.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        said = " ".join((what, "; ".join(consequences))).strip()
+        raise InvalidInputError(f"{said}; nobody can be asked here: say --yes")
+    for line in (what, *(f"    {each}" for each in consequences)):
+        click.echo(printable(line), err=True)
+    click.confirm("Go on?", abort=True, err=True)
+
+
+def warn(text: str) -> None:
+    """One line for a person, beside the output."""
+    click.echo(f"medusa: {printable(_one_line(text))}", err=True)
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit: 0; 1 and one line on stderr; 2 for wrong usage; 130 for Ctrl-C."""
+    sys.exit(_outcome(command, arguments))
+
+
+def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
+    from tools.commands.completion import complete  # late: it is the shell that asks, and seldom
+
+    complete(command, command.name or "")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        # Not `command.main`, which has its own ways with Ctrl-C and closed pipes.
+        with command.make_context(command.name, given) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except _FAILURES as error:
+        warn(_reason(error))
+        return EXIT_FAILED
+    except BaseExceptionGroup as group:
+        return _group_outcome(group)
+    return 0
+
+
+def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
+    """Several tasks failed together: a person wants the cause, unless it is a fault of ours."""
+    leaves = list(_leaves(group))
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+        return EXIT_INTERRUPTED
+    if not all(isinstance(leaf, _FAILURES) for leaf in leaves):
+        raise group
+    if any(isinstance(leaf, BrokenPipeError) for leaf in leaves):
+        return _reader_left()
+    warn(_reason(leaves[0]))
+    return EXIT_FAILED
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnicodeEncodeError):  # as Python reads arguments of other encodings
+        return f"{error.object!a} is not UTF-8"
+    return str(error)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _reader_left() -> int:
+    """`medusa subscribe ... | head`: whoever reads has enough. Python must not flush again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

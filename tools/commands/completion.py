@@ -1,0 +1,86 @@
+"""Completion of the commands in bash, zsh and fish."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import click
+from click.shell_completion import get_completion_class, shell_complete
+
+COMMANDS: Final = ("medusa", "medusa-peer", "medusa-testnet")
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+ANSWER_S: Final = 1.0
+"""How long the shell waits for names of the peer, seconds: a person has pressed a key."""
+
+WHOLE_NAMES: Final = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"
+"""For bash, which takes medusa://mit.edu/conns for three words otherwise."""
+
+Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def script(shell: str) -> str:
+    """The script with which the shell completes all commands."""
+    kind = get_completion_class(shell)
+    assert kind is not None, f"click knows no {shell}"
+    sources = [kind(click.Group(name), {}, name, variable(name)).source() for name in COMMANDS]
+    return "\n".join([*sources, WHOLE_NAMES] if shell == "bash" else sources)
+
+
+def names_of(kind: str = "") -> Complete:
+    """Completes an argument by the names of objects of that kind, or of any. There are none where
+    the peer of the home does not answer at once."""
+
+    def find(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        names = _listed(context.params.get("home"))
+        found = {name for label in names if label == (kind or label) for name in names[label]}
+        return sorted(name for name in found if name.startswith(incomplete))
+
+    return find
+
+
+def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
+    import trio  # late: only where the shell asks
+
+    from overlay.errors import MedusaError
+    from tools.client.async_client import open_medusa
+
+    async def ask() -> Mapping[str, tuple[str, ...]]:
+        with trio.move_on_after(ANSWER_S):
+            async with open_medusa(home, patience_s=ANSWER_S) as client:
+                return (await client.list_objects()).names
+        return {}
+
+    with suppress(MedusaError, OSError):
+        return trio.run(ask)
+    return {}
+
+
+def contract_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Completes an argument by the ids of contracts in the home, as lists show them."""
+    from contracts.contract import SHORT_ID
+    from overlay.errors import MedusaError
+    from tools.commands.peer.contract_calls import open_office
+
+    with suppress(MedusaError, OSError):
+        known = open_office(context.params.get("home")).book.all()
+        return sorted(id_ for each in known if (id_ := each.id[:SHORT_ID]).startswith(incomplete))
+    return []
+
+
+def complete(command: click.Command, name: str) -> None:
+    """Where the shell asks for completions instead of a run: write them, and exit."""
+    asked = os.environ.get(variable(name))
+    if asked:
+        sys.exit(shell_complete(command, {}, name, variable(name), asked))
+
+
+def variable(name: str) -> str:
+    """Of the environment, by which a command's script asks it; click's way."""
+    return f"_{name}_COMPLETE".replace("-", "_").upper()

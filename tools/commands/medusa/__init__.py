@@ -1,0 +1,1 @@
+"""`medusa`: what a participant's clients do, at a prompt."""

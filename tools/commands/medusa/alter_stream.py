@@ -1,0 +1,63 @@
+"""`medusa stream alter`: reads the changes, and sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from engine.language.xml.boxes import seconds_to_us
+from engine.language.xml.medusa import max_ahead, members
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import Idle
+from overlay.errors import InvalidInputError
+from tools.client.async_client import AsyncMedusaClient
+from tools.commands.command_line import warn
+from tools.commands.medusa import calls
+
+
+def _idle(text: str) -> Idle:
+    if text not in set(Idle):
+        raise InvalidInputError(f"{text[:40]!a} is not {' or '.join(Idle)}")
+    return Idle(text)
+
+
+_ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
+    "readers": ("readers", members),
+    "writers": ("writers", members),
+    "declassify": ("declassify", members),
+    "slack": ("slack_us", seconds_to_us),
+    "history": ("history_us", seconds_to_us),
+    "idle": ("idle", _idle),
+    "max_ahead": ("max_ahead_us", max_ahead),
+}
+"""The attribute of a definition, and what reads its text, by the attribute's name in XML."""
+
+
+def read(given: Mapping[str, str]) -> Alteration:
+    """
+    Args:
+        given: texts by name, as they stand in XML.
+
+    Raises:
+        InvalidInputError: one cannot be read, or there is none.
+    """
+    if not given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in _ATTRIBUTES)
+        raise InvalidInputError(f"nothing is to be altered: give one of {options}")
+    changes: dict[str, Any] = {}
+    for name, text in given.items():
+        attribute, read_text = _ATTRIBUTES[name]
+        try:
+            changes[attribute] = read_text(text)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"--{name.replace('_', '-')}: {error}") from None
+    return Alteration(**changes)
+
+
+def alter(home: str | None, name: str, alteration: Alteration) -> None:
+    async def change(client: AsyncMedusaClient) -> None:
+        await client.alter_stream(name, alteration)
+        for remark in client.remarks:
+            warn(remark)
+
+    calls.ask(home, change)

@@ -1,0 +1,227 @@
+"""The one-call commands: ask the peer, give the answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import trio
+
+from engine.api.messages import Objects
+from engine.language.classes import class_of, weakest_box
+from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.definitions import QueryEntry
+from engine.objects.query import QueryStatus
+from engine.objects.view import View
+from engine.replication.moves.messages import MoveRecord
+from engine.replication.status import Snapshot
+from engine.tasks.status import TaskStatus
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.client.entries import entry_of, hidden
+from tools.client.interrupt import run_interruptible
+from tools.commands.command_line import warn
+from tools.commands.medusa.travel_words import past_in_words, view_in_words
+from tools.monitor.availability_words import in_words
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 10.0
+"""A person waits at the prompt."""
+
+LOOK_S: Final = 0.5
+"""How often it is looked whether Spark has started, which takes many seconds."""
+
+MAX_DOCUMENT_BYTES: Final = 1020 * 1024
+"""What a peer accepts of one document: a request of 1 MiB has some words beside it."""
+
+
+def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+    """Ask the peer in `home` one thing."""
+
+    async def main() -> T:
+        async with open_medusa(home, patience_s=PATIENCE_S) as client:
+            return await question(client)
+
+    return run_interruptible(main)
+
+
+def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+    """Ask the peer in `home` one thing, and say on standard error what its people must mend: while
+    the others refuse the peer, a list looks as if there were nobody else."""
+
+    async def both(client: AsyncMedusaClient) -> T:
+        answer = await question(client)
+        for warning in await warnings_of(client):
+            warn(warning)
+        return answer
+
+    return ask(home, both)
+
+
+async def warnings_of(client: AsyncMedusaClient) -> tuple[str, ...]:
+    """The faults that people must mend at that peer; () if the token's scope hides them."""
+    try:
+        return own_warnings(await client.status(federation=False))
+    except NotAuthorisedError:
+        return ()
+
+
+def own_warnings(snapshot: Snapshot) -> tuple[str, ...]:
+    """The faults that people must mend at the peer that made the snapshot."""
+    return next((peer.warnings for peer in snapshot.peers if peer.peer == snapshot.by), ())
+
+
+def create(
+    home: str | None, file: str, availability: AvailabilityRequest | None = None
+) -> tuple[str, ...]:
+    """Define everything in an XML document; gives the names.
+
+    Args:
+        availability: overrides the attributes of its queries; its secondary is the beginning of the
+            id of a peer of ours.
+    """
+    text = read_text(file)
+
+    async def define(client: AsyncMedusaClient) -> tuple[str, ...]:
+        request = availability
+        if request is not None and request.secondary:
+            secondary = await _sibling(client, request.secondary)
+            request = msgspec.structs.replace(request, secondary=secondary)
+        names = await client.create_query_xml(text, request)
+        for remark in client.remarks:
+            warn(remark)
+        return names
+
+    try:
+        return ask(home, define)
+    except InvalidInputError as error:
+        raise type(error)(f"{file}: {error}") from None
+
+
+def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:
+    """Why a query that is to run computes nothing yet, and the mend, or nothing; known once what
+    computes it has started, or cannot."""
+
+    async def change(client: AsyncMedusaClient) -> str:
+        trouble = await client.set_query_status(name, status)
+        return trouble or (await _outcome(client, name) if status is QueryStatus.RUNNING else "")
+
+    return ask(home, change)
+
+
+async def _outcome(client: AsyncMedusaClient, query: str) -> str:
+    """Why a query that was started does not go on, or nothing, once Spark has started or failed."""
+    waits = False
+    while True:
+        tasks = (await client.lookup_object(query)).tasks
+        if all(task.state != "starting" for task in tasks):
+            return next((task.reason for task in tasks if task.reason), "")
+        if not waits:
+            warn(f"{query} is started, and waits for Spark to start")
+            waits = True
+        await trio.sleep(LOOK_S)
+
+
+def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
+    """The entries under a name, by kind, and the tasks of a query of ours. Of a kind that is not
+    for us, what can be said of it."""
+    found = ask(home, lambda client: client.lookup_object(name))
+    private = dict.fromkeys(found.private, hidden(found.name))
+    entries = {kind: entry_of(found, kind, object) for kind in found.entries}
+    return private | entries, found.tasks
+
+
+def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
+    """What the tasks of a query do now, in words."""
+    return [
+        f"{task.name} is {task.state}{f': {task.reason}' if task.reason else ''}" for task in tasks
+    ]
+
+
+def told_of(kind: str, entry: object) -> list[str]:
+    """What is worth saying in words of an entry in the catalog."""
+    try:
+        if kind == "view":
+            return [view_in_words(msgspec.convert(entry, View))]
+        if kind != "query":
+            return []
+        query = msgspec.convert(entry, QueryEntry).query
+        weakest = weakest_box(query)
+    except (msgspec.ValidationError, ValueError):  # what was published is not ours to believe
+        return []
+    return [
+        f"availability: {in_words(query.availability)}",
+        f"class: {class_of(weakest)} (box {weakest.name!a})",
+        *past_in_words(query),
+    ]
+
+
+def list_objects(home: str | None) -> Objects:
+    return ask_and_warn(home, lambda client: client.list_objects())
+
+
+def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
+    """Let a peer of ours whose id begins with `to`, or the peer asked ("home"), compute a stream.
+
+    Raises:
+        NotFoundError: no such peer. InvalidInputError: several.
+    """
+
+    async def move(client: AsyncMedusaClient) -> MoveRecord:
+        if to == "home":
+            return await client.move_task(stream)
+        return await client.move_task(stream, await _sibling(client, to))
+
+    return ask(home, move)
+
+
+async def _sibling(client: AsyncMedusaClient, beginning: str) -> str:
+    """The one peer of our own whose id begins so.
+
+    Raises:
+        NotFoundError: no such peer. InvalidInputError: several.
+    """
+    snapshot = await client.status()
+    own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+    peers = [
+        peer.peer
+        for peer in snapshot.peers
+        if peer.participant == own and peer.peer.startswith(beginning)
+    ]
+    if not peers:
+        raise NotFoundError(f"no peer of {own} has an id that begins with {beginning[:40]!a}")
+    if len(peers) > 1:
+        raise InvalidInputError(
+            f"{len(peers)} peers of {own} begin with {beginning[:40]!a}: say more"
+        )
+    return peers[0]
+
+
+def read_text(file: str) -> str:
+    """A document from a file, or from standard input for `-`.
+
+    Raises:
+        NotFoundError: no such file. InvalidInputError: too long, or not UTF-8; a directory.
+    """
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                data = opened.read(MAX_DOCUMENT_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"no such file: {file}") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{file} is a directory: give one of the files in it") from None
+    except OSError as error:
+        raise InvalidInputError(f"{file}: {error.strerror}") from None
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise InvalidInputError(f"{file}: longer than {MAX_DOCUMENT_BYTES} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{file}: not UTF-8 at byte {error.start}") from None

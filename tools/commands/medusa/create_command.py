@@ -1,0 +1,39 @@
+"""`medusa schema|stream|query create`: define what an XML document says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tools.commands.command_line import home_option, json_option, say
+
+if TYPE_CHECKING:
+    from engine.objects.availability_request import AvailabilityRequest
+
+
+def create(
+    file: str, home: str | None, as_json: bool, availability: AvailabilityRequest | None = None
+) -> None:
+    """Define everything in FILE.xml, and print the names.
+
+    Args:
+        availability: overrides the attributes of its queries.
+    """
+    from tools.commands.medusa import calls
+
+    names = calls.create(home, file, availability)
+    say(as_json, {"created": list(names)}, "\n".join(names))
+
+
+def create_command(what: str) -> click.Command:
+    """`create FILE.xml`, as it is told of schemas or of streams."""
+
+    @click.command("create", help=f"Define the {what} in FILE.xml (- for standard input).")
+    @click.argument("file", metavar="FILE.xml")
+    @home_option
+    @json_option
+    def command(file: str, home: str | None, as_json: bool) -> None:
+        create(file, home, as_json)
+
+    return command

@@ -1,0 +1,239 @@
+"""The data of `medusa stream|query|peer list|show` and `medusa status`: the catalog's entries, with
+the present answers of peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+import msgspec
+import trio
+
+from engine.api.messages import ObjectDescription
+from engine.objects.definitions import QueryEntry, StreamEntry, base_of
+from engine.objects.query import streams_read, streams_written
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
+from overlay.errors import DecodeError, NotFoundError, UnavailableError
+from overlay.names import ObjectName
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.entries import entry_of
+from tools.commands.medusa.calls import ask, ask_and_warn
+
+Entry = TypeVar("Entry")
+Line = TypeVar("Line")
+
+LOOKUPS_AT_ONCE: Final = 8
+"""Each is some questions to the DHT: enough to hide their round trips, no burst."""
+
+OWN_ROLES: Final = ("source", "derived")
+"""Of a stream where it is made; elsewhere it is a mirror."""
+
+
+class StreamLine(msgspec.Struct, frozen=True):
+    """One stream.
+
+    Attributes:
+        entry: as published; None where that could not be had, `note` says why.
+        status: of the peer that keeps it, where it told.
+    """
+
+    name: str
+    owner: str
+    entry: StreamEntry | None = None
+    status: StreamStatus | None = None
+    note: str = ""
+
+    @property
+    def made_by(self) -> str:
+        """`source`, the query that produces it, or what it is a view of."""
+        if self.entry is None:
+            return ""
+        stream = self.entry.stream
+        return f"view of {stream.view.stream}" if stream.view else stream.query or "source"
+
+
+class QueryLine(msgspec.Struct, frozen=True):
+    """One query.
+
+    Attributes:
+        entry: as published; None where that could not be had, `note` says why.
+        tasks: those that their peers told of.
+        failing: why it does not go on; "": it does, or nobody told.
+    """
+
+    name: str
+    owner: str
+    entry: QueryEntry | None = None
+    tasks: tuple[TaskStatus, ...] = ()
+    failing: str = ""
+    note: str = ""
+
+    @property
+    def inputs(self) -> list[str]:
+        """The streams that it reads and does not make."""
+        if self.entry is None:
+            return []
+        return sorted(streams_read(self.entry.query) - streams_written(self.entry.query))
+
+
+def streams(home: str | None) -> list[StreamLine]:
+    """The streams of the participants that answer, by name, without those of late tuples and of
+    revisions beside them."""
+
+    async def look(client: AsyncMedusaClient) -> list[StreamLine]:
+        listed = (await client.list_objects()).names.get("stream", ())
+        names = [name for name in listed if base_of(name) == name]
+        told = _kept((await client.status()).peers)
+        return await _each(client, names, lambda name, found: _stream(name, found, told))
+
+    return ask_and_warn(home, look)
+
+
+def stream(home: str | None, name: str) -> StreamLine:
+    """
+    Raises:
+        NotFoundError: there is no such stream. InvalidInputError: it is something else.
+    """
+
+    def line(found: ObjectDescription, seen: Snapshot) -> StreamLine:
+        return _stream(name, found, _kept(seen.peers))
+
+    return _one(home, name, "stream", StreamEntry, line)
+
+
+def queries(home: str | None) -> list[QueryLine]:
+    """All queries of the participants that answer, by name."""
+
+    async def look(client: AsyncMedusaClient) -> list[QueryLine]:
+        objects = await client.list_objects()
+        told = _run((await client.status()).peers)
+        names = objects.names.get("query", ())
+        failing = objects.failing
+        return await _each(client, names, lambda name, found: _query(name, found, told, failing))
+
+    return ask_and_warn(home, look)
+
+
+def query(home: str | None, name: str) -> QueryLine:
+    """
+    Raises:
+        NotFoundError: there is no such query. InvalidInputError: it is something else.
+    """
+
+    def line(found: ObjectDescription, seen: Snapshot) -> QueryLine:
+        return _query(name, found, _run(seen.peers), {})
+
+    return _one(home, name, "query", QueryEntry, line)
+
+
+def snapshot(home: str | None) -> Snapshot:
+    """The present answers of all peers about themselves."""
+    return ask(home, lambda client: client.status())
+
+
+def failing(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
+    """Those that do not go on, with a reason."""
+    return [task for task in tasks if task.reason]
+
+
+def _one(
+    home: str | None,
+    name: str,
+    kind: str,
+    entry: type[Entry],
+    line: Callable[[ObjectDescription, Snapshot], Line],
+) -> Line:
+    """The line of an object that must be of that kind."""
+
+    async def look(client: AsyncMedusaClient) -> Line:
+        found = await client.lookup_object(name)
+        if kind not in found.private:
+            entry_of(found, kind, entry)
+        return line(found, await client.status())
+
+    return ask_and_warn(home, look)
+
+
+async def _each(
+    client: AsyncMedusaClient,
+    names: Iterable[str],
+    line: Callable[[str, ObjectDescription | str], Line],
+) -> list[Line]:
+    found: dict[str, Line] = {}
+    limit = trio.CapacityLimiter(LOOKUPS_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with limit:
+            found[name] = line(name, await _described(client, name))
+
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(one, name)
+    return [found[name] for name in sorted(found)]
+
+
+async def _described(client: AsyncMedusaClient, name: str) -> ObjectDescription | str:
+    """The catalog's entry, or the reason that there is none. A listed name may be gone by now."""
+    try:
+        return await client.lookup_object(name)
+    except (NotFoundError, UnavailableError) as error:
+        return str(error)
+
+
+def _entry(
+    found: ObjectDescription | str, kind: str, entry: type[Entry], secret: str
+) -> Entry | str:
+    """The entry, or the reason that there is none. secret: the right that it needs."""
+    if isinstance(found, str):
+        return found
+    if kind in found.private:
+        return f"private: {ObjectName.parse(found.name).participant} says who may {secret}"
+    try:
+        return entry_of(found, kind, entry)
+    except DecodeError as error:
+        return str(error)
+
+
+def _stream(name: str, found: ObjectDescription | str, told: dict[str, StreamStatus]) -> StreamLine:
+    owner = ObjectName.parse(name).participant
+    entry = _entry(found, "stream", StreamEntry, "read it")
+    if isinstance(entry, str):
+        return StreamLine(name, owner, note=entry)
+    return StreamLine(name, owner, entry, told.get(name))
+
+
+def _query(
+    name: str,
+    found: ObjectDescription | str,
+    told: dict[str, list[TaskStatus]],
+    failing: dict[str, str],
+) -> QueryLine:
+    owner = ObjectName.parse(name).participant
+    entry = _entry(found, "query", QueryEntry, "know what it does")
+    if isinstance(entry, str) or isinstance(found, str):
+        return QueryLine(name, owner, note=str(entry))
+    tasks = tuple(found.tasks or told.get(name, ()))
+    reason = failing.get(name) or next((task.reason for task in tasks if task.reason), "")
+    return QueryLine(name, owner, entry, tasks, reason)
+
+
+def _kept(peers: Iterable[PeerStatus]) -> dict[str, StreamStatus]:
+    """Streams by name, as the peer that makes them tells of them."""
+    return {
+        stream.name: stream
+        for peer in peers
+        for stream in peer.streams
+        if stream.role in OWN_ROLES and not stream.producer
+    }
+
+
+def _run(peers: Iterable[PeerStatus]) -> dict[str, list[TaskStatus]]:
+    """Tasks by query, as the peer that keeps the query tells of them."""
+    found: dict[str, list[TaskStatus]] = {}
+    for peer in peers:
+        for task in peer.tasks:
+            if not task.owner:
+                found.setdefault(task.query, []).append(task)
+    return found

@@ -1,0 +1,248 @@
+"""Streams, queries and peers as a person reads them at a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from rich.table import Table
+from rich.text import Text
+
+from engine.language.xml.boxes import parameters_of, type_of
+from engine.objects.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
+from engine.objects.query import Box, inputs_of, outputs_of
+from engine.objects.schema import BEGINNING, Field, Schema
+from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.messages import StreamStatus
+from overlay.plain import plain
+from tools.client.times import show_duration, show_time
+from tools.commands.medusa.listing import QueryLine, StreamLine, failing
+from tools.commands.plain_tables import details_table, lines_table
+from tools.monitor.availability_words import in_words
+from tools.monitor.tables import SHORT_ID, add_row, number, size, styled
+
+T = TypeVar("T")
+
+
+def streams_table(lines: Sequence[StreamLine]) -> Table:
+    table = lines_table(
+        "stream", "owner", "made by", "who may read", "boundary", "waiting", "rows/s"
+    )
+    for line in map(plain, lines):
+        if line.entry is None:
+            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "", "")
+            continue
+        boundary = show_time(line.status.boundary) if line.status else "-"
+        rate = number(line.status.rate) if line.status else "-"
+        waiting = f"{line.status.waiting:,}" if line.status and line.status.waiting else "-"
+        readers = readers_in_words(line.entry.stream)
+        add_row(table, line.name, line.owner, line.made_by, readers, boundary, waiting, rate)
+    return table
+
+
+def stream_details(line: StreamLine) -> Table:
+    line = plain(line)
+    rows: list[tuple[str, str | Text]] = [("stream", line.name), ("owner", line.owner)]
+    if line.entry is None:
+        return details_table([*rows, ("", Text(line.note, "dim"))])
+    stream = line.entry.stream
+    rows += [
+        ("made by", line.made_by),
+        ("schema", schema_in_words(line.entry.schema)),
+        *[("", _field(field, line.entry.schema)) for field in line.entry.schema.fields],
+        ("who may read", readers_in_words(stream)),
+    ]
+    if stream.label:
+        rows.append(("", f"{_names(stream.readers, stream.owner)}: by its own definition"))
+        rows += [
+            ("", f"{_names(policy.readers, policy.owner)}: by {policy.stream}, of which it is made")
+            for policy in stream.label
+        ]
+    if stream.declassify:
+        rows.append(("declassify", ", ".join(stream.declassify)))
+    if not stream.query and stream.view is None:
+        rows += _of_source(line.entry, line.owner)
+    rows.append(("history", show_duration(stream.history_us / 1e6)))
+    if line.status is not None:
+        rows += [
+            ("boundary", show_time(line.status.boundary)),
+            ("rows", f"{line.status.rows:,}, {number(line.status.rate)} a second"),
+            *_waiting(line.status, stream),
+            ("late rows", f"{line.status.late:,}"),
+            ("on disk", size(line.status.bytes)),
+            ("subscribers", f"{line.status.subscribers:,}"),
+            ("state", line.status.state),
+        ]
+    return details_table(rows)
+
+
+def readers_in_words(stream: StreamDefinition) -> str:
+    """Its readers by its own definition, and by those of all streams that it is made from."""
+    policies = stream.policies
+    if any(CONTRACT in policy.readers for policy in policies):
+        if not stream.label:
+            return _names(stream.readers, stream.owner)
+        return f"{stream.owner}, and the readers of it and of all that it is made of"
+    lists = [{policy.owner, *policy.readers} for policy in policies if ANY not in policy.readers]
+    if not lists:
+        return "every member"
+    common = set[str].intersection(*lists)
+    return ", ".join([stream.owner, *sorted(common - {stream.owner})])
+
+
+def queries_table(lines: Sequence[QueryLine]) -> Table:
+    table = lines_table("query", "owner", "status", "reads", "makes", "now")
+    for line in map(plain, lines):
+        if line.entry is None:
+            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "")
+            continue
+        add_row(
+            table,
+            line.name,
+            line.owner,
+            styled(line.entry.status.lower()),
+            Text("\n".join(line.inputs)),
+            Text("\n".join(line.entry.outputs)),
+            _now(line),
+        )
+    return table
+
+
+def query_details(line: QueryLine) -> Table:
+    line = plain(line)
+    rows: list[tuple[str, str | Text]] = [("query", line.name), ("owner", line.owner)]
+    if line.entry is None:
+        return details_table([*rows, ("", Text(line.note, "dim"))])
+    entry = line.entry
+    rows += [
+        ("status", styled(entry.status.lower())),
+        ("peer", entry.peer[:SHORT_ID]),
+        ("availability", in_words(entry.query.availability)),
+        *[("reads" if first else "", name) for first, name in _first(line.inputs)],
+        *[("makes" if first else "", name) for first, name in _first(entry.outputs)],
+        *[("boxes" if first else "", _box(box)) for first, box in _first(entry.query.boxes)],
+    ]
+    if entry.edition:
+        since = "the beginning" if entry.since == BEGINNING else show_time(entry.since)
+        rows.append(("modified", f"{entry.edition} times; as it is from {since} on"))
+    for first, task in _first(line.tasks):
+        told = f"{task.name} is {task.state}, at {show_time(task.boundary)}"
+        rows.append(
+            ("tasks" if first else "", f"{told}{f': {task.reason}' if task.reason else ''}")
+        )
+    return details_table(rows)
+
+
+def peers_table(snapshot: Snapshot) -> Table:
+    table = lines_table(
+        "peer", "participant", "address", "state", "health", "spark", "up", "load", "memory"
+    )
+    for peer in sorted(plain(snapshot).peers, key=lambda each: (each.participant, each.peer)):
+        told = peer.uptime_s > 0
+        add_row(
+            table,
+            peer.peer[:SHORT_ID],
+            peer.participant,
+            peer.address,
+            styled(peer.state),
+            styled(peer.health or "-"),
+            styled(peer.spark) if told else "-",
+            show_duration(peer.uptime_s) if told else "-",
+            _load(peer) if told else "-",
+            size(peer.memory_bytes) if told else "-",
+        )
+    return table
+
+
+def status_details(snapshot: Snapshot) -> Table:
+    """How our peer does, and how many of the federation it sees."""
+    snapshot = plain(snapshot)
+    own = next(peer for peer in snapshot.peers if peer.peer == snapshot.by)
+    up = sum(peer.state == "running" for peer in snapshot.peers)
+    here = [task for task in own.tasks if not task.owner]
+    troubled = failing(here)
+    rows: list[tuple[str, str | Text]] = [
+        ("federation", f"{snapshot.federation}: {up} of {len(snapshot.peers)} peers up"),
+        ("peer", f"{own.peer[:SHORT_ID]} of {own.participant}, at {own.address}"),
+        *[("to mend" if first else "", Text(w, "bold red")) for first, w in _first(own.warnings)],
+        ("state", Text.assemble(styled(own.state), f", up {show_duration(own.uptime_s)}")),
+        ("spark", styled(own.spark)),
+        ("load", f"{_load(own)}; {size(own.memory_bytes)} of memory"),
+        ("streams", f"{len(own.streams):,}"),
+        ("tasks", f"{len(here):,}, {len(troubled):,} of them failing"),
+    ]
+    rows += [("failing" if first else "", f"{t.name}: {t.reason}") for first, t in _first(troubled)]
+    away = [peer for peer in snapshot.peers if peer.state != "running"]
+    rows += [
+        ("away" if first else "", f"{peer.peer[:SHORT_ID]} of {peer.participant}: {peer.state}")
+        for first, peer in _first(away)
+    ]
+    return details_table(rows)
+
+
+def schema_in_words(schema: Schema) -> str:
+    key = f", key {', '.join(schema.key)}" if schema.key else ""
+    return f"{schema.name}{key}"
+
+
+def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
+    stream = entry.stream
+    ahead = stream.max_ahead_us
+    return [
+        ("who may post", _names(stream.writers, owner)),
+        ("slack", show_duration(stream.slack_us / 1e6)),
+        ("idle", stream.idle),
+        ("max ahead", "any time" if ahead is None else show_duration(ahead / 1e6)),
+        ("k_safety", str(stream.k_safety)),
+        ("home", stream.home[:SHORT_ID]),
+    ]
+
+
+def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
+    """The rows that are stored and do not come out yet, and what lets them out."""
+    if not status.waiting:
+        return []
+    later = (
+        f"more than {show_duration(stream.slack_us / 1e6)} later" if stream.slack_us else "later"
+    )
+    clock = ", the clock," if stream.idle is Idle.CLOCK else ""
+    return [
+        ("waiting", f"{status.waiting:,} more, for the boundary to pass them"),
+        ("", f"a row {later}{clock} or the stream's end lets them come out"),
+    ]
+
+
+def _names(members: Sequence[str], owner: str) -> str:
+    if ANY in members:
+        return "every member"
+    others = ["who has a contract" if name == CONTRACT else name for name in members]
+    return ", ".join([owner, *(name for name in others if name != owner)])
+
+
+def _field(field: Field, schema: Schema) -> str:
+    bound = f" of {field.size} bytes" if field.size is not None else ""
+    empty = ", may be null" if field.nullable else ""
+    time = ", the time" if field.name == schema.time else ""
+    return f"{field.name}: {field.type}{bound}{empty}{time}"
+
+
+def _box(box: Box) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in parameters_of(box))
+    ends = f"{', '.join(inputs_of(box))} -> {', '.join(outputs_of(box))}"
+    return f"{box.name}: {type_of(box)}, {ends}{f'; {told}' if told else ''}"
+
+
+def _now(line: QueryLine) -> Text:
+    if line.failing:
+        return Text(f"failing: {line.failing}", "bold red")
+    states = {task.state for task in line.tasks}
+    return styled(states.pop()) if len(states) == 1 else Text(", ".join(sorted(states)) or "-")
+
+
+def _load(peer: PeerStatus) -> str:
+    return f"{peer.load:.1f} of {peer.capacity:g} cores"
+
+
+def _first(items: Iterable[T]) -> Iterator[tuple[bool, T]]:
+    """The items, and whether each is the first: the one that has the header beside it."""
+    return ((not index, item) for index, item in enumerate(items))

@@ -1,0 +1,221 @@
+"""`medusa`: what a participant's clients do, at a prompt."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tools.commands import command_line
+from tools.commands.command_line import home_option, json_option, say, say_json, warn
+from tools.commands.completion import SHELLS, names_of, script
+from tools.commands.medusa.create_command import create_command
+from tools.commands.medusa.post_command import post
+from tools.commands.medusa.query_command import query
+from tools.commands.medusa.stream_command import stream
+from tools.commands.medusa.subscribe_command import subscribe
+from tools.commands.medusa.travel_command import view
+
+if TYPE_CHECKING:
+    from engine.api.messages import Objects
+
+
+def main() -> NoReturn:
+    command_line.run(medusa)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="medusa-federation")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Show the client token in FILE, as made by `medusa-peer token add`, "
+    "instead of the owner's (default: $MEDUSA_TOKEN).",
+)
+def medusa(token_file: str | None) -> None:
+    """Define streams and queries, post, subscribe and watch: through your own Medusa peer."""
+    if token_file is not None:
+        from tools.client.dialling import TOKEN_VARIABLE
+        from tools.home.token_text import read_token
+
+        os.environ[TOKEN_VARIABLE] = read_token(token_file)
+
+
+@click.group()
+def schema() -> None:
+    """Define and delete schemas."""
+
+
+schema.add_command(create_command("schemas"))
+
+
+@schema.command("delete")
+@click.argument("name", metavar="SCHEMA", shell_complete=names_of("schema"))
+@home_option
+@json_option
+def delete_schema(name: str, home: str | None, as_json: bool) -> None:
+    """Delete SCHEMA; refused while a stream has it."""
+    from tools.commands.medusa import calls
+
+    calls.ask(home, lambda client: client.delete_schema(name))
+    say(as_json, {"deleted": name}, f"{name}: deleted")
+
+
+@click.group()
+def peer() -> None:
+    """See the peers of the federation; `medusa-peer` is for your own."""
+
+
+@peer.command("list")
+@home_option
+@json_option
+def list_peers(home: str | None, as_json: bool) -> None:
+    """List the peers that are known, and how they do."""
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.calls import own_warnings
+    from tools.commands.medusa.listing_screen import peers_table
+    from tools.commands.plain_tables import show
+
+    seen = listing.snapshot(home)
+    if as_json:
+        say_json(seen.peers)
+    else:
+        show(peers_table(seen))
+    for warning in own_warnings(seen):
+        warn(warning)
+
+
+for each in (schema, stream, query, view, peer, post, subscribe):
+    medusa.add_command(each)
+
+
+@medusa.command()
+@home_option
+@json_option
+def status(home: str | None, as_json: bool) -> None:
+    """Show how your peer does, what fails, and who is away."""
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.listing_screen import status_details
+    from tools.commands.plain_tables import show
+
+    seen = listing.snapshot(home)
+    if as_json:
+        say_json(seen)
+    else:
+        show(status_details(seen))
+
+
+@medusa.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what SHELL reads to complete the commands.
+
+    \b
+    bash: eval "$(medusa completion bash)"      in ~/.bashrc
+    zsh:  eval "$(medusa completion zsh)"       in ~/.zshrc, after compinit
+    fish: medusa completion fish | source       in ~/.config/fish/config.fish
+    """
+    click.echo(script(shell))
+
+
+@medusa.command()
+@click.argument("name", shell_complete=names_of())
+@home_option
+@json_option
+def lookup(name: str, home: str | None, as_json: bool) -> None:
+    """Show what the catalog has under NAME, and how a query of ours goes."""
+    import json
+
+    import msgspec
+
+    from tools.commands.medusa import calls
+
+    found, tasks = calls.lookup(home, name)
+    lines = calls.how_it_goes(tasks)
+    for kind, entry in found.items():
+        if isinstance(entry, str):  # it is not for us
+            lines += [f"{kind} {name}", entry]
+            continue
+        lines += [f"{kind} {name}", *calls.told_of(kind, entry), json.dumps(entry, indent=2)]
+    if tasks:
+        found["tasks"] = msgspec.to_builtins(tasks)
+    say(as_json, found, "\n".join(lines))
+
+
+@medusa.command("list")
+@home_option
+@json_option
+def list_names(home: str | None, as_json: bool) -> None:
+    """List the objects of every participant that answers."""
+    import msgspec
+
+    from tools.commands.medusa import calls
+
+    objects = calls.list_objects(home)
+    lines = [
+        f"{kind:<9} {name}{_told(name, objects) if kind == 'query' else ''}"
+        for kind, names in objects.names.items()
+        for name in names
+    ]
+    value = {
+        "names": objects.names,
+        "unreachable": objects.unreachable,
+        "availability": msgspec.to_builtins(objects.availability),
+        "failing": objects.failing,
+    }
+    say(as_json, value, "\n".join(lines) or "nothing is defined yet")
+    if objects.unreachable:
+        warn(f"these peers did not answer: {', '.join(id_[:8] for id_ in objects.unreachable)}")
+
+
+def _told(query_name: str, objects: Objects) -> str:
+    from tools.monitor.availability_words import in_words
+
+    availability = objects.availability.get(query_name)
+    told = f"  ({in_words(availability)})" if availability else ""
+    failing = objects.failing.get(query_name)
+    return f"{told}  failing: {failing}" if failing else told
+
+
+@medusa.command()
+@click.argument("stream", shell_complete=names_of("stream"))
+@click.option("--to", metavar="PEER", required=True, help="The beginning of its id, or home.")
+@home_option
+@json_option
+def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
+    """Let another peer of ours compute STREAM, which a query of this peer makes.
+
+    Nothing is lost or repeated, and who subscribed goes on reading.
+    """
+    import msgspec
+
+    from tools.commands.medusa import calls
+
+    moved = calls.move_task(home, stream, to)
+    say(
+        as_json,
+        msgspec.to_builtins(moved),
+        f"{stream}: computed by {moved.target[:8]} (before: {moved.source[:8]})",
+    )
+
+
+@medusa.command()
+@click.option("--once", is_flag=True, help="Print one screen and stop.")
+@click.option("--interval", default=1.0, metavar="SECONDS", help="Between screens (default: 1 s).")
+@home_option
+@json_option
+def monitor(once: bool, interval: float, home: str | None, as_json: bool) -> None:
+    """Watch the federation: peers, streams, tasks, events."""
+    from tools.monitor import watch as screen
+
+    if as_json:
+        say_json(screen.snapshot(home))
+    elif once:
+        screen.print_once(home)
+    else:
+        screen.watch(home, interval)
+
+
+if __name__ == "__main__":
+    main()

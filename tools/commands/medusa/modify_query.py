@@ -1,0 +1,59 @@
+"""`medusa query modify`: what is asked for at the prompt or in a document, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.language.modification import BoxChange, Modification, Modified, read_modification
+from engine.objects.schema import BEGINNING
+from overlay.errors import InvalidInputError
+from tools.client.times import parse_time, show_time
+from tools.commands.medusa.calls import ask, read_text
+
+
+def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> Modified:
+    return ask(home, lambda client: client.modify_query(query, wish.changes, wish.at, alone=alone))
+
+
+def in_words(modified: Modified) -> str:
+    if modified.since == BEGINNING:
+        return f"{modified.query}: modified; counts from the beginning"
+    counts = f"{show_time(modified.since)} ({modified.since})"
+    return f"{modified.query}: modified; counts after {counts}"
+
+
+def from_document(file: str, at: str | None) -> Modification:
+    """
+    Args:
+        file: XML, - for standard input.
+        at: instead of what it says.
+
+    Raises:
+        InvalidInputError: names file, line and reason.
+    """
+    text = read_text(file)
+    try:
+        wish = read_modification(text, parse_time)
+    except InvalidInputError as error:
+        raise type(error)(f"{file}: {error}") from None
+    return wish if at is None else Modification(wish.changes, parse_time(at))
+
+
+def from_prompt(box: str, settings: Sequence[str], at: str | None) -> Modification:
+    """
+    Args:
+        settings: name=value.
+
+    Raises:
+        InvalidInputError: one is not.
+    """
+    parameters = []
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInputError(
+                f"--set {setting[:80]!a}: expected NAME=VALUE, like expression.0='number > 7'"
+            )
+        parameters.append((name.strip(), value))
+    change = BoxChange(box, tuple(parameters))
+    return Modification((change,), None if at is None else parse_time(at))

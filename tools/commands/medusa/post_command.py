@@ -1,0 +1,173 @@
+"""`medusa post`: the rows of a file, at a prompt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from tools.commands.command_line import also_option, home_option, json_option, say
+from tools.commands.completion import names_of
+
+SHOWN_ROWS: Final = 10
+"""Numbers of rows in one line for people; --json has all."""
+
+
+@click.command()
+@click.argument("stream_name", metavar="STREAM", shell_complete=names_of("stream"))
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "json", "zeek", "parquet", "arrow"]),
+    help="Of FILE, gzip or zstd around it or not (default: by its name, or what it begins with).",
+)
+@click.option(
+    "--map",
+    "names",
+    metavar="COLUMN=FIELD",
+    multiple=True,
+    help="The column COLUMN of FILE is the schema's FIELD: id.orig_h=src_ip. May be repeated.",
+)
+@click.option(
+    "--speed",
+    default="max",
+    metavar="max|N",
+    help="N: at N times real time, by the schema's time field (default: max).",
+)
+@click.option("--end", is_flag=True, help="Afterwards, say that no tuple follows at all.")
+@click.option(
+    "--producer",
+    metavar="NAME",
+    help="The name under which the stream remembers the rows (default: the file's place on "
+    "this machine).",
+)
+@click.option("--again", is_flag=True, help="Post all of FILE, though the stream has it already.")
+@click.option(
+    "--all-or-nothing",
+    is_flag=True,
+    help="Read FILE twice: post nothing of it unless every row is good.",
+)
+@click.option(
+    "--ignore-extra",
+    is_flag=True,
+    help="Post the rows without the columns that the schema does not have, and name those.",
+)
+@click.option(
+    "--revisions",
+    is_flag=True,
+    help="The rows revise earlier tuples: a column revision_kind says DELETION or REPLACEMENT.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Post what comes to FILE as well, for ever, also after it was rotated or truncated.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing while it runs.")
+@click.option(
+    "--patience", default=60.0, metavar="SECONDS", help="Bear a broken link or a full peer so long."
+)
+@home_option
+@also_option
+@json_option
+def post(  # noqa: PLR0917 - click passes by keyword
+    stream_name: str,
+    file: str,
+    kind: str | None,
+    names: tuple[str, ...],
+    speed: str,
+    end: bool,
+    producer: str | None,
+    again: bool,
+    all_or_nothing: bool,
+    ignore_extra: bool,
+    revisions: bool,
+    follow: bool,
+    quiet: bool,
+    patience: float,
+    home: str | None,
+    also: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Post the rows of FILE (- for standard input) to STREAM.
+
+    The stream remembers which rows of FILE it has: the same command, run again, goes on after them,
+    once a bad row is mended, or whatever ended it. --again posts a file a second time.
+
+    Lines from a pipe are posted within a second. So is what comes to a file with --follow.
+
+    With --revisions each row revises the newest tuple that has its key, the fields which the
+    schema declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole
+    tuple as it should have been. Rows that find no tuple change nothing, and are named.
+    """
+    if follow and (file == "-" or end or all_or_nothing or revisions or speed != "max"):
+        raise click.UsageError(
+            "--follow takes a FILE, and no --end, --all-or-nothing, --revisions or --speed"
+        )
+    from tools.client.times import show_time
+    from tools.commands.medusa import post_file
+
+    done = post_file.post_file(
+        home,
+        stream_name,
+        file,
+        post_file.Options(
+            kind=kind,
+            names=_names(names),
+            speed=_speed(speed),
+            end=end,
+            producer=producer,
+            again=again,
+            all_or_nothing=all_or_nothing,
+            ignore_extra=ignore_extra,
+            patience_s=patience,
+            also=also,
+            revisions=revisions,
+            follow=follow,
+            quiet=quiet or as_json,
+        ),
+    )
+    told = f"{done.rows:,} rows"
+    if done.late:
+        told += f", {done.late:,} of them late"
+    if done.before:
+        told += f", {done.before:,} were there already"
+    if done.missed:
+        shown = ", ".join(map(str, done.missed[:SHOWN_ROWS]))
+        more = ", ..." if len(done.missed) > SHOWN_ROWS else ""
+        told += f"; {len(done.missed):,} found nothing to revise: row {shown}{more}"
+    value: dict[str, object] = {
+        "stream": stream_name,
+        "rows": done.rows,
+        "late": done.late,
+        "before": done.before,
+        "boundary": done.boundary,
+        "dropped": list(done.dropped),
+    }
+    if revisions:
+        value["missed"] = list(done.missed)
+    say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
+
+
+def _names(mapped: tuple[str, ...]) -> dict[str, str]:
+    names = {}
+    for each in mapped:
+        column, equals, field = each.rpartition("=")
+        if not equals or not column or not field:
+            raise click.BadParameter(f"{each!r} is not COLUMN=FIELD", None, None, "--map")
+        names[column] = field
+    return names
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise click.BadParameter(
+            f"{text!r} is neither `max` nor a positive number", None, None, "--speed"
+        )
+    return speed

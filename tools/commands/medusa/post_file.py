@@ -1,0 +1,292 @@
+"""`medusa post`: the rows of a file into a stream."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.objects.schema import Schema
+from engine.streams.revisions.columns import request_schema
+from overlay.errors import InvalidInputError, MedusaError
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.client.interrupt import run_interruptible
+from tools.client.posting import Poster
+from tools.client.times import show_time
+from tools.commands.command_line import warn
+from tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
+from tools.commands.medusa.follow import follow
+from tools.commands.medusa.post_progress import PostProgress, open_progress
+from tools.commands.medusa.post_speed import Piece, cut
+from tools.rows.columns import few
+from tools.rows.formats import Format, Reading
+from tools.rows.row_process import Asked, Rows, open_rows, read_apart
+
+STANDARD_INPUT: Final = "-"
+
+_ROW: Final = re.compile(r"\brow (\d+)\b")
+
+
+@dataclass(frozen=True)
+class Options:
+    """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes.
+    names: fields by columns of other names. revisions: the rows revise tuples posted earlier.
+    follow: the file grows. quiet: nothing is shown meanwhile."""
+
+    kind: str | None = None
+    speed: float | None = None
+    end: bool = False
+    producer: str | None = None
+    again: bool = False
+    all_or_nothing: bool = False
+    ignore_extra: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = 60.0
+    also: tuple[str, ...] = ()
+    revisions: bool = False
+    follow: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the stream took. before: rows of the file that it had already. boundary: its boundary
+    afterwards, microseconds. missed: the rows of the file, from 1, that revise nothing that is
+    there. dropped: columns of the file that the schema does not have."""
+
+    rows: int
+    before: int
+    late: int
+    boundary: int
+    missed: tuple[int, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
+    """Post the file; returns when all of it is stored.
+
+    Raises:
+        InvalidInputError: naming the row and the field that do not fit, and what is stored.
+        MedusaError: posting has failed for good.
+    """
+    producer = options.producer
+    if producer is None and file != STANDARD_INPUT:
+        producer = producer_of(Path(file))
+
+    async def main() -> Done:
+        async with open_medusa(
+            home, producer=producer, patience_s=options.patience_s, also=options.also
+        ) as client:
+            return await post_rows(client, stream, file, options)
+
+    return run_interruptible(main)
+
+
+async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
+    """Post the file through a client that is open, from where its producer is; with `follow` it
+    ends with an error only."""
+    poster = await client.poster(stream)
+    schema = poster.schema
+    if options.revisions:
+        poster.check_revisable()
+        schema = request_schema(schema)
+    async with open_progress(poster, quiet=options.quiet) as progress:
+        posting = Posting(poster, _reading(schema, options), options, progress)
+        if options.all_or_nothing:
+            await trio.to_thread.run_sync(_check, file, posting.reading)
+        posting.since = _since(await poster.resume(), poster, options)
+        try:
+            if options.follow:
+                await follow(
+                    Path(file), posting.reading, client.producer, posting.since, posting.post
+                )
+            else:
+                with _open(file, posting.reading) as rows:
+                    reached = await posting.post(rows, posting.since)
+                if options.end:
+                    await poster.post(None, end=True, offset_after=lambda _: reached.offset)
+            await poster.flush()
+        except MedusaError as error:
+            with suppress(MedusaError):  # the home may be who refuses a row
+                await poster.flush()
+            if posting.trail.differs:
+                raise
+            stored = _stored(poster, posting.since, file, options)
+            raise type(error)(f"{_of_file(error, posting)}; {stored}") from None
+    done = posting.done
+    if done.late and done.late == done.rows:
+        raise InvalidInputError(_all_late(stream, done, ended_before=poster.was_ended))
+    return done
+
+
+def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
+    """What to do where not one row of a file has come into the stream."""
+    told = f"{stream}: not one of {done.rows:,} rows is in time; they are in {stream}/late"
+    if ended_before:
+        return (
+            f"{told}: the stream has ended; `medusa stream reopen {stream}` lets it go on, and "
+            "--again posts them once more"
+        )
+    return (
+        f"{told}: the stream's time has come to {show_time(done.boundary)}, and takes no earlier "
+        "row. Rows that are as old as these go to a stream of their own; if a wrong time took it "
+        f"there, `medusa stream delete {stream}`, define it again, and post everything to it"
+    )
+
+
+@dataclass
+class Posting:
+    """A file on its way into a stream.
+
+    Attributes:
+        since: what of it is stored before. posted: rows that were handed over.
+        trail: of the file that is read now. missed, dropped: see `Done`.
+    """
+
+    poster: Poster
+    reading: Reading
+    options: Options
+    progress: PostProgress
+    since: Position = field(default_factory=Position)
+    posted: int = 0
+    missed: list[int] = field(default_factory=list)
+    dropped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.trail = Trail(self.reading.schema.payload)
+
+    @property
+    def done(self) -> Done:
+        return Done(
+            self.posted,
+            self.since.rows,
+            self.poster.late,
+            self.poster.boundary,
+            tuple(self.missed),
+            self.dropped,
+        )
+
+    async def post(self, rows: Rows, since: Position) -> Position:
+        """Hand over what follows a position; gives the one at the end."""
+        trail = self.trail = Trail(self.reading.schema.payload)
+        self.progress.opened(rows, since.rows)
+        tables = _named(rows.asked.name, trail.rest(rows.batches(), since))
+        started = trio.current_time()
+        # Read in a thread: the next rows are parsed while these are on their way.
+        async for piece in _in_thread(cut(tables, self.poster.schema, self.options.speed)):
+            await trio.sleep_until(started + piece.due)
+            first = trail.rows + 1
+            if self.options.revisions:
+                missed = await self.poster.revise(piece.table, offset_after=trail.step)
+                self.missed += [first + row for row in missed]
+            else:
+                await self.poster.post(piece.table, offset_after=trail.step)
+            self.posted += piece.table.num_rows
+            self.progress.seen = trail.rows
+            self._tell_dropped(rows)
+        return trail.position
+
+    def _tell_dropped(self, rows: Rows) -> None:
+        """Each name once."""
+        new = [name for name in rows.dropped if name not in self.dropped]
+        if new:
+            self.dropped += tuple(new)
+            if not self.options.quiet:
+                warn(f"{few(new)}: no field of the schema, not posted")
+
+
+async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+    """Each is waited for in a thread, which is left alone where nobody waits any more."""
+    take = partial(next, pieces, None)
+    while (piece := await trio.to_thread.run_sync(take, abandon_on_cancel=True)) is not None:
+        yield piece
+
+
+def _reading(schema: Schema, options: Options) -> Reading:
+    """
+    Raises:
+        InvalidInputError: the schema has no field that is named in it.
+    """
+    for column, name in options.names.items():
+        if schema.field(name) is None:
+            known = ", ".join(each.name for each in schema.fields)
+            raise InvalidInputError(
+                f"--map {column}={name}: {schema.name} has no field {name!r}; it has: {known}"
+            )
+    kind = None if options.kind is None else Format(options.kind)
+    return Reading(schema, kind, options.ignore_extra, options.names)
+
+
+def _check(file: str, reading: Reading) -> None:
+    """Read all of the file, and post nothing.
+
+    Raises:
+        InvalidInputError: what cannot be posted of it; or it can be read once only.
+    """
+    if not Path(file).is_file():
+        raise InvalidInputError("--all-or-nothing reads a file twice: give the name of one")
+    with _open(file, reading) as rows:
+        try:
+            for _ in rows.batches():
+                pass
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{error}; --all-or-nothing: no row is posted") from None
+
+
+def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
+    """What of the file is stored.
+
+    Raises:
+        InvalidInputError: a client of another kind has posted as this producer.
+    """
+    if offset and not options.again:
+        return decode_position(offset)
+    if offset == b"" and options.producer is not None:
+        raise InvalidInputError(
+            f"--producer {options.producer}: somebody has posted to {poster.stream} under that "
+            "name, and no file: give another name"
+        )
+    return Position()
+
+
+def _stored(poster: Poster, since: Position, file: str, options: Options) -> str:
+    """For who reads an error: what of the file the stream has, and how to go on."""
+    rows = since.rows if poster.stored is None else decode_position(poster.stored).rows
+    stored = f"the first {rows:,} rows are stored" if rows else "no row is stored"
+    if not rows or (file == STANDARD_INPUT and options.producer is None):
+        return stored
+    without = ", without --again," if options.again else ""
+    return f"{stored}, and the same command{without} goes on after them"
+
+
+def _of_file(error: MedusaError, posting: Posting) -> str:
+    """The error; where the home refused a row, it counted from the first of a post."""
+    poster = posting.poster
+    if not poster.failure_told:
+        return str(error)
+    before = posting.since.rows
+    if poster.refused_after is not None:
+        before = decode_position(poster.refused_after).rows
+    return _ROW.sub(lambda match: f"row {int(match[1]) + before}", str(error), count=1)
+
+
+def _named(name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The tables; errors begin with the file's name."""
+    try:
+        yield from tables
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def _open(file: str, reading: Reading) -> AbstractContextManager[Rows]:
+    if file != STANDARD_INPUT:
+        return open_rows(Path(file), reading)
+    return read_apart(sys.stdin.buffer, Asked("standard input", reading))

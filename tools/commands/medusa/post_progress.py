@@ -1,0 +1,142 @@
+"""How far a file's post is: a bar on a terminal, lines elsewhere, drawn once a second."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from overlay.errors import printable
+from overlay.names import ObjectName
+from tools.client.link import open_background
+from tools.client.posting import Poster
+from tools.client.times import show_duration
+from tools.commands.medusa.file_position import decode_position
+from tools.rows.row_process import Rows
+
+DRAWN_S: Final = 1.0
+"""Between two drawings, seconds."""
+
+LINES_S: Final = 10.0
+"""Between two lines where there is no terminal, seconds."""
+
+AWAY_S: Final = 2.0
+"""An answer that takes longer is waited for, seconds; others are part of the rate."""
+
+
+class PostProgress:
+    """
+    Attributes:
+        rows: the file being read, once it is open.
+        seen: rows of it that were handed over, with those that the stream had before.
+    """
+
+    def __init__(self, poster: Poster) -> None:
+        self.rows: Rows | None = None
+        self.seen = 0
+        self._poster = poster
+        self._home = ObjectName.parse(poster.stream).participant
+        self._began: tuple[float, int] | None = None
+
+    def opened(self, rows: Rows, before: int) -> None:
+        """A file is read from here on. before: rows of it that the stream has."""
+        self.rows, self.seen = rows, before
+        self._began = trio.current_time(), before
+
+    @property
+    def name(self) -> str:
+        return "" if self.rows is None else printable(Path(self.rows.asked.name).name)
+
+    @property
+    def stored(self) -> int:
+        """Rows of the file that the stream has."""
+        before = 0 if self._began is None else self._began[1]
+        at = self._poster.stored
+        return max(before, decode_position(at).rows) if at else before
+
+    @property
+    def share(self) -> tuple[float, float | None]:
+        """How much of how much is stored: rows, or bytes where it is not known how many there are;
+        None: nobody knows."""
+        if self.rows is None:
+            return 0.0, None
+        if self.rows.rows is not None:
+            return self.stored, self.rows.rows
+        if self.rows.total is None:
+            return self.stored, None
+        return self.rows.position * min(1.0, self.stored / max(1, self.seen)), self.rows.total
+
+    @property
+    def text(self) -> str:
+        """`1,234 of 5,678 rows, 90,000 rows/s`, or for whom it waits."""
+        if (waiting := self._poster.waiting_s) >= AWAY_S:
+            return f"waiting for {self._home}, {show_duration(waiting)}"
+        stored, whole = f"{self.stored:,}", self.share[1]
+        if self.rows is not None and self.rows.rows is not None:
+            stored += f" of {self.rows.rows:,}"
+        said = f"{stored} rows{self._rate}"
+        if self.rows is not None and self.rows.rows is None and whole:
+            said += f", {self.share[0] / 1e6:,.1f} of {whole / 1e6:,.1f} MB"
+        return said
+
+    @property
+    def _rate(self) -> str:
+        if self._began is None:
+            return ""
+        since, before = self._began
+        took = trio.current_time() - since
+        return f", {(self.stored - before) / took:,.0f} rows/s" if took >= DRAWN_S else ""
+
+
+@asynccontextmanager
+async def open_progress(poster: Poster, *, quiet: bool) -> AsyncIterator[PostProgress]:
+    """Drawn on standard error until the block ends; not at all if `quiet`."""
+    progress = PostProgress(poster)
+    if quiet:
+        yield progress
+        return
+    console = Console(stderr=True)
+    async with open_background() as nursery:
+        nursery.start_soon(_draw if console.is_terminal else _say, progress)
+        yield progress
+
+
+async def _draw(progress: PostProgress) -> None:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as bar:
+        task = bar.add_task("", total=None, text="")
+        try:
+            while True:
+                _update(bar, task, progress)
+                await trio.sleep(DRAWN_S)
+        finally:
+            _update(bar, task, progress)
+
+
+def _update(bar: Progress, task: TaskID, progress: PostProgress) -> None:
+    done, whole = progress.share
+    bar.update(
+        task,
+        description=progress.name,
+        completed=done,
+        total=whole,
+        text=progress.text,
+        refresh=True,
+    )
+
+
+async def _say(progress: PostProgress) -> None:
+    while True:
+        await trio.sleep(LINES_S)
+        click.echo(f"{progress.name}: {progress.text}", err=True)

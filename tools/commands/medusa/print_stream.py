@@ -1,0 +1,150 @@
+"""`medusa subscribe`: a stream on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import trio
+
+from engine.objects.schema import END, STIME
+from engine.streams.corrections import Change, Corrections, Kind
+from overlay.errors import InvalidInputError
+from tools.client.async_client import open_medusa
+from tools.client.corrected_subscription import CorrectedSubscription
+from tools.client.interrupt import run_interruptible
+from tools.client.subscription import Subscription
+from tools.rows.formats import Format
+from tools.rows.row_output import RowWriter, open_writer
+
+KIND: Final = "change"
+"""The column that says what kind of change a row is part of; with underscores behind it where the
+stream has one of that name."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """after, until: boundaries, microseconds. also: homes. corrections: how they are told; None:
+    only what is stable is written. limit: rows; None: all. See the command's help for the rest."""
+
+    kind: str
+    after: int
+    until: int
+    subscriber: str
+    patience_s: float
+    also: tuple[str, ...] = ()
+    corrections: str | None = None
+    limit: int | None = None
+
+
+def print_stream(home: str | None, stream: str, options: Options) -> None:
+    """Write the stream until it ends or passes `until`.
+
+    Raises:
+        InvalidInputError: `until` is not later than `after`: there is nothing between them.
+    """
+    if options.until <= options.after:
+        raise InvalidInputError(f"{stream}: --until must be later than --from")
+
+    async def main() -> None:
+        opening = open_medusa(home, patience_s=options.patience_s, also=options.also)
+        async with opening as client:
+            if options.corrections is None:
+                plain = client.subscribe(stream, options.after, options.subscriber)
+                async with plain:
+                    await copy(plain, sys.stdout.buffer, options)
+                return
+            how = Corrections(options.corrections)
+            async with client.follow(stream, how, options.after, options.subscriber) as corrected:
+                await copy_changes(corrected, sys.stdout.buffer, options)
+
+    run_interruptible(main)
+
+
+async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:
+    """The epochs of a subscription to a file, flushed one by one; nothing if it is refused."""
+    schema = await subscription.schema()
+    epoch = await anext(subscription, None)
+    with _open_output(file, schema, options) as output:
+        while epoch is not None:
+            table = upto(epoch.table, options.until) if epoch.upto > options.until else epoch.table
+            await output.write(table)
+            if output.is_full or (epoch.upto >= options.until and options.until < END):
+                break
+            epoch = await anext(subscription, None)
+
+
+async def copy_changes(
+    subscription: CorrectedSubscription, file: IO[bytes], options: Options
+) -> None:
+    """The changes to a file, one by one: a row a tuple, which says what kind of change it is part
+    of. UNDO and REC_DONE are rows of their own, whose stime is the boundary after which tentative
+    tuples are gone, and up to which everything is final."""
+    schema = marked_schema(await subscription.schema())
+    with _open_output(file, schema, options) as output:
+        async for change in subscription:
+            table = marked(change, schema)
+            if change.upto > options.until:
+                table = upto(table, options.until)
+            await output.write(table)
+            if output.is_full or (change.boundary >= options.until and options.until < END):
+                break
+
+
+class _Output:
+    """Rows to a writer, as many as are asked for."""
+
+    def __init__(self, writer: RowWriter, limit: int | None) -> None:
+        self._writer = writer
+        self._left = limit
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    async def write(self, table: pa.Table) -> None:
+        if self._left is not None:
+            table = table.slice(0, self._left)
+            self._left -= table.num_rows
+        if table.num_rows:
+            # In a thread: whoever reads the pipe may be slow, and the link is to be kept alive.
+            await trio.to_thread.run_sync(self._writer.write, table, abandon_on_cancel=True)
+
+
+@contextmanager
+def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterator[_Output]:
+    """What is written when the block ends is whole, also where Ctrl-C or an error ends it."""
+    writer = open_writer(file, Format(options.kind), schema)
+    try:
+        yield _Output(writer, options.limit)
+    finally:
+        writer.finish()
+
+
+def marked_schema(schema: pa.Schema) -> pa.Schema:
+    """With a first column for the kind of change; an UNDO leaves all others but stime empty."""
+    name = KIND
+    while name in schema.names:
+        name += "_"
+    fields = [pa.field(each.name, each.type) for each in schema]
+    return pa.schema([pa.field(name, pa.string()), *fields])
+
+
+def marked(change: Change, schema: pa.Schema) -> pa.Table:
+    """The tuples of a change, or the one row that stands for it."""
+    first = schema.names[0]
+    if change.kind in {Kind.UNDO, Kind.REC_DONE}:
+        at = change.after if change.kind is Kind.UNDO else change.upto
+        row = {first: change.kind.value, STIME: at}
+        return pa.Table.from_pylist([row], schema=schema)
+    kinds = pa.repeat(pa.scalar(change.kind.value), change.table.num_rows)
+    return change.table.add_column(0, first, kinds).cast(schema)
+
+
+def upto(table: pa.Table, until: int) -> pa.Table:
+    return table.filter(pc.less_equal(table.column(STIME), until))

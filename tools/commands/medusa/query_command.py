@@ -1,0 +1,152 @@
+"""`medusa query`: define, run, modify and copy queries, at a prompt."""
+
+from __future__ import annotations
+
+import click
+
+from overlay.errors import UnavailableError
+from tools.commands.command_line import home_option, json_option, say, say_json
+from tools.commands.completion import names_of
+from tools.commands.medusa.availability_options import availability_options, requested
+from tools.commands.medusa.create_command import create
+from tools.commands.medusa.travel_command import copy_query
+
+
+@click.group()
+def query() -> None:
+    """Define, run, modify, copy, delete and list queries."""
+
+
+@query.command("create")
+@click.argument("file", metavar="FILE.xml")
+@availability_options
+@home_option
+@json_option
+def create_query(  # noqa: PLR0917 - click passes by keyword
+    file: str,
+    ha: str | None,
+    recovery: str | None,
+    bound: float | None,
+    checkpoint: float | None,
+    secondary: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Define the queries, and the schemas and streams beside them, in FILE.xml (- for standard
+    input).
+
+    What is said of availability here counts for all queries in the file, instead of their own
+    attributes.
+    """
+    create(file, home, as_json, requested(ha, recovery, bound, checkpoint, secondary))
+
+
+def _add_status(verb: str, status: str, help_text: str) -> None:
+    @query.command(verb, help=help_text)
+    @click.argument("name", shell_complete=names_of("query"))
+    @home_option
+    @json_option
+    def change(name: str, home: str | None, as_json: bool) -> None:
+        from engine.objects.query import QueryStatus
+        from tools.commands.medusa import calls
+
+        trouble = calls.set_query_status(home, name, QueryStatus(status))
+        if as_json or not trouble:
+            value = {"query": name, "status": status, "trouble": trouble}
+            say(as_json, value, f"{name}: {status.lower()}")
+        if trouble:
+            raise UnavailableError(f"{name} is started and computes nothing yet: {trouble}")
+
+
+_add_status("start", "RUNNING", "Start query NAME, and wait until it can be computed.")
+_add_status("stop", "STOPPED", "Stop query NAME; it goes on from where it stood when started.")
+_add_status("delete", "DELETED", "Delete query NAME and the streams it produces.")
+
+
+@query.command("modify")
+@click.argument("name", shell_complete=names_of("query"))
+@click.argument("file", metavar="[FILE.xml]", required=False)
+@click.option("--box", metavar="BOX", help="The box that is to have other parameters.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="One of its parameters, as in XML: expression.0='number > 7'. May be repeated.",
+)
+@click.option(
+    "--at",
+    metavar="T",
+    help="For tuples after this time: 2018-03-24T15:00:00Z, or microseconds (default: from the "
+    "earliest time on that is safe).",
+)
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Though a peer that had a part in the query cannot be told: it is gone for good.",
+)
+@home_option
+@json_option
+def modify_query(  # noqa: PLR0917 - click passes by keyword
+    name: str,
+    file: str | None,
+    box: str | None,
+    settings: tuple[str, ...],
+    at: str | None,
+    alone: bool,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Give boxes of query NAME other parameters, while it runs, exactly from one time on.
+
+    What: by --box and --set, or by a document, FILE.xml (- for standard input), of <modify>
+    elements. Results up to that time stay as they are.
+    """
+    from tools.commands.medusa import modify_query as modifying
+
+    if file is None and box is not None and settings:
+        wish = modifying.from_prompt(box, settings, at)
+    elif file is not None and box is None and not settings:
+        wish = modifying.from_document(file, at)
+    else:
+        raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE.xml")
+    done = modifying.modify(home, name, wish, alone=alone)
+    say(as_json, {"query": name, "since": done.since}, modifying.in_words(done))
+
+
+query.add_command(copy_query)
+
+
+@query.command("list")
+@home_option
+@json_option
+def list_queries(home: str | None, as_json: bool) -> None:
+    """List the queries of every participant that answers, and how they go."""
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.listing_screen import queries_table
+    from tools.commands.plain_tables import show
+
+    found = listing.queries(home)
+    if as_json:
+        say_json(found)
+    elif found:
+        show(queries_table(found))
+    else:
+        say(False, None, "no query is defined yet")
+
+
+@query.command("show")
+@click.argument("name", metavar="NAME", shell_complete=names_of("query"))
+@home_option
+@json_option
+def show_query(name: str, home: str | None, as_json: bool) -> None:
+    """Show query NAME: its boxes, where it runs, and how it goes."""
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.listing_screen import query_details
+    from tools.commands.plain_tables import show
+
+    found = listing.query(home, name)
+    if as_json:
+        say_json(found)
+    else:
+        show(query_details(found))

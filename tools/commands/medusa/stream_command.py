@@ -1,0 +1,145 @@
+"""`medusa stream`: streams, at a prompt."""
+
+from __future__ import annotations
+
+import click
+
+from tools.commands.command_line import home_option, json_option, say, say_json
+from tools.commands.completion import names_of
+from tools.commands.medusa.create_command import create_command
+
+
+@click.group()
+def stream() -> None:
+    """Define, alter, delete, reopen and list streams."""
+
+
+stream.add_command(create_command("streams"))
+
+
+@stream.command("alter")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@click.option("--readers", metavar="NAMES", help="Readers: a,b or * (the owner always).")
+@click.option(
+    "--writers",
+    metavar="NAMES",
+    help="Participants that may post, as --readers; '' for the owner alone.",
+)
+@click.option(
+    "--declassify",
+    metavar="NAMES",
+    help="Participants whose queries over it may name other readers; '' for none.",
+)
+@click.option("--slack", metavar="SECONDS", help="How far behind the latest a tuple may come.")
+@click.option("--history", metavar="SECONDS", help="How far back it can be read.")
+@click.option(
+    "--idle",
+    metavar="explicit|clock",
+    help="What moves the boundary without posts: promises alone, or the clock.",
+)
+@click.option(
+    "--max-ahead",
+    metavar="SECONDS|none",
+    help="How far beyond the clock its times may go; none: they are generated or recorded.",
+)
+@home_option
+@json_option
+def alter(  # noqa: PLR0917 - click passes by keyword
+    name: str,
+    readers: str | None,
+    writers: str | None,
+    declassify: str | None,
+    slack: str | None,
+    history: str | None,
+    idle: str | None,
+    max_ahead: str | None,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Define STREAM otherwise, while it runs; what is not named stays.
+
+    Of a stream that a query produces, the readers and the history.
+    """
+    from tools.commands.medusa import alter_stream
+
+    given = {
+        "readers": readers,
+        "writers": writers,
+        "declassify": declassify,
+        "slack": slack,
+        "history": history,
+        "idle": idle,
+        "max_ahead": max_ahead,
+    }
+    alteration = alter_stream.read({key: text for key, text in given.items() if text is not None})
+    alter_stream.alter(home, name, alteration)
+    say(as_json, {"stream": name, **alteration.changes}, f"{name}: {alteration.in_words()}")
+
+
+@stream.command("list")
+@home_option
+@json_option
+def list_streams(home: str | None, as_json: bool) -> None:
+    """List the streams of every participant that answers: whose, who may read, how far.
+
+    Those of late tuples and revisions, beside them, are in `medusa list`.
+    """
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.listing_screen import streams_table
+    from tools.commands.plain_tables import show
+
+    found = listing.streams(home)
+    if as_json:
+        say_json(found)
+    elif found:
+        show(streams_table(found))
+    else:
+        say(False, None, "no stream is defined yet")
+
+
+@stream.command("show")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@home_option
+@json_option
+def show_stream(name: str, home: str | None, as_json: bool) -> None:
+    """Show STREAM: its schema, who may read and post, how far it is."""
+    from tools.commands.medusa import listing
+    from tools.commands.medusa.listing_screen import stream_details
+    from tools.commands.plain_tables import show
+
+    found = listing.stream(home, name)
+    if as_json:
+        say_json(found)
+    else:
+        show(stream_details(found))
+
+
+@stream.command("delete")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@home_option
+@json_option
+def delete(name: str, home: str | None, as_json: bool) -> None:
+    """Delete STREAM, its late tuples and its revisions.
+
+    Refused while anybody reads it.
+    """
+    from tools.commands.medusa import calls
+
+    calls.ask(home, lambda client: client.delete_stream(name))
+    say(as_json, {"deleted": name}, f"{name}: deleted")
+
+
+@stream.command("reopen")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@home_option
+@json_option
+def reopen(name: str, home: str | None, as_json: bool) -> None:
+    """Let STREAM go on, which has ended.
+
+    Refused where somebody was told of its end.
+    """
+    from tools.commands.medusa import calls
+
+    had_ended = calls.ask(home, lambda client: client.reopen_stream(name))
+    told = "goes on" if had_ended else "has not ended: nothing was to be done"
+    say(as_json, {"reopened": name, "had_ended": had_ended}, f"{name}: {told}")

@@ -1,0 +1,55 @@
+"""What `medusa view` and `medusa query copy` ask the peer."""
+
+from __future__ import annotations
+
+from engine.objects.schema import END
+from engine.objects.view import Last, Range, Recent, Shows, View
+from overlay.errors import InvalidInputError
+from tools.client.times import parse_time
+from tools.commands.medusa.calls import ask
+
+
+def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:
+    """What the one of these options that is given asks for.
+
+    Raises:
+        InvalidInputError: a time is none.
+    """
+    if last is not None:
+        return Last(last)
+    if last_seconds is not None:
+        return Recent(_microseconds(last_seconds))
+    return parse_range(range_ or "")
+
+
+def parse_range(text: str) -> Range:
+    """
+    Raises:
+        InvalidInputError: it is not two times with two dots between them.
+    """
+    after, dots, until = text.partition("..")
+    if not dots or not after or not until:
+        raise InvalidInputError(
+            f"range {text[:80]!a}: expected T0..T1, for the tuples after T0 and up to T1"
+        )
+    return Range(parse_time(after), parse_time(until))
+
+
+def _microseconds(seconds: float) -> int:
+    if not abs(seconds) < END / 1e6:  # nor not a number
+        raise InvalidInputError(f"the last {seconds} seconds are not a time")
+    return round(seconds * 1e6)
+
+
+def create_view(home: str | None, view: View) -> View:
+    return ask(home, lambda client: client.create_view(view))
+
+
+def delete_view(home: str | None, name: str) -> None:
+    ask(home, lambda client: client.delete_view(name))
+
+
+def copy_query(home: str | None, query: str, new: str, after: str, until: str) -> tuple[str, ...]:
+    """Gives the names of the copy and of its streams. after, until: as people write times."""
+    begins, ends = parse_time(after), parse_time(until)
+    return ask(home, lambda client: client.copy_query(query, new, begins, ends))

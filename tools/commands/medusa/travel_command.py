@@ -1,0 +1,104 @@
+"""`medusa view` and `medusa query copy`: what is done with the history of streams, at a prompt."""
+
+from __future__ import annotations
+
+import click
+
+from tools.commands.command_line import home_option, json_option, say
+from tools.commands.completion import names_of
+
+
+@click.group()
+def view() -> None:
+    """Give parts of a stream's history names of their own."""
+
+
+@view.command("create")
+@click.argument("name")
+@click.option(
+    "--of",
+    "stream",
+    metavar="STREAM",
+    required=True,
+    help="What it shows a part of.",
+    shell_complete=names_of("stream"),
+)
+@click.option("--last", type=int, metavar="N", help="The N most recent tuples.")
+@click.option("--last-seconds", type=float, metavar="S", help="The last S seconds of its time.")
+@click.option(
+    "--range",
+    "range_",
+    metavar="T0..T1",
+    help="The tuples after T0 and up to T1: dates, microseconds, or beginning.",
+)
+@click.option("--frozen", is_flag=True, help="Show for ever what it shows now.")
+@home_option
+@json_option
+def create_view(  # noqa: PLR0917 - click passes by keyword
+    name: str,
+    stream: str,
+    last: int | None,
+    last_seconds: float | None,
+    range_: str | None,
+    frozen: bool,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Keep a part of STREAM as NAME, which can be subscribed to, and read by queries, like any
+    other stream.
+
+    It moves with the stream, and goes on with what follows; one that is --frozen, or a --range,
+    ends.
+    """
+    import msgspec
+
+    from engine.objects.view import View
+    from tools.commands.medusa import travel
+    from tools.commands.medusa.travel_words import view_in_words
+
+    if sum(each is not None for each in (last, last_seconds, range_)) != 1:
+        raise click.UsageError("say one of --last, --last-seconds and --range")
+    fixed = frozen or range_ is not None
+    asked = View(name, stream, travel.shown(last, last_seconds, range_), fixed)
+    made = travel.create_view(home, asked)
+    say(as_json, msgspec.to_builtins(made), f"{name}: {view_in_words(made)}")
+
+
+@view.command("delete")
+@click.argument("name", shell_complete=names_of("stream"))
+@home_option
+@json_option
+def delete_view(name: str, home: str | None, as_json: bool) -> None:
+    """Delete view NAME; what it kept is gone unless its stream keeps it."""
+    from tools.commands.medusa import travel
+
+    travel.delete_view(home, name)
+    say(as_json, {"deleted": name}, f"{name}: deleted")
+
+
+@click.command("copy")
+@click.argument("query", shell_complete=names_of("query"))
+@click.argument("new")
+@click.option(
+    "--from",
+    "after",
+    required=True,
+    metavar="T",
+    help="Read the inputs after this time: 2018-03-24T15:00:00Z, microseconds, or beginning.",
+)
+@click.option(
+    "--until", default="end", metavar="T", help="Up to this time, and end there (default: go on)."
+)
+@home_option
+@json_option
+def copy_query(  # noqa: PLR0917 - click passes by keyword
+    query: str, new: str, after: str, until: str, home: str | None, as_json: bool
+) -> None:
+    """Run a copy of QUERY over the history of its inputs, as NEW.
+
+    The original goes on beside it; the copy's streams are called after it.
+    """
+    from tools.commands.medusa import travel
+
+    names = travel.copy_query(home, query, new, after, until)
+    say(as_json, {"created": list(names)}, "\n".join(names))

@@ -1,0 +1,445 @@
+"""Letting participants in and out of a federation, at a home and at its running daemon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+from cryptography import x509
+
+from overlay.addresses import is_unspecified, outward_host
+from overlay.admission_policy import AdmissionPolicy
+from overlay.certificates import check_root, der, short_fingerprint
+from overlay.clock import shown
+from overlay.entering import Meeting, meet
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    UntrustedError,
+)
+from overlay.identity import Identity, Root, parse_peer_id, read_root_certificate
+from overlay.invite import Invite, decode_invite, encode_invite
+from overlay.membership import Membership
+from overlay.membership_file import load_membership, save_membership
+from overlay.roll import Roll, roll_of
+from tools.commands.command_line import warn
+from tools.home.addresses import Address, format_address
+from tools.home.config import load_overlay, read_bootstrap, write_bootstrap
+from tools.home.folder import Home
+from tools.home.root_key import SAY_WHERE, load_root
+
+HAND_OVER_S: Final = 5.0
+"""A daemon on this machine answers at once, or is not well."""
+
+
+Agreed = Callable[[], None]
+"""Called once it is sure that something can be done, before it counts; raises where a person does
+not want it."""
+
+
+def _nobody_asked() -> None:
+    """It was agreed to beforehand."""
+
+
+OUR_ROOT: Final = "say where it is with --our-root HOME"
+"""Where an invitation's own --root is the certificate of whom it is for."""
+
+INVITED_S: Final = 7 * 86_400.0
+"""Seconds for which an invitation lasts unless said: a week's holiday of whom it is for."""
+
+
+@dataclass(frozen=True)
+class Invited:
+    """
+    Attributes:
+        root: the beginning of its root's fingerprint, hex.
+        token: what it joins with; None: more sponsors must sign. signed: who has.
+        who: whose words admit, for people.
+        member_since: when it was admitted, seconds since the epoch, if it is a member already.
+    """
+
+    participant: str
+    root: str
+    token: str | None
+    signed: tuple[str, ...]
+    who: str
+    member_since: float | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """federation: its id. name: what people call it. addresses: of peers to join by."""
+
+    federation: str
+    name: str
+    addresses: tuple[str, ...]
+
+
+def invite(
+    home: Home,
+    name: str,
+    certificate: Path | None,
+    addresses: tuple[Address, ...] = (),
+    expires_s: float = INVITED_S,
+    *,
+    root_home: Home | None = None,
+    agreed: Agreed = _nobody_asked,
+) -> Invited:
+    """Admit a participant, or sign the admission that another sponsor began. Inviting again gives a
+    token again.
+
+    Args:
+        certificate: its root; None: the one that other sponsors have signed.
+        expires_s: seconds for which the invitation lasts: until then it must have met a member.
+        root_home: where our root's key is; None: in `home`.
+        agreed: see `Agreed`.
+
+    Raises:
+        InvalidInputError: the certificate is another participant's, or none.
+        ConflictError: the name is taken, by another root or a revoked one; or it needs no more
+            sponsors.
+        NotAuthorisedError: the admission policy does not ask us.
+        NotFoundError: there is no root key, or this home is in no federation; or no other sponsor
+            has signed an admission.
+    """
+    now = time.time()
+    home.require()
+    root = _root(home, root_home, OUR_ROOT)
+    membership = load_federation(home)
+    theirs = _begun(membership, name) if certificate is None else read_root_certificate(certificate)
+    if (certified := check_root(theirs)) != name:
+        raise InvalidInputError(f"{certificate}: the root certificate of {certified}, not {name}")
+    with _telling(home, membership, now, agreed):
+        membership.admit(root, theirs, now, now + expires_s)
+        token = None
+        if membership.root_of(name) is not None:
+            token = encode_invite(membership, name, addresses or addresses_of(home))
+    policy = membership.tally.policy.policy
+    root_shown = short_fingerprint(theirs)
+    rows = [
+        row
+        for row in roll_of(membership, now).members
+        if (row.participant, row.root) == (name, root_shown)
+    ]
+    signed = rows[0].sponsors if rows else ()
+    since = next((row.since for row in rows if row.standing in {"founder", "member"}), None)
+    return Invited(name, root_shown, token, signed, policy.who, since)
+
+
+def begun_root(home: Home, name: str) -> str:
+    """The fingerprint of the root that other sponsors would admit under that name.
+
+    Raises:
+        NotFoundError: none has begun. InvalidInputError: they mean different roots.
+    """
+    return short_fingerprint(_begun(load_federation(home), name))
+
+
+def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
+    """Take back the invitation of a participant that has not entered.
+
+    Args:
+        root_home: where our root's key is; None: in `home`.
+
+    Raises:
+        NotFoundError: it is not invited, or there is no root key.
+        ConflictError: it has entered. UntrustedError: it is not ours to withdraw.
+    """
+    now = time.time()
+    root, membership = _root(home, root_home, OUR_ROOT), load_federation(home)
+    with _telling(home, membership, now):
+        membership.withdraw(root, name, now)
+
+
+def change_policy(
+    home: Home, policy: str, root_home: Home | None = None, agreed: Agreed = _nobody_asked
+) -> Roll:
+    """Put another admission policy in force, or sign the change that another sponsor began; the
+    roll after that. The policy in force again ends the changes that wait for more sponsors.
+
+    Args:
+        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
+
+    Raises:
+        InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
+        NotAuthorisedError: the policy in force does not ask us.
+        NotFoundError: there is no root key.
+    """
+    now = time.time()
+    root, membership = _root(home, root_home), load_federation(home)
+    with _telling(home, membership, now, agreed):
+        membership.change_policy(root, policy, now)
+    return roll_of(membership, now)
+
+
+def written_policy(home: Home, policy: str) -> str:
+    """An admission policy as the roll has it: without blanks, its sponsors sorted.
+
+    Raises:
+        InvalidInputError: that is no policy. NotFoundError: this home is in no federation.
+    """
+    return str(AdmissionPolicy.parse(policy, load_federation(home).founder))
+
+
+def members(home: Home) -> Roll:
+    """Who belongs to the federation, as far as this home has heard.
+
+    Raises:
+        NotFoundError: this home is in no federation.
+    """
+    return roll_of(load_federation(home), time.time())
+
+
+def warnings(home: Home) -> tuple[str, ...]:
+    """The faults that people must mend, as the running peer of this home reports them; () if it
+    does not run. A member that refuses this peer does not send it the statement of its revocation,
+    so the roll in this home may be out of date."""
+    if not home.is_locked():
+        return ()
+
+    async def ask() -> tuple[str, ...]:
+        from tools.client.async_client import Endpoint, open_medusa
+        from tools.commands.medusa.calls import warnings_of
+
+        async with open_medusa(endpoint=Endpoint.of(home), patience_s=HAND_OVER_S) as client:
+            return await warnings_of(client)
+
+    try:
+        return trio.run(ask)
+    except MedusaError:
+        return ()
+
+
+def knock(home: Home, token: str) -> str:
+    """Call the members that a token names, before its participant joins; what to warn of.
+
+    Raises:
+        RefusedError: those that answered do not take us for a member. As `join`.
+    """
+    identity, invitation, membership = _open(home, token)
+    if home.is_locked():  # its daemon is in touch with the others
+        return ""
+    meeting = trio.run(meet, identity, membership, invitation.addresses)
+    check_met(meeting)
+    if meeting.met:
+        return ""
+    silent = "; ".join(f"{format_address(at)}: {why}" for at, why in meeting.silent.items())
+    return f"joined, but no member has answered yet ({silent}); `medusa-peer run` goes on trying"
+
+
+def check_met(meeting: Meeting) -> None:
+    """
+    Raises:
+        RefusedError: all members that answered refuse this peer.
+    """
+    if meeting.refused and not meeting.met:
+        raise RefusedError(
+            f"{'; '.join(meeting.refused)}; ask the participant that invited you, whose "
+            "`medusa-peer members` shows why"
+        )
+
+
+async def enter(home: Home, membership: Membership, addresses: Sequence[Address]) -> None:
+    """Before its peer runs, a newcomer that no member has met yet calls them.
+
+    Raises:
+        RefusedError: those that answer do not take its participant for a member: it would run
+            alone.
+    """
+    identity = Identity.load(home.folder)
+    own = membership.holder(identity.participant)
+    if own is not None and own.digest not in membership.tally.entered:
+        check_met(await meet(identity, membership, addresses))
+
+
+def load_federation(home: Home) -> Membership:
+    """The federation that this home is in.
+
+    Raises:
+        NotFoundError: it is in none.
+    """
+    home.require()
+    try:
+        return load_membership(home.folder)
+    except NotFoundError:
+        raise NotFoundError(
+            f"the peer in {home.folder} is in no federation: have a member invite it, then "
+            f"`medusa-peer join TOKEN --home {home.folder}`"
+        ) from None
+
+
+def join(home: Home, token: str) -> Joined:
+    """Enter the federation that a token describes.
+
+    Raises:
+        InvalidInputError: no token, or one that does not admit this participant.
+        UntrustedError: it admits someone else under this participant's name.
+        ConflictError: the home is in another federation.
+    """
+    _, invitation, membership = _open(home, token)
+    save_membership(home.folder, membership, time.time())
+    write_bootstrap(home, invitation.addresses)
+    return Joined(
+        membership.federation,
+        membership.name,
+        tuple(format_address(address) for address in invitation.addresses),
+    )
+
+
+def revoke(
+    home: Home,
+    name: str,
+    peer: str | None,
+    root_home: Home | None = None,
+    agreed: Agreed = _nobody_asked,
+) -> str:
+    """Revoke a participant, or one of its peers (id in hex). Returns why the participant stays a
+    member all the same, or "": it does not.
+
+    Args:
+        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
+
+    Raises:
+        NotFoundError: no such member, or there is no root key.
+        UntrustedError: it is not ours to revoke.
+    """
+    now = time.time()
+    membership = load_federation(home)
+    root = _root(home, root_home)
+    peer_id = b"" if peer is None else parse_peer_id(peer)
+    with _telling(home, membership, now, agreed):
+        membership.revoke(root, name, peer_id, now=now)
+    if peer is not None or membership.root_of(name) is None:
+        return ""
+    return f"{root.participant} takes back its word, and enough other sponsors stand by theirs"
+
+
+def member_named(home: Home, name: str) -> str:
+    """Who that is, for a person who is about to end its membership.
+
+    Raises:
+        NotFoundError: nobody has that name.
+    """
+    roll = members(home)
+    for row in roll.members:
+        if row.participant == name and row.standing != "waiting":
+            by = ", ".join(row.sponsors) or "the charter"
+            return f"{row.standing}, root {row.root}, admitted by {by} on {shown(row.since)[:10]}"
+    raise NotFoundError(f"{name} is no member of federation {roll.name}")
+
+
+def addresses_of(home: Home) -> tuple[Address, ...]:
+    """Where a new peer can join by: this peer, and those that it joined by itself.
+
+    Raises:
+        InvalidInputError: nobody could dial any of them.
+    """
+    try:
+        own: Address | None = home.running().overlay
+    except UnavailableError:
+        settings = load_overlay(home)
+        own = settings.advertise or settings.listen
+    others = read_bootstrap(home)
+    if own is not None and own[1] != 0:
+        return (_dialable(own), *others)
+    if others:
+        return others
+    raise InvalidInputError(
+        "no address to join by: start this peer first, or say --address HOST:PORT"
+    )
+
+
+def _dialable(address: Address) -> Address:
+    """0.0.0.0 is no address of anyone: the one on the interface that leads out."""
+    host, port = address
+    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address
+
+
+def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
+    """Whom a token is for, what it says, and the federation that it describes."""
+    home.require()
+    identity = Identity.load(home.folder)
+    invitation = decode_invite(token)
+    membership = invitation.membership(identity.participant)
+    admitted = membership.root_of(identity.participant)
+    if admitted is None or der(admitted) != der(identity.root_certificate):
+        raise UntrustedError(
+            f"the invitation admits another root as {identity.participant}; "
+            f"ask for one made with {home.root_certificate}"
+        )
+    membership.authenticate(der(identity.certificate), time.time())
+    return identity, invitation, membership
+
+
+def _begun(membership: Membership, name: str) -> x509.Certificate:
+    """The root that other sponsors would admit under that name."""
+    rows = roll_of(membership, time.time()).members
+    for row in rows:
+        if row.participant == name and row.standing in {"invited", "member"}:
+            raise ConflictError(
+                f"{name} needs no more sponsors: {', '.join(row.sponsors)} signed its admission"
+                + (
+                    f"; `medusa-peer invite {name} --root CERT` prints its token again"
+                    if row.standing == "invited"
+                    else f", and it is a member since {shown(row.since)[:10]}"
+                )
+            )
+    begun = {row.root for row in rows if (row.participant, row.standing) == (name, "waiting")}
+    for member in membership.words.members.values():
+        if begun == {short_fingerprint(member.certificate)} and member.participant == name:
+            return member.certificate
+    if begun:
+        raise InvalidInputError(
+            f"sponsors have signed different roots of {name} ({', '.join(sorted(begun))}): say "
+            "which with --root CERT"
+        )
+    raise NotFoundError(
+        f"this peer has heard of no sponsor that has begun to admit {name}: give its root with "
+        "--root CERT or, if another sponsor has begun, say it again in some seconds "
+        f"(`medusa-peer members` then shows {name} as waiting)"
+    )
+
+
+def _root(home: Home, root_home: Home | None, mend: str = SAY_WHERE) -> Root:
+    return load_root(root_home or home, of=Identity.load(home.folder), mend=mend)
+
+
+@contextmanager
+def _telling(
+    home: Home, membership: Membership, now: float, agreed: Agreed = _nobody_asked
+) -> Iterator[None]:
+    """Save what the block says, unless it fails or nobody agrees, and tell the running daemon."""
+    before = frozenset(membership.statements())
+    yield
+    agreed()
+    said = tuple(each for each in membership.statements() if each not in before)
+    save_membership(home.folder, membership, now)
+    if said:
+        _hand_over(home, said)
+
+
+def _hand_over(home: Home, statements: tuple[bytes, ...]) -> None:
+    """Tell the running daemon; one that does not run reads its file when it starts."""
+    if not home.is_locked():
+        return
+
+    async def tell() -> None:
+        from tools.client.async_client import Endpoint, open_medusa
+
+        own = Endpoint.of(home)  # whatever token the environment has for others
+        async with open_medusa(endpoint=own, patience_s=HAND_OVER_S) as client:
+            await client.admit(statements)
+
+    try:
+        trio.run(tell)
+    except MedusaError as error:
+        warn(f"stored, but the running peer could not be told ({error}); restart it")

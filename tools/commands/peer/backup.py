@@ -1,0 +1,256 @@
+"""A peer's home in one file, and back again."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from contracts.ledger import LEDGER_FILE
+from contracts.ledger_file import translated
+from engine.replication.homes.ballot_files import BallotFiles
+from engine.replication.restored import FILE, Restored
+from engine.streams.freezing import SIZES, copied
+from overlay.addresses import Address
+from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+from overlay.files import load_json, read_secret, save_json, storing, write_secret
+from overlay.identity import Identity
+from tools.commands.peer.archive import (
+    MAX_MANIFEST,
+    ROOTS,
+    VERSION,
+    Manifest,
+    Member,
+    Progress,
+    extract,
+    write_archive,
+)
+from tools.home.folder import Home
+from tools.home.messages import FREEZE, Freeze, Frozen
+
+FREEZE_S: Final = 60.0
+"""Patience with a peer that gives its files second names, seconds: some microseconds each."""
+
+SECRETS: Final = ("root.key", "peer.key", "client.token", "tokens.json")
+"""Names that an archive never has."""
+
+
+def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Manifest:
+    """Write the home, as it is at one moment, to a file; the peer may run.
+
+    Args:
+        keys: where its keys and tokens go, mode 0600; None: nowhere.
+
+    Raises:
+        NotFoundError: no peer lives there. ConflictError: there is such a file.
+        StorageError: the disk does not take it.
+    """
+    home.require()
+    for path in (file, keys):
+        if path is not None and path.exists():
+            raise ConflictError(f"{path} is there already: remove it, or take another name")
+    identity = Identity.load(home.folder)
+    address = home.running().overlay if home.is_locked() else None
+    votes = _votes(home)
+
+    def manifest(files: dict[str, tuple[int, str]]) -> Manifest:
+        return Manifest(
+            VERSION,
+            identity.participant,
+            identity.peer_id.hex(),
+            time.time(),
+            str(home.folder),
+            address,
+            votes,
+            files,
+        )
+
+    with _data(home, address) as data:
+        done = write_archive(file, [*_members(home), *data], manifest, progress)
+    if keys is not None:
+        _save_keys(home, keys)
+    return done
+
+
+def restore(
+    file: Path, home: Home, keys: Path | None, progress: Progress, behind: int | None = None
+) -> Manifest:
+    """Make a home of a backup; its first start learns what others have beyond it.
+
+    Args:
+        keys: the file of its keys. behind: that nobody has read its source streams further
+            than that boundary, microseconds, or than other peers have them.
+
+    Raises:
+        ConflictError: a peer lives there, or the one that was backed up still runs here.
+        InvalidInputError: the backup, or the file of keys, is damaged or of another peer.
+        NotFoundError: there are no keys.
+    """
+    if home.exists or (home.folder.exists() and any(home.folder.iterdir())):
+        raise ConflictError(f"{home.folder} is not empty: restore into a new --home")
+    secrets = _load_keys(keys)
+    place = home.folder.with_name(f".{home.folder.name}.restoring")
+    shutil.rmtree(place, ignore_errors=True)
+    with storing(home.folder):
+        home.folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        manifest = extract(file, place, progress)
+        _check_gone(manifest)
+        for name, content in secrets.items():
+            write_secret(place / name, content)
+        _check_identity(place, manifest, keys)
+        _prepare(place, manifest, behind)
+        with storing(home.folder):
+            if home.folder.exists():
+                home.folder.rmdir()
+            place.rename(home.folder)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return manifest
+
+
+# -- what is backed up ----------------------------------------------------------------------------
+
+
+def _members(home: Home) -> Iterator[Member]:
+    """The files of a home beside its data and its ledger."""
+    for name in sorted(ROOTS - {"data", "contracts", LEDGER_FILE}):
+        with suppress(FileNotFoundError):
+            path = home.folder / name
+            yield Member(name, path, path.stat().st_size)
+    for path in sorted((home.folder / "contracts").glob("*.contract")):
+        yield Member(f"contracts/{path.name}", path, path.stat().st_size)
+
+
+@contextmanager
+def _data(home: Home, running: Address | None) -> Iterator[list[Member]]:
+    """The home's data and ledger as they are at one moment."""
+    if running is None:
+        with home.lock(), _ledger(home, home.frozen("ledger")) as ledger:
+            files = copied(home.data)
+            yield [*_named(home.data, {path: path.stat().st_size for path in files}), *ledger]
+        return
+    folder = _freeze(home)
+    try:
+        with _ledger(home, folder / "ledger") as ledger:
+            sizes = load_json(folder / SIZES, dict[str, int], mend="try again", limit=MAX_MANIFEST)
+            yield [*_named(folder, {folder / name: size for name, size in sizes.items()}), *ledger]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _named(folder: Path, sizes: dict[Path, int]) -> Iterator[Member]:
+    for path, size in sizes.items():
+        yield Member(f"data/{path.relative_to(folder)}", path, size)
+
+
+def _freeze(home: Home) -> Path:
+    async def ask() -> Frozen:
+        from tools.client.async_client import Endpoint, dial_to
+
+        async with dial_to(None, Endpoint.of(home))() as connection:
+            return await connection.call(FREEZE, Freeze(), Frozen, timeout_s=FREEZE_S)
+
+    return Path(trio.run(ask).folder)
+
+
+@contextmanager
+def _ledger(home: Home, folder: Path) -> Iterator[list[Member]]:
+    """A copy of the ledger, made by SQLite while another process may write to it."""
+    path = home.folder / LEDGER_FILE
+    if not path.exists():
+        yield []
+        return
+    copy = folder / LEDGER_FILE
+    try:
+        with storing(copy):
+            folder.mkdir(parents=True)
+        with translated(path):
+            source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            target = sqlite3.connect(copy)
+            try:
+                source.backup(target)
+            finally:
+                target.close()
+                source.close()
+        yield [Member(LEDGER_FILE, copy, copy.stat().st_size)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _votes(home: Home) -> tuple[str, ...]:
+    stored = BallotFiles(home.data / "ballots").load()
+    return tuple(sorted(each.entry.stream.name for each in stored))
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def _save_keys(home: Home, file: Path) -> None:
+    found: dict[str, bytes] = {}
+    for name in SECRETS:
+        with suppress(NotFoundError):
+            found[name] = read_secret(home.folder / name)
+    save_json(file, found, secret=True)
+
+
+def _load_keys(file: Path | None) -> dict[str, bytes]:
+    if file is None:
+        raise NotFoundError(
+            "a backup has no keys: say --keys FILE, as `medusa-peer backup --keys FILE` wrote it"
+        )
+    found = load_json(file, dict[str, bytes], mend="take another copy of it", secret=True)
+    if not {"peer.key", "client.token"} <= found.keys() <= set(SECRETS):
+        raise InvalidInputError(f"{file}: it is no file of a peer's keys")
+    return found
+
+
+# -- what is restored -----------------------------------------------------------------------------
+
+
+def _check_gone(manifest: Manifest) -> None:
+    """
+    Raises:
+        ConflictError: the peer that was backed up runs on this machine.
+    """
+    old = Home(Path(manifest.home))
+    try:
+        runs = old.is_locked() and old.running().peer == manifest.peer
+    except (MedusaError, OSError):
+        return
+    if runs:
+        raise ConflictError(
+            f"the peer that was backed up runs in {old.folder}: stop it for good first"
+        )
+
+
+def _check_identity(place: Path, manifest: Manifest, keys: Path | None) -> None:
+    """
+    Raises:
+        InvalidInputError: the keys are not those of the peer that was backed up.
+    """
+    try:
+        own = Identity.load(place)
+    except MedusaError as error:
+        reason = str(error).replace(f"{place}/", "")
+        raise InvalidInputError(f"{keys}: not the keys of this backup ({reason})") from None
+    if own.peer_id.hex() != manifest.peer:
+        raise InvalidInputError(f"{keys}: keys of another peer than {manifest.peer[:8]}")
+
+
+def _prepare(place: Path, manifest: Manifest, behind: int | None) -> None:
+    data = place / "data"
+    with storing(data):
+        for folder in (data, place / "logs", place / "contracts"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        for contract in (place / "contracts").iterdir():
+            contract.chmod(0o600)
+    if manifest.votes:
+        BallotFiles(data / "ballots").abstain(manifest.votes)
+    save_json(data / FILE, Restored(manifest.made_at, manifest.address, behind))

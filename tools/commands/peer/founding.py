@@ -1,0 +1,132 @@
+"""Making the home of a new peer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from overlay.admission_policy import FOUNDER, AdmissionPolicy
+from overlay.errors import ConflictError, NotFoundError
+from overlay.files import write_atomically, write_secret
+from overlay.identity import Identity, Root
+from overlay.membership import Membership
+from overlay.membership_file import load_membership, save_membership
+from overlay.names import check_participant
+from tools.commands.peer.admission import addresses_of
+from tools.home.addresses import Address
+from tools.home.config import TEMPLATE, write_bootstrap
+from tools.home.folder import TOKEN_BYTES, Home
+from tools.home.root_key import load_root
+
+FOLDER_MODE: Final = 0o700
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made. peer: its id, hex. federation: its name, or None before it has joined one."""
+
+    participant: str
+    peer: str
+    federation: str | None
+
+
+def make_peer(home: Home, participant: str, found: str | None, admission: str = FOUNDER) -> Made:
+    """A participant's first peer, with the participant's root key.
+
+    Args:
+        found: the name of a federation to start. admission: who admits others to it.
+
+    Raises:
+        ConflictError: a peer lives there already.
+        InvalidInputError: a bad name, or no admission policy.
+    """
+    now = time.time()
+    check_participant(participant)
+    root = Root.create(participant, now)
+    membership = None if found is None else Membership.found(root, now, found, admission)
+    _make_folder(home)
+    root.save(home.folder)
+    return _furnish(home, root, membership, (), now)
+
+
+def make_sibling(home: Home, other: Home) -> Made:
+    """Another peer of the participant whose root key lives in `other`, in the same federation.
+
+    Raises:
+        ConflictError: a peer lives in `home` already.
+        NotFoundError: `other` is no home, or has no root key.
+    """
+    now = time.time()
+    other.require()
+    root = load_root(other)
+    try:
+        membership = load_membership(other.folder)
+    except NotFoundError:
+        membership = None
+    addresses = addresses_of(other) if membership is not None else ()
+    _make_folder(home)
+    return _furnish(home, root, membership, addresses, now)
+
+
+def next_steps(home: Home, made: Made) -> str:
+    """What a person does after init."""
+    lines = [f"peer {made.peer[:8]} of {made.participant} lives in {home.folder}"]
+    run = f"medusa-peer run --home {home.folder}"
+    if made.federation is None:
+        lines += [
+            "next, have a member of a federation admit you, with your root certificate:",
+            f"    medusa-peer invite {made.participant} --root {home.root_certificate}",
+            "then enter with the token it prints, and start the peer:",
+            f"    medusa-peer join TOKEN --home {home.folder}",
+            f"    {run}",
+        ]
+    else:
+        lines += [f"it belongs to federation {made.federation}; start it:", f"    {run}"]
+    if home.root_key.exists():
+        lines.append(f"keep {home.root_key} safe: it signs your peers and whom you admit")
+    return "\n".join(lines)
+
+
+def first_admissions(policy: AdmissionPolicy) -> str:
+    """How the other sponsors come in, where the founder cannot admit participants alone; else "".
+
+    The founder is the only member at the start.
+    """
+    others = [name for name in policy.sponsors if name != policy.founder]
+    if not others:
+        return ""
+    if policy.needed == 1 and policy.founder in policy.sponsors:
+        return ""
+    needed = f"{policy.needed} of {', '.join(policy.sponsors)}"
+    none = "" if policy.founder in policy.sponsors else f"; {policy.founder} is none of these"
+    return (
+        f"{policy.founder} alone admits the sponsors {', '.join(others)}; nobody else can be "
+        f"admitted before {needed} are members and sign{none}"
+    )
+
+
+def _make_folder(home: Home) -> None:
+    if home.exists or home.root_key.exists():
+        raise ConflictError(
+            f"{home.folder} is a peer's home already; choose another --home, or remove it first"
+        )
+    home.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def _furnish(
+    home: Home, root: Root, membership: Membership | None, join_by: tuple[Address, ...], now: float
+) -> Made:
+    identity = Identity.issue(root, now)
+    write_secret(home.token, secrets.token_hex(TOKEN_BYTES).encode())
+    if membership is not None:
+        save_membership(home.folder, membership, now)
+    if join_by:
+        write_bootstrap(home, join_by)
+    home.data.mkdir(exist_ok=True)
+    home.logs.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    identity.save(home.folder)
+    write_atomically(home.config, TEMPLATE.read_bytes())
+    name = membership.name if membership is not None else None
+    return Made(identity.participant, identity.peer_id.hex(), name)

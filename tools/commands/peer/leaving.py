@@ -1,0 +1,94 @@
+"""A peer, or a participant with all its peers, leaves its federation: it says so, and stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedError
+from overlay.exchange import EXCHANGE_S
+from overlay.identity import Identity
+from overlay.membership_file import save_membership
+from tools.client.dialling import dial_to
+from tools.commands.peer.admission import Agreed, load_federation
+from tools.home.folder import Home
+from tools.home.messages import LEAVE, Leave, Left
+from tools.home.root_key import SAY_WHERE, load_root
+
+TOLD_S: Final = 4 * EXCHANGE_S
+"""Seconds for the peer to tell all others: it may have to dial them, an exchange has two calls, and
+a silent peer costs their time-outs."""
+
+STOP_S: Final = 120.0
+"""Seconds for the peer to stop: it ends its Spark and writes what it has."""
+
+LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Departure:
+    """told: the participants that have heard of it."""
+
+    participant: str
+    peer: str
+    told: tuple[str, ...]
+
+
+def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Departure:
+    """Have the peer of `home` tell the others that it leaves, for good, and stop it.
+
+    Args:
+        root_home: where the participant's root key is, which signs that.
+        agreed: see `tools.commands.peer.admission.Agreed`.
+        whole: all its participant's peers leave.
+
+    Raises:
+        UntrustedError: it is out already, as it knows itself; RefusedError: as the others say.
+        UnavailableError: the peer does not run: nobody would hear of it.
+        NotFoundError: no root key there. InvalidInputError: it is another participant's.
+        DeadlineError: it has left, and does not stop.
+    """
+    membership = load_federation(home)
+    identity = Identity.load(home.folder)
+    try:
+        membership.check(identity.name)
+    except UntrustedError as error:
+        raise UntrustedError(_out(home, error)) from None
+    running = home.running()
+    root = load_root(root_home, of=identity, mend=SAY_WHERE)
+    now = time.time()
+    peer_id = b"" if whole else identity.peer_id
+    statement = membership.revoke(root, identity.participant, peer_id, now=now, leaves=not whole)
+    agreed()
+    try:
+        told = trio.run(_tell, home, statement)
+    except RefusedError as error:
+        raise RefusedError(_out(home, error)) from None
+    save_membership(home.folder, membership, now)
+    _stop(home, running.pid)
+    return Departure(identity.participant, identity.peer_id.hex(), told)
+
+
+def _out(home: Home, error: MedusaError) -> str:
+    stop = f"; `kill {home.running().pid}` stops it" if home.is_locked() else ""
+    return f"this peer is out of the federation already: {error}{stop}"
+
+
+async def _tell(home: Home, statement: bytes) -> tuple[str, ...]:
+    async with dial_to(home.folder, None)() as connection:
+        answer = await connection.call(LEAVE, Leave((statement,)), Left, timeout_s=TOLD_S)
+        return answer.told
+
+
+def _stop(home: Home, pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_S
+    while home.is_locked():
+        if time.monotonic() > until:
+            raise DeadlineError(f"it has left, and the process {pid} does not stop: kill -9 {pid}")
+        time.sleep(LOOK_S)

@@ -1,0 +1,173 @@
+"""Making, listing and withdrawing the client tokens of a home."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from rich.table import Table
+
+from overlay.addresses import is_unspecified, outward_host
+from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
+from overlay.errors import InvalidInputError, MedusaError
+from overlay.identity import Identity
+from tools.client.times import show_clock
+from tools.commands.peer.contract_terms import parse_duration
+from tools.commands.plain_tables import lines_table
+from tools.home.addresses import Address, parse_address
+from tools.home.config import load_client
+from tools.home.folder import Home
+from tools.home.token_file import TokenFile
+from tools.home.token_text import TokenText
+from tools.monitor.tables import add_row
+
+ASK_S: Final = 5.0
+"""A daemon on this machine answers at once, or is not well."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A token in the list. connected: the clients that show it now; None: the peer does not say."""
+
+    token: ClientToken
+    state: str
+    connected: int | None
+
+    def as_json(self) -> dict[str, object]:
+        token = self.token
+        return {
+            "name": token.name,
+            "scopes": in_words(token.scopes).split(","),
+            "made_at": token.made_at or None,
+            "expires_at": token.expires_at,
+            "revoked_at": token.revoked_at,
+            "state": self.state,
+            "connected": self.connected,
+        }
+
+
+def add(home: Home, name: str, scopes: str, expires: str | None, address: str | None) -> str:
+    """Make a token; gives the text that is handed over.
+
+    Args:
+        scopes: with commas. expires: a duration from now. address: where the peer takes clients.
+
+    Raises:
+        InvalidInputError: a name, scope, duration or address that is none.
+        ConflictError, BusyError: see `TokenFile.add`.
+    """
+    home.require()
+    now = time.time()
+    until = None if expires is None else now + parse_duration(expires)
+    where = _address(home, address)
+    secret = TokenFile(home).add(name, parse_scopes(scopes), until, now)
+    return _text(home, secret, where)
+
+
+def rotate(home: Home, name: str, address: str | None) -> str | None:
+    """Give a token another secret; gives the text that is handed over, None for the owner's.
+
+    Raises:
+        NotFoundError: there is none of that name, or it counts no more.
+    """
+    home.require()
+    where = _address(home, address)
+    secret = TokenFile(home).rotate(name, time.time())
+    return None if name == OWNER else _text(home, secret, where)
+
+
+def revoke(home: Home, name: str) -> None:
+    """
+    Raises:
+        NotFoundError: there is none of that name, or it counts no more.
+        InvalidInputError: it is the owner's.
+    """
+    home.require()
+    TokenFile(home).revoke(name, time.time())
+
+
+def shown(home: Home) -> list[Line]:
+    """The tokens of a home, with how many clients show each to its peer, where that runs."""
+    home.require()
+    now, counts = time.time(), _connected(home)
+    return [
+        Line(token, _state(token, now), None if counts is None else counts[token.name])
+        for token in TokenFile(home).tokens()
+    ]
+
+
+def table(lines: list[Line]) -> Table:
+    """The list for a person."""
+    table = lines_table("name", "scopes", "made", "expires", "state", "connected")
+    for line in lines:
+        token = line.token
+        add_row(
+            table,
+            token.name,
+            in_words(token.scopes),
+            show_clock(token.made_at, day=True) if token.made_at else "-",
+            show_clock(token.expires_at, day=True) if token.expires_at else "never",
+            line.state,
+            "-" if line.connected is None else str(line.connected),
+        )
+    return table
+
+
+def parse_scopes(text: str) -> frozenset[Scope]:
+    """
+    Raises:
+        InvalidInputError: one of them is none.
+    """
+    scopes = set()
+    for word in text.split(","):
+        try:
+            scopes.add(Scope(word.strip()))
+        except ValueError:
+            known = ", ".join(Scope)
+            raise InvalidInputError(f"scope {word[:40]!a}: expected some of {known}") from None
+    return frozenset(scopes)
+
+
+def _state(token: ClientToken, now: float) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {show_clock(token.revoked_at, day=True)}"
+    return "in force" if token.refusal(now) is None else "expired"
+
+
+def _address(home: Home, given: str | None) -> Address | None:
+    """Where a token's holder finds the peer; None where that changes with every start."""
+    host, port = load_client(home).listen if given is None else parse_address(given)
+    if given is not None and port == 0:
+        raise InvalidInputError(f"address {given}: nobody can dial port 0")
+    if port == 0:
+        return None
+    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else (host, port)
+
+
+def _text(home: Home, secret: bytes, address: Address | None) -> str:
+    identity = Identity.load(home.folder)
+    root = identity.root_certificate
+    return str(TokenText.of(identity.participant, root, secret, address))
+
+
+def _connected(home: Home) -> Counter[str] | None:
+    """How many clients show each token to the peer; this command's own call is not counted."""
+    if not home.is_locked():
+        return None
+
+    async def ask() -> Counter[str]:
+        from tools.client.async_client import Endpoint, open_medusa
+
+        async with open_medusa(endpoint=Endpoint.of(home), patience_s=ASK_S) as client:
+            (peer,) = (await client.status(federation=False)).peers
+        counts = Counter(client.token for client in peer.clients)
+        counts[OWNER] -= 1
+        return counts
+
+    try:
+        return trio.run(ask)
+    except MedusaError:
+        return None

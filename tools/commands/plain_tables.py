@@ -1,0 +1,49 @@
+"""Tables for people at a prompt: columns under headers, no frames."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tools.monitor.tables import add_row
+
+PIPE_COLUMNS: Final = 4096
+"""Of what is no terminal: no line is folded there, so that other programs find names whole."""
+
+
+def lines_table(*headers: str) -> Table:
+    """A table of one thing a line; the columns of the first are folded, where they must be."""
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan underline"
+    )
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    return table
+
+
+def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
+    """All about one thing: names of facts, and the facts."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, words in rows:
+        add_row(table, name, words)
+    return table
+
+
+def show(table: Table) -> None:
+    """Print for a person, without blanks at line ends. A file or pipe has no width, also where
+    $COLUMNS names one: a program that has loaded readline hands its terminal's width to all
+    programs that it starts.
+    """
+    width = None if sys.stdout.isatty() else PIPE_COLUMNS
+    console = Console(markup=False, highlight=False, width=width)
+    with console.capture() as captured:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

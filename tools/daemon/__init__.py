@@ -1,0 +1,1 @@
+"""The composition of a peer: overlay, catalog, engine, market, and the clients' listener."""

@@ -1,0 +1,256 @@
+"""The composition of a peer: overlay, catalog, engine, and the listener for clients."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+
+import trio
+
+from dht.catalog import open_catalog
+from engine.api.definitions import DefinitionCalls
+from engine.api.flow import FlowCalls
+from engine.api.moving import MovingCalls
+from engine.api.replicas import ReplicaCalls
+from engine.api.serving import PeerService
+from engine.api.status import StatusCalls
+from engine.api.versions import VersionCalls
+from engine.engine import Engine, open_engine
+from engine.replication.restored import ASK_S, begin_again, is_restored
+from engine.streams.freezing import freeze
+from engine.tasks.execution import OpenExecutor
+from overlay.clients import Clients, open_client_listener
+from overlay.concurrency import one_error
+from overlay.errors import InternalError, MedusaError, NotAuthorisedError
+from overlay.events import wall_clock
+from overlay.identity import Identity
+from overlay.log import LOGGER
+from overlay.node import Overlay, open_overlay
+from overlay.rpc import Caller
+from tools.commands.command_line import warn
+from tools.commands.peer.admission import enter, load_federation
+from tools.daemon.reloading import Reloading, live_settings
+from tools.daemon.renewal import renew_at_start, renewing
+from tools.daemon.scopes import SCOPES
+from tools.daemon.to_mend import telling
+from tools.home.config import Config
+from tools.home.folder import Home, Running
+from tools.home.log_file import open_log
+from tools.home.messages import (
+    ADMIT,
+    FREEZE,
+    LEAVE,
+    Admit,
+    Admitted,
+    Freeze,
+    Frozen,
+    Leave,
+    Left,
+)
+from tools.home.token_file import LiveTokens
+from tools.market.opening import open_market
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""That a peer heeds."""
+
+DISTRIBUTION: Final = "medusa-federation"
+
+SWITCH_S: Final = 0.0005
+"""How long a thread that works in Python keeps the interpreter from others that want it, seconds.
+The event loop wants it back some twenty times a post. Measured, while threads read documents: the
+slowest hundredth of posts took 270 to 370 ms with Python's 5 ms, and takes 95 to 130 ms."""
+
+
+async def run_peer(
+    home: Home, load: Callable[[], Config], on_ready: Callable[[Running], None]
+) -> None:
+    """Run the peer of `home` until SIGTERM or SIGINT; SIGHUP has it read its settings again.
+
+    Args:
+        load: reads the settings.
+        on_ready: told where it answers, once it does.
+
+    Raises:
+        MedusaError: it cannot start: the message names the thing and the mend.
+    """
+    home.require()
+    config = load()
+    with open_log(home.log_file, config.log) as set_log, _end_noted():
+        renew_at_start(home, wall_clock())
+        await enter(home, load_federation(home), config.overlay.bootstrap)
+        if is_restored(home.data):
+            warn(f"restored from a backup: asks the other peers first, for up to {ASK_S:g} s")
+        async with (
+            open_peer(home, config) as peer,
+            telling(peer.engine.overlay.warnings, warn),
+        ):
+            # A signal that comes as soon as anybody is told that it runs is heard.
+            with trio.open_signal_receiver(*SIGNALS) as signals:
+                on_ready(peer.running)
+                # What was loaded by now stays: the collector need not look through it for every
+                # few thousand messages that pass. Measured: a fifth of the CPU of a peer that
+                # streams.
+                gc.collect()
+                gc.freeze()
+                sys.setswitchinterval(SWITCH_S)
+                live = live_settings(peer.engine)
+                live |= dict.fromkeys(("log.level", "log.format"), lambda new: set_log(new.log))
+                events = peer.engine.overlay.events
+                reloading = Reloading(config, load, live, events)
+                while (told := signal.Signals(await anext(signals))) is signal.SIGHUP:
+                    await reloading.reload()
+            events.note("info", f"stops: {told.name}")
+
+
+@contextmanager
+def _end_noted() -> Iterator[None]:
+    """Whatever ends the process is in its log."""
+    about = f"medusa {version(DISTRIBUTION)}, Python {platform.python_version()}, pid {os.getpid()}"
+    LOGGER.info("starts: %s", about)
+    try:
+        yield
+    except MedusaError as error:
+        LOGGER.error("ended: %s", error, exc_info=isinstance(error, InternalError))
+        raise
+    except Exception:
+        LOGGER.exception("ended by a fault of ours")
+        raise
+    LOGGER.info("ended, as it was told")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer that answers. running: where."""
+
+    engine: Engine
+    running: Running
+
+
+@asynccontextmanager
+async def open_peer(
+    home: Home,
+    config: Config,
+    execution: OpenExecutor | None = None,
+    wall: Callable[[], float] = wall_clock,
+) -> AsyncIterator[Peer]:
+    """The peer of `home`, until the block ends.
+
+    Args:
+        execution: what computes its tasks; its own Spark unless said.
+        wall: its machine's clock, seconds since the epoch.
+
+    Raises:
+        MedusaError: it cannot start, or the block raised one; alone, never in a group.
+    """
+    home.require()
+    with home.lock(), one_error():
+        try:
+            async with _open(home, config, execution, wall) as peer:
+                home.write_run(peer.running)
+                yield peer
+        finally:
+            home.clear_run()
+
+
+@asynccontextmanager
+async def _begun_again(home: Home, overlay: Overlay) -> AsyncIterator[None]:
+    """A restored home has done what it must before it says anything."""
+    await begin_again(home.data, overlay)
+    yield
+
+
+@asynccontextmanager
+async def _open(
+    home: Home, config: Config, execution: OpenExecutor | None, wall: Callable[[], float]
+) -> AsyncIterator[Peer]:
+    identity = Identity.load(home.folder)
+    membership = load_federation(home)
+    service = PeerService(SCOPES)
+    home.client_token()  # one that cannot be read is said before anything starts
+    async with (
+        open_overlay(
+            identity, membership, home.folder, config.overlay, service, wall=wall
+        ) as overlay,
+        open_catalog(overlay, home.folder, config.dht) as catalog,
+        _begun_again(home, overlay),
+        open_engine(
+            overlay,
+            catalog,
+            home.data,
+            config.engine,
+            config.spark,
+            logs=home.logs,
+            execution=execution,
+        ) as engine,
+    ):
+        clients = Clients(LiveTokens(home, overlay.events), overlay.clock)
+        register_calls(engine, clients, home)
+        async with (
+            open_market(engine, home.folder, config.contracts),
+            open_client_listener(
+                identity,
+                clients,
+                service,
+                config.client.listen,
+                overlay.events,
+                renewed=overlay.renewed,
+                memory=overlay.memory.messages,
+            ) as client,
+            service.answering(),
+            renewing(home, overlay),
+        ):
+            engine.tend()
+            yield Peer(
+                engine,
+                Running(
+                    pid=os.getpid(),
+                    participant=identity.participant,
+                    peer=identity.peer_id.hex(),
+                    overlay=overlay.address,
+                    client=client,
+                ),
+            )
+
+
+def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
+    """Put every call of this peer on its service. clients: who is told of in its status."""
+    DefinitionCalls(engine).register()
+    FlowCalls(engine).register()
+    MovingCalls(engine).register()
+    ReplicaCalls(engine).register()
+    StatusCalls(engine, clients).register()
+    VersionCalls(engine).register()
+    overlay = engine.overlay
+
+    async def admit(caller: Caller, request: Admit, _: bytes) -> Admitted:
+        if caller.peer_id is not None:
+            raise NotAuthorisedError("only this peer's own clients hand statements over")
+        return Admitted(_merge(overlay, request.statements))
+
+    async def leave(caller: Caller, request: Leave, _: bytes) -> Left:
+        if caller.peer_id is not None:
+            raise NotAuthorisedError("only this peer's own clients have it leave")
+        return Left(await overlay.learn_and_tell(request.statements))
+
+    async def freeze_data(_caller: Caller, _request: Freeze, _: bytes) -> Frozen:
+        folder = home.frozen(secrets.token_hex(4))
+        await overlay.save()  # a restored peer asks the peers in its file how far they have read
+        await freeze(engine.store, home.data, folder)
+        return Frozen(str(folder))
+
+    overlay.service.unary(ADMIT, Admit, admit, clients=True, peers=False)
+    overlay.service.unary(LEAVE, Leave, leave, clients=True, peers=False)
+    overlay.service.unary(FREEZE, Freeze, freeze_data, clients=True, peers=False)
+
+
+def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(str(news) for news in overlay.learn(statements))

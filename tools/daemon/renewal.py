@@ -1,0 +1,220 @@
+"""A peer's certificate is renewed before it ends: by the peer where its root is, else by a person.
+
+A peer looks at its home now and then. A certificate that a command has put there is shown from the
+next handshake on, and connections that stand are not touched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from cryptography import x509
+
+from overlay.certificates import PeerName, check_root, der, make_peer_certificate, peer_of
+from overlay.clock import shown
+from overlay.errors import (
+    DecodeError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UntrustedError,
+)
+from overlay.events import Level
+from overlay.files import read_public, write_atomically
+from overlay.identity import MAX_PEM, Identity, certificate_pem, read_certificate
+from overlay.membership import Membership
+from overlay.membership_file import load_membership
+from overlay.node import WARN_S, Overlay
+from overlay.signing_request import make_request, read_request
+from tools.home.folder import Home
+from tools.home.root_key import SAY_WHERE, load_root
+
+RENEW_S: Final = 60 * 86_400.0
+"""Seconds before its end from which on a certificate is renewed: twice what a person is warned."""
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks at the home: a person who has renewed by hand waits for it."""
+
+TELL_S: Final = 86_400.0
+"""Seconds between two events that say that the certificate will end."""
+
+
+class Renewal:
+    """Keeps the certificate of a running peer good.
+
+    Args:
+        home: where it is, and where the root's key is if this peer renews it itself.
+    """
+
+    def __init__(self, home: Home, overlay: Overlay) -> None:
+        self._home = home
+        self._overlay = overlay
+        self._told_at = float("-inf")
+        self._seen = 0
+
+    async def run(self) -> None:
+        """Look at the home, for ever."""
+        while True:
+            self.look()
+            await trio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Renew the certificate if it is time and the root is here, show the one that lies in the
+        home, and say so if it will not last."""
+        now = self._overlay.clock()
+        self._renew_if_due(now)
+        self._show()
+        ends = self._overlay.identity.expires
+        if ends - now <= WARN_S:
+            self._tell(
+                "warning",
+                f"needs another certificate: its own ends on {shown(ends)}, and "
+                f"{self._home.root_key} is not here to renew it: `medusa-peer renew`",
+            )
+
+    def _show(self) -> None:
+        try:
+            written_at = self._home.peer_certificate.stat().st_mtime_ns
+            if written_at == self._seen:
+                return
+            kept = Identity.load(self._home.folder)
+            if der(kept.certificate) != der(self._overlay.identity.certificate):
+                self._overlay.renew(kept)
+            self._seen = written_at
+        except (MedusaError, OSError) as error:
+            self._tell("error", f"could not take the certificate in {self._home.folder}: {error}")
+
+    def _renew_if_due(self, now: float) -> None:
+        is_due = self._overlay.identity.expires - now <= RENEW_S
+        # a clock that nobody confirms would make a certificate of another time
+        if is_due and self._overlay.clock.is_confirmed and self._home.root_key.exists():
+            try:
+                renew(self._home, self._home, now)
+            except MedusaError as error:
+                self._tell("error", f"could not renew this peer's certificate: {error}")
+
+    def _tell(self, level: Level, text: str) -> None:
+        now = trio.current_time()
+        if now - self._told_at >= TELL_S:
+            self._told_at = now
+            self._overlay.events.note(level, text)
+
+
+@asynccontextmanager
+async def renewing(home: Home, overlay: Overlay) -> AsyncIterator[None]:
+    """Keep the certificate of that peer good while the block lasts."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Renewal(home, overlay).run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def renew_at_start(home: Home, now: float) -> None:
+    """A certificate that has ended meanwhile is renewed before its peer starts, if it can be."""
+    identity = Identity.load(home.folder)
+    if identity.expires <= now and home.root_key.exists():
+        renew(home, home, now)
+
+
+def renew(home: Home, root_home: Home, now: float | None = None) -> Identity:
+    """Give the peer of `home` another certificate of the same key; it counts from now on.
+
+    Raises:
+        NotFoundError: the root's key is not in `root_home`.
+        InvalidInputError: that is another participant's.
+    """
+    identity = _identity(home)
+    mend = (
+        f"{SAY_WHERE}, or have it signed there: --request FILE, then `medusa-peer sign FILE`, "
+        "then --install FILE"
+    )
+    root = load_root(root_home, of=identity, mend=mend)
+    at = time.time() if now is None else now
+    return _keep(home, Identity.issue(root, at, identity.private_key))
+
+
+def request(home: Home) -> bytes:
+    """The request that the holder of the root signs; nothing in it is secret."""
+    return make_request(_identity(home))
+
+
+def sign(home: Home, path: Path) -> tuple[PeerName, bytes]:
+    """Sign the request in a file, at the home that holds the root; the peer and its certificate.
+
+    Raises:
+        InvalidInputError: no request, or of another participant's peer.
+        NotFoundError: no such file, or no root key here.
+        UntrustedError: that peer was revoked.
+    """
+    root = load_root(home, mend=SAY_WHERE)
+    data = read_public(path, MAX_PEM)
+    try:
+        name, key = read_request(data)
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
+    if name.participant != root.participant:
+        raise InvalidInputError(
+            f"{path}: of {name.participant}, and the root is {root.participant}'s"
+        )
+    membership = _membership(home)
+    if membership is not None:
+        membership.check(name)
+    certificate = make_peer_certificate(root.private_key, root.certificate, key, time.time())
+    return name, certificate_pem(certificate)
+
+
+def install(home: Home, path: Path) -> Identity:
+    """Take the certificate that the root's holder has signed; the peer with it.
+
+    Raises:
+        NotFoundError, InvalidInputError: no such file, or no certificate.
+        UntrustedError: not of this peer's key, not of its root, or one that ends earlier.
+    """
+    identity = _identity(home)
+    certificate = read_certificate(path)
+    try:
+        renewed = identity.renewed(certificate)
+    except UntrustedError as error:
+        wanted = f"peer {identity.peer_id.hex()[:8]} of {identity.participant}"
+        raise UntrustedError(
+            f"{path}: {_other(certificate, identity) or error}; wanted is the certificate of "
+            f"{wanted}"
+        ) from None
+    if renewed.expires < identity.expires:
+        raise UntrustedError(
+            f"{path}: it ends on {shown(renewed.expires)}, before the one that is here"
+        )
+    return _keep(home, renewed)
+
+
+def _other(certificate: x509.Certificate, identity: Identity) -> str:
+    """The owner of a certificate that is not one of our peers'; "" for our peers' certificates."""
+    owner = peer_of(certificate)
+    if owner is not None:
+        return "" if owner == identity.participant else f"the certificate of a peer of {owner}"
+    try:
+        return f"the root certificate of {check_root(certificate)}"
+    except UntrustedError:
+        return "no certificate of a peer"
+
+
+def _identity(home: Home) -> Identity:
+    home.require()
+    return Identity.load(home.folder)
+
+
+def _keep(home: Home, identity: Identity) -> Identity:
+    write_atomically(home.peer_certificate, certificate_pem(identity.certificate))
+    return identity
+
+
+def _membership(home: Home) -> Membership | None:
+    try:
+        return load_membership(home.folder)
+    except NotFoundError:
+        return None  # a root may be kept apart from any federation

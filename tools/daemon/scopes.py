@@ -1,0 +1,48 @@
+"""Which scope a client's token must have, for every call that clients may make of a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from contracts.delivery import DELIVER
+from overlay.client_tokens import EVERY_SCOPE, Scope
+from tools.home.messages import ADMIT, BALANCE, FREEZE, LEAVE, MARKET_STATUS
+
+_READ: Final = frozenset({Scope.READ})
+_POST: Final = frozenset({Scope.POST})
+_DEFINE: Final = frozenset({Scope.DEFINE})
+_OPERATE: Final = frozenset({Scope.OPERATE})
+
+SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
+    # Names, owners and schemas: who posts, defines or moves needs them, too.
+    "lookup_object": EVERY_SCOPE,
+    "list_objects": EVERY_SCOPE,
+    # Tuples.
+    "subscribe": _READ,
+    "receive_events": _READ,
+    "post_event": _POST,
+    # What there is.
+    "create_schema": _DEFINE,
+    "create_stream": _DEFINE,
+    "alter_stream": _DEFINE,
+    "delete_stream": _DEFINE,
+    "reopen_stream": _DEFINE,
+    "delete_schema": _DEFINE,
+    "create_query": _DEFINE,
+    "create_query_xml": _DEFINE,
+    "modify_query": _DEFINE,
+    "set_query_status": _DEFINE,
+    "create_view": _DEFINE,
+    "delete_view": _DEFINE,
+    # Where it runs, how it is, and with whom.
+    "status": _READ | _DEFINE | _OPERATE,
+    MARKET_STATUS: _READ | _OPERATE,
+    BALANCE: _READ | _OPERATE,
+    "move_task": _OPERATE,
+    ADMIT: _OPERATE,
+    LEAVE: _OPERATE,
+    DELIVER: _OPERATE,
+    FREEZE: _OPERATE,
+}
+"""By method, the scopes of which one is enough."""

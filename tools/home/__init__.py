@@ -1,0 +1,1 @@
+"""What is kept in a peer's home folder: settings, keys, tokens, where its daemon answers."""

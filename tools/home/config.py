@@ -1,0 +1,240 @@
+"""medusa.toml -> one frozen dataclass per package; unknown keys are refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from overlay.errors import InvalidInputError, NotFoundError
+from overlay.files import load_json, mended_by, read_public, save_json
+from tools.home.addresses import Address, format_address, parse_address
+from tools.home.folder import Home
+
+if TYPE_CHECKING:
+    from contracts.config import ContractsConfig
+    from dht.config import DhtConfig
+    from engine.spark.config import SparkConfig
+    from engine.streams.config import EngineConfig
+    from overlay.node import OverlayConfig
+    from tools.home.log_file import LogConfig
+
+T = TypeVar("T")
+
+SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "log")
+
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+"""A config is a page; a megabyte is a mistaken file."""
+
+DEFAULT_LISTEN: Final[Address] = ("0.0.0.0", 7654)  # noqa: S104 - every connection is mutual TLS
+DEFAULT_CLIENT_LISTEN: Final[Address] = ("127.0.0.1", 0)
+"""Loopback; the port that was free is in run.json."""
+
+HOME_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 10.0}
+"""The default of `engine.home_silence_s`, by overlay.preset: some times as long as a peer that is
+slow, or a link that loses, keeps another waiting there."""
+
+KEEP_ALIVE_S: Final[Mapping[str, float]] = {"local": 0.1, "lan": 0.25, "wan": 1.0}
+"""The default of `engine.keep_alive_s`, by overlay.preset: some round trips, and those of Borealis
+(100 ms, 250 ms, and a second unless said)."""
+
+TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
+"""What `medusa-peer init` writes: every key with its default, commented out."""
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """
+    Attributes:
+        listen: where this participant's clients connect.
+    """
+
+    listen: Address = DEFAULT_CLIENT_LISTEN
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of one peer, a section per package."""
+
+    overlay: OverlayConfig
+    dht: DhtConfig
+    engine: EngineConfig
+    contracts: ContractsConfig
+    spark: SparkConfig
+    client: ClientConfig
+    log: LogConfig
+
+
+def load_config(
+    home: Home,
+    *,
+    listen: Address | None = None,
+    log_level: str | None = None,
+    log_format: str | None = None,
+) -> Config:
+    """The settings in medusa.toml, with defaults for what it does not say.
+
+    Args:
+        listen, log_level, log_format: take the place of overlay.listen, log.level, log.format.
+
+    Raises:
+        InvalidInputError: naming the file, the key and what is wrong.
+    """
+    # Late: a client reads no config, and these modules are slow to import.
+    from contracts.config import ContractsConfig
+    from dht.config import DhtConfig
+    from engine.spark.config import SparkConfig
+    from engine.streams.config import EngineConfig
+    from tools.home.log_file import LogConfig
+
+    document = _sections(home)
+
+    def section(name: str, kind: type[T], **defaults: object) -> T:
+        return read_section(kind, document.get(name, {}), f"{home.config}: {name}", defaults)
+
+    overlay = load_overlay(home)
+    if listen is not None:
+        overlay = dataclasses.replace(overlay, listen=listen)
+    log = section("log", LogConfig)
+    return Config(
+        overlay=overlay,
+        dht=section("dht", DhtConfig),
+        engine=section(
+            "engine",
+            EngineConfig,
+            home_silence_s=HOME_SILENCE_S[overlay.preset],
+            keep_alive_s=KEEP_ALIVE_S[overlay.preset],
+        ),
+        contracts=section("contracts", ContractsConfig),
+        spark=section("spark", SparkConfig),
+        client=load_client(home),
+        log=LogConfig(log_level or log.level, log_format or log.format),
+    )
+
+
+def load_overlay(home: Home) -> OverlayConfig:
+    """The overlay's settings alone; see `load_config`."""
+    from overlay.node import OverlayConfig
+
+    defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
+    table = _sections(home).get("overlay", {})
+    return read_section(OverlayConfig, table, f"{home.config}: overlay", defaults)
+
+
+def load_client(home: Home) -> ClientConfig:
+    """The clients' settings alone; see `load_config`."""
+    table = _sections(home).get("client", {})
+    return read_section(ClientConfig, table, f"{home.config}: client")
+
+
+def _sections(home: Home) -> dict[str, object]:
+    document = read_document(home.config)
+    for name, table in document.items():
+        if name not in SECTIONS:
+            raise InvalidInputError(f"{home.config}: unknown section [{name}]{_known(SECTIONS)}")
+        if not isinstance(table, dict):
+            raise InvalidInputError(f"{home.config}: {name} must be a section, [{name}]")
+    return document
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """A TOML file as a dictionary; a missing file is an empty one.
+
+    Raises:
+        InvalidInputError: it is too long, or not TOML (with the line).
+    """
+    try:
+        return tomllib.loads(read_public(path, MAX_CONFIG_BYTES).decode())
+    except NotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path}: not UTF-8 at byte {error.start}: save it so") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+
+
+def read_bootstrap(home: Home) -> tuple[Address, ...]:
+    """The addresses that the invitation named; none for a founder."""
+    mend = 'write into it where peers can be reached: ["HOST:PORT"]'
+    try:
+        with mended_by(home.bootstrap, mend):
+            return tuple(map(parse_address, load_json(home.bootstrap, list[str], mend=mend)))
+    except NotFoundError:
+        return ()
+
+
+def write_bootstrap(home: Home, addresses: tuple[Address, ...]) -> None:
+    texts = [format_address(address) for address in addresses]
+    save_json(home.bootstrap, texts)
+
+
+def read_section(
+    section: type[T],
+    table: object,
+    where: str,
+    defaults: Mapping[str, object] | None = None,
+) -> T:
+    """A TOML table as the dataclass `section`.
+
+    Raises:
+        InvalidInputError: an unknown key, a wrong type, or what the dataclass itself refuses.
+    """
+    assert dataclasses.is_dataclass(section)
+    assert isinstance(table, dict)
+    hints = typing.get_type_hints(section)
+    values: dict[str, object] = dict(defaults or {})
+    for key, value in table.items():
+        if key not in hints:
+            raise InvalidInputError(f"{where}.{key}: unknown key{_known(hints)}")
+        try:
+            values[key] = _convert(value, hints[key])
+        except (InvalidInputError, msgspec.ValidationError) as error:
+            raise InvalidInputError(f"{where}.{key}: {error}") from None
+    try:
+        return section(**values)
+    except (ValueError, InvalidInputError) as error:
+        raise InvalidInputError(f"{where}: {error}") from None
+
+
+def _known(names: Iterable[str]) -> str:
+    return f" (known: {', '.join(sorted(names))})"
+
+
+def _convert(value: object, hint: object) -> object:
+    """A TOML value as the type of a dataclass field; addresses are written host:port."""
+    if typing.get_origin(hint) in {types.UnionType, typing.Union}:
+        (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    if hint == Address:
+        return parse_address(_text(value))
+    if hint == tuple[Address, ...]:
+        return tuple(parse_address(text) for text in msgspec.convert(value, list[str]))
+    if typing.get_origin(hint) is Mapping:
+        return dict(_options(msgspec.convert(value, dict[str, object]), ""))
+    return msgspec.convert(value, hint)
+
+
+def _text(value: object) -> str:
+    return msgspec.convert(value, str)
+
+
+def _options(table: Mapping[str, object], prefix: str) -> list[tuple[str, str]]:
+    """`spark.ui.enabled = false` is nested tables to TOML, and one option with a text to Spark."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        match value:
+            case dict():
+                found += _options(value, f"{prefix}{key}.")
+            case bool():
+                found.append((prefix + key, "true" if value else "false"))
+            case str() | int() | float():
+                found.append((prefix + key, str(value)))
+            case _:
+                raise InvalidInputError(f"{prefix}{key}: expected a text, a number or a boolean")
+    return found

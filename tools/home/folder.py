@@ -1,0 +1,222 @@
+"""The home folder of a peer: where each file is, who holds it, and where its daemon answers."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from msgspec import Struct
+
+from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from overlay.files import load_json, mended_by, read_secret, save_json, storing
+from tools.home.addresses import Address
+
+HOME_VARIABLE: Final = "MEDUSA_HOME"
+DEFAULT_FOLDER: Final = "~/.medusa"
+MAX_RUN_BYTES: Final = 64 * 1024
+"""A run.json is a few hundred bytes; anything longer is not ours."""
+
+FROZEN: Final = "frozen-"
+"""How the names of folders begin that a backup makes, and removes."""
+
+TOKEN_BYTES: Final = 32
+"""Random bytes of a client token, written in hex: nobody guesses it."""
+
+LOCK_TRIES: Final = 10
+LOCK_PAUSE_S: Final = 0.02
+"""A client that asks `is_locked` holds the lock for microseconds; a daemon waits that out."""
+
+
+class Running(Struct, frozen=True):
+    """What a daemon says about itself in run.json.
+
+    Attributes:
+        peer: its peer id, hex.
+        overlay: where other peers reach it. client: where this participant's clients reach it.
+    """
+
+    pid: int
+    participant: str
+    peer: str
+    overlay: Address
+    client: Address
+
+
+@dataclass(frozen=True)
+class Home:
+    """The files of one peer."""
+
+    folder: Path
+
+    @staticmethod
+    def locate(given: str | Path | None, environment: Mapping[str, str] = os.environ) -> Home:
+        """The home that a command means: `--home`, else $MEDUSA_HOME, else ~/.medusa."""
+        chosen = given or environment.get(HOME_VARIABLE) or DEFAULT_FOLDER
+        return Home(Path(chosen).expanduser().absolute())
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "medusa.toml"
+
+    @property
+    def token(self) -> Path:
+        """The token of this peer's owner, with every scope, mode 0600."""
+        return self.folder / "client.token"
+
+    @property
+    def tokens(self) -> Path:
+        """What is kept of the other tokens, mode 0600."""
+        return self.folder / "tokens.json"
+
+    @property
+    def root_key(self) -> Path:
+        """The participant's private key: only in the home where it was made."""
+        return self.folder / "root.key"
+
+    @property
+    def root_certificate(self) -> Path:
+        return self.folder / "root.crt"
+
+    @property
+    def peer_certificate(self) -> Path:
+        return self.folder / "peer.crt"
+
+    @property
+    def bootstrap(self) -> Path:
+        """Addresses of peers to join by, from the invitation: a JSON list of "host:port"."""
+        return self.folder / "bootstrap.json"
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.folder / "lock"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def frozen(self, name: str) -> Path:
+        """Where the data is as it was at one moment, while it is backed up."""
+        return self.folder / f"{FROZEN}{name}"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def log_file(self) -> Path:
+        return self.logs / "medusa.log"
+
+    @property
+    def exists(self) -> bool:
+        return self.config.exists() or self.peer_certificate.exists()
+
+    def require(self) -> None:
+        """
+        Raises:
+            NotFoundError: no peer was made here.
+        """
+        if not self.exists:
+            raise NotFoundError(
+                f"no peer lives in {self.folder}: make one with "
+                f"`medusa-peer init --participant NAME --home {self.folder}`, "
+                f"or say where it is with --home or ${HOME_VARIABLE}"
+            )
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the home for this process; the kernel lets go when it dies, however it dies.
+
+        Raises:
+            ConflictError: another process holds it.
+        """
+        with storing(self.lock_file):
+            opened = self.lock_file.open("a+", errors="replace")
+        with opened as file:
+            if not _take(file):
+                file.seek(0)
+                holder = file.read(32).strip() or "unknown"
+                raise ConflictError(
+                    f"a peer runs in {self.folder} already (pid {holder}): stop it first, "
+                    "or give this one its own --home"
+                )
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            for left in self.folder.glob(f"{FROZEN}*"):  # of a backup that was cut off
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+
+    def is_locked(self) -> bool:
+        """Whether a daemon holds this home now."""
+        try:
+            with self.lock_file.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def write_run(self, running: Running) -> None:
+        """Say where this daemon answers; a reader never sees half of it."""
+        save_json(self.run, running)
+
+    def clear_run(self) -> None:
+        with contextlib.suppress(OSError):  # it says of no daemon that it runs
+            self.run.unlink(missing_ok=True)
+
+    def running(self) -> Running:
+        """Where the daemon of this home answers.
+
+        Raises:
+            NotFoundError: no peer was made here.
+            UnavailableError: its daemon does not run.
+            DamagedError: run.json is damaged.
+        """
+        self.require()
+        if not self.is_locked():
+            raise UnavailableError(
+                f"the peer in {self.folder} is not running: start it with "
+                f"`medusa-peer run --home {self.folder}`"
+            )
+        try:
+            mend = "restart the peer to have it written anew"
+            return load_json(self.run, Running, mend=mend, limit=MAX_RUN_BYTES)
+        except NotFoundError:
+            raise UnavailableError(f"the peer in {self.folder} is still starting") from None
+
+    def client_token(self) -> bytes:
+        """What its owner's clients show.
+
+        Raises:
+            NotFoundError, NotAuthorisedError: it is missing, or open to others.
+            DamagedError: it is too short for a secret.
+        """
+        mend = f"have it made anew: medusa-peer token rotate owner --home {self.folder}"
+        with mended_by(self.token, mend):
+            token = read_secret(self.token).strip()
+            if len(token) < TOKEN_BYTES:
+                raise InvalidInputError(f"it holds {len(token)} bytes; a token has more")
+            return token
+
+
+def _take(file: IO[str]) -> bool:
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return True
+    return False

@@ -1,0 +1,66 @@
+"""Events on the monitor's screen: the latest first, and none twice."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Final
+
+from msgspec.structs import replace
+from rich.text import Text
+
+from engine.replication.status import EventRecord, Snapshot
+from tools.client.times import show_clock
+from tools.monitor.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
+
+_BORDER_CELLS: Final = 4
+"""Left and right of a table's text."""
+
+_NARROWEST: Final = 20
+"""Columns in which an event is wrapped at least."""
+
+_ID: Final = re.compile(r"\b([0-9a-f]{40})\b")
+
+_FIGURE: Final = re.compile(r"(?<![\w.:/-])\d[\d.,]*(?![\w:/-])")
+"""A number that stands alone; one in a name, an address or a time does not."""
+
+_Kind = tuple[str, str]
+
+
+def events_section(snapshot: Snapshot, width: int) -> Section:
+    """A line an event, and as many as it takes for a warning or an error, which ends with what to
+    do about it. Those of one participant that differ in figures alone are one, and counted."""
+    latest: dict[tuple[str, _Kind], EventRecord] = {}
+    events = [(peer.participant, event) for peer in snapshot.peers for event in peer.events]
+    for participant, event in sorted(events, key=lambda both: both[1].at):
+        key = participant, (event.level, _FIGURE.sub("#", event.text))
+        before = latest.pop(key, None)
+        times = event.times + (before.times if before is not None else 0)
+        latest[key] = replace(event, times=times)
+    items = [
+        _lines(participant, event, width) for (participant, _), event in reversed(latest.items())
+    ]
+    return Section("Events", [titled("Events")], items)
+
+
+def _lines(participant: str, event: EventRecord, width: int) -> list[Line]:
+    said = f"{show_clock(event.at)}  {participant}  "
+    style = STYLES.get(event.level) or "not dim"
+    text = shortened(event.text)
+    if event.times > 1:
+        said += f"{event.times}\N{MULTIPLICATION SIGN} "
+    if event.cause and event.level == "error":
+        text += f" [{event.cause}]"
+    if event.level == "info":
+        return [[Text(said, "dim").append(text, style)]]
+    room = max(_NARROWEST, width - len(said) - _BORDER_CELLS)
+    first, *more = textwrap.wrap(text, room) or [""]
+    return [
+        [Text(said, "dim").append(first, style)],
+        *([Text(" " * len(said)).append(line, style)] for line in more),
+    ]
+
+
+def shortened(text: str) -> str:
+    """Names without the scheme that all share, and ids of peers by their beginnings."""
+    return _ID.sub(lambda found: found[1][:SHORT_ID], text).replace(PREFIX, "")

@@ -1,0 +1,133 @@
+"""Lines of separated values -> Arrow, each column as text; faults name their row."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.csv as pv
+
+from overlay.errors import InvalidInputError
+from tools.rows.row_input import end_of_first_line
+
+MAX_COLUMNS: Final = 4096
+"""Of a file: well above any schema's fields. Each costs memory before its name is known."""
+
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""The first characters of such a text."""
+
+_OTHER_COUNT: Final = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
+_NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """
+    Attributes:
+        separator: between values. quoted: whether values may stand in quotation marks.
+        null: what means that there is no value. what: names the columns, for messages.
+    """
+
+    separator: str = ","
+    quoted: bool = True
+    null: str = ""
+    what: str = "the first line"
+
+
+@dataclass
+class Lines:
+    """Parses blocks of whole lines.
+
+    Attributes:
+        names: of the columns, in order. wanted: of those that are read.
+        rows: so many came before.
+    """
+
+    names: Sequence[str]
+    dialect: Dialect
+    wanted: Sequence[str] = ()
+    rows: int = 0
+
+    def table(self, block: bytes) -> pa.Table:
+        """
+        Raises:
+            InvalidInputError: naming the row, and the field where there is one.
+        """
+        try:
+            table = pv.read_csv(
+                io.BytesIO(block),
+                read_options=pv.ReadOptions(
+                    column_names=self.names, block_size=len(block) + 1, use_threads=False
+                ),
+                parse_options=pv.ParseOptions(
+                    delimiter=self.dialect.separator,
+                    quote_char='"' if self.dialect.quoted else False,
+                    newlines_in_values=self.dialect.quoted,
+                ),
+                convert_options=pv.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    include_columns=list(self.wanted or self.names),
+                    null_values=[self.dialect.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(self._told(error)) from None
+        self.rows += table.num_rows
+        return table
+
+    def _told(self, error: pa.ArrowInvalid) -> str:
+        if match := _OTHER_COUNT.search(str(error)):
+            return (
+                f"row {self.rows + int(match[1])}: {match[2]} values, and {self.dialect.what} "
+                f"names {len(self.names)}"
+            )
+        if match := _NOT_UTF_8.search(str(error)):
+            name = (self.wanted or self.names)[int(match[1])]
+            return f"row {self.rows + int(match[2])}, field {name!r}: it is not UTF-8"
+        return " ".join(str(error).split())
+
+
+def csv_tables(blocks: Iterator[bytes]) -> Iterator[pa.Table]:
+    """The first line names the columns. The first table is empty, and has their names.
+
+    Raises:
+        InvalidInputError: naming the row, and the field where there is one.
+    """
+    first = next(blocks, b"")
+    if first.startswith(_UTF_16):
+        raise InvalidInputError("it is UTF-16: write it as UTF-8")
+    if not first.strip():
+        raise InvalidInputError("it is empty: its first line has to name the columns")
+    end = end_of_first_line(first) or len(first)
+    header, rest = first[:end], first[end:]
+    check_columns(header.count(b",") + 1)
+    try:
+        names = pv.read_csv(
+            io.BytesIO(header),
+            read_options=pv.ReadOptions(use_threads=False),
+            parse_options=pv.ParseOptions(newlines_in_values=True),
+        ).column_names
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"its first line: {' '.join(str(error).split())}") from None
+    lines = Lines(names, Dialect())
+    yield pa.table([pa.array([], pa.string()) for _ in names], names=names)
+    if rest.strip():
+        yield lines.table(rest)
+    for block in blocks:
+        if block.strip():
+            yield lines.table(block)
+
+
+def check_columns(count: int) -> None:
+    """
+    Raises:
+        InvalidInputError: there are too many.
+    """
+    if count > MAX_COLUMNS:
+        raise InvalidInputError(f"its first line names more than {MAX_COLUMNS} columns")

@@ -1,0 +1,242 @@
+"""Rows of a schema in files and pipes: CSV, JSON, Zeek's logs, Parquet and Arrow, read in batches.
+
+What a file may make this take is bounded by `tools.rows.row_process`, which runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import IO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from engine.objects.schema import Schema
+from overlay.errors import InvalidInputError, MedusaError
+from tools.rows.columns import Columns, to_payload
+from tools.rows.csv_rows import check_columns, csv_tables
+from tools.rows.json_rows import JsonRows
+from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
+from tools.rows.zeek_rows import zeek_tables
+
+BATCH_ROWS: Final = 65_536
+"""Rows of a batch: large enough for vectors, small enough for one message."""
+
+BATCH_BYTES: Final = 32 * 2**20
+"""Of a batch's columns, where rows are long: as much as a poster has on its way."""
+
+PARQUET_ROWS: Final = 8192
+"""Read at once from Parquet, which does not tell before how long its rows are."""
+
+ARROW_FILE_MAGIC: Final = b"ARROW1"
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+    ZEEK = "zeek"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_BY_SUFFIX: Final = {
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".log": Format.ZEEK,
+    ".parquet": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".arrows": Format.ARROW,
+    ".ipc": Format.ARROW,
+    ".feather": Format.ARROW,
+}
+
+_PACKED_SUFFIXES: Final = {".gz", ".zst", ".zstd"}
+
+_BEGINNINGS: Final = {
+    b"#separator": Format.ZEEK,
+    b"#fields": Format.ZEEK,
+    b"{": Format.JSON,
+    b"[": Format.JSON,
+    b"PAR1": Format.PARQUET,
+    ARROW_FILE_MAGIC: Format.ARROW,
+    b"\xff\xff\xff\xff": Format.ARROW,
+}
+
+
+class Reading(Struct, frozen=True):
+    """How rows are to be read.
+
+    Attributes:
+        schema: whose they are.
+        kind: None: what they begin with tells it; else they are CSV.
+        ignore_extra: drop columns that the schema does not have, instead of refusing them. Zeek's
+            logs have dozens, and it is always done for them.
+        names: fields by the names of columns that are called otherwise.
+    """
+
+    schema: Schema
+    kind: Format | None = None
+    ignore_extra: bool = False
+    names: Mapping[str, str] = {}
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that a file's name says, whether it is compressed or not."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes and suffixes[-1] in _PACKED_SUFFIXES:
+        suffixes.pop()
+    return _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+
+
+class RowFile:
+    """Rows being read.
+
+    Attributes:
+        name: for messages.
+        columns: of the file; what was dropped of them so far.
+        rows: how many there are, where the format says so.
+    """
+
+    def __init__(self, name: str, columns: Columns) -> None:
+        self.name = name
+        self.columns = columns
+        self.rows: int | None = None
+        self.tables: Iterator[pa.Table] = iter(())
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows as payload tables of at most BATCH_ROWS, and BATCH_BYTES unless it is one row.
+        The same file gives the same tables.
+
+        Raises:
+            InvalidInputError: naming the file, the row (from 1, after any header) and the field.
+        """
+        row = 1
+        try:
+            for table in self.tables:
+                named = table.rename_columns(self.columns.take(table.column_names))
+                for part in _parts(named):
+                    yield to_payload(part, self.columns.schema, row, ignore_extra=True)
+                    row += len(part)
+        except MemoryError:
+            raise InvalidInputError(
+                f"{self.name}: what follows row {row - 1} takes more memory at once than there is: "
+                "write it in smaller row groups, batches or values"
+            ) from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InvalidInputError(f"{self.name}: {_one_line(error)}") from None
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.name}: {error}") from None
+
+
+def read_rows(source: RowInput, name: str, reading: Reading) -> RowFile:
+    """Rows of an open file or pipe.
+
+    Raises:
+        InvalidInputError: it is not of that format, or its columns are not the schema's.
+    """
+    try:
+        return _open(source, name, reading)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise InvalidInputError(f"{name}: {_one_line(error)}") from None
+    except MedusaError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+
+
+def _open(source: RowInput, name: str, reading: Reading) -> RowFile:
+    kind = reading.kind or _looks_like(source.look())
+    if kind in {Format.PARQUET, Format.ARROW}:
+        return _open_columnar(source, name, reading, kind)
+    packed = source.packed is not None
+    if source.growing and packed:
+        raise InvalidInputError("a compressed file does not grow by lines: it cannot be followed")
+    read = source.unpacked()
+    first = read()
+    if reading.kind is None and packed:
+        kind = _looks_like(first)
+    ignore_extra = reading.ignore_extra or kind is Format.ZEEK
+    columns = Columns(reading.schema, reading.names, ignore_extra=ignore_extra)
+    file, beginning = RowFile(name, columns), first.lstrip()[:1]
+    pieces = chain([first], iter(read, b""))
+    if kind is Format.ZEEK and beginning != b"{":
+        file.tables = zeek_tables(whole_lines(pieces, end_of_lines, source), columns.wanted)
+    elif kind in {Format.ZEEK, Format.JSON}:
+        rows = JsonRows(columns)
+        lines = whole_lines(pieces, end_of_lines, source)
+        file.tables = rows.array(pieces) if beginning == b"[" else rows.tables(lines)
+    else:
+        file.tables = csv_tables(whole_lines(pieces, end_of_quoted_lines, source))
+    return file
+
+
+def _open_columnar(source: RowInput, name: str, reading: Reading, kind: Format) -> RowFile:
+    if source.growing:
+        raise InvalidInputError(f"{kind} does not grow by lines: it cannot be followed")
+    if source.live and kind is Format.PARQUET:
+        raise InvalidInputError("Parquet has its index at the end: post it from a file")
+    if source.packed:
+        raise InvalidInputError(f"it is compressed, and {kind} is read in an order of its own")
+    columns = Columns(reading.schema, reading.names, ignore_extra=reading.ignore_extra)
+    file, whole = RowFile(name, columns), source.whole()
+    if kind is Format.PARQUET:
+        reader = pq.ParquetFile(whole, pre_buffer=False, page_checksum_verification=True)
+        check_columns(reader.metadata.num_columns)
+        columns.take(reader.schema_arrow.names)
+        file.rows = reader.metadata.num_rows
+        file.tables = _parquet(reader, columns.wanted(reader.schema_arrow.names))
+    else:
+        file.tables = _arrow(whole)
+    return file
+
+
+def _looks_like(beginning: bytes) -> Format | None:
+    text = beginning.lstrip()
+    return next((kind for magic, kind in _BEGINNINGS.items() if text.startswith(magic)), None)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """A table cut to the size of batches."""
+    start = 0
+    while start < len(table):
+        part = table.slice(start, BATCH_ROWS)
+        while len(part) > 1 and _bytes(part) > BATCH_BYTES:
+            part = part.slice(0, len(part) // 2)
+        yield part
+        start += len(part)
+
+
+def _bytes(table: pa.Table) -> int:
+    """Of its columns, with each value of a dictionary as often as it occurs."""
+    total: int = table.nbytes
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):
+            for chunk in column.chunks:
+                lengths = pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
+                total += pc.sum(lengths).as_py() or 0
+    return total
+
+
+def _parquet(reader: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Table]:
+    batches = reader.iter_batches(batch_size=PARQUET_ROWS, columns=wanted, use_threads=False)
+    return (pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _arrow(file: IO[bytes]) -> Iterator[pa.Table]:
+    if file.seekable() and file.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC:
+        reader = pa.ipc.open_file(file)
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    else:
+        if file.seekable():
+            file.seek(0)
+        batches = iter(pa.ipc.open_stream(file))
+    return (pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,177 @@
+"""JSON, lines or an array -> Arrow, typed by the schema, with errors that name row and field."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from engine.objects.schema import Field, FieldType
+from overlay.encoding import MALFORMED
+from overlay.errors import InvalidInputError
+from tools.rows.columns import Columns
+
+MAX_ARRAY_BYTES: Final = 64 * 2**20
+"""Of an array, which is read as a whole: as Python's objects its rows take several times that."""
+
+MAX_SECONDS: Final = 9.2e12
+"""From the epoch: what int64 microseconds can hold."""
+
+
+def _integer(bits: int) -> object:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_TYPES: Final[dict[FieldType, object]] = {
+    FieldType.BOOL: bool,
+    FieldType.BYTE: _integer(8),
+    FieldType.SHORT: _integer(16),
+    FieldType.INT: _integer(32),
+    FieldType.LONG: _integer(64),
+    FieldType.SINGLE: float,
+    FieldType.DOUBLE: float,
+    FieldType.STRING: str,
+    # RFC 3339, or seconds since the epoch.
+    FieldType.TIMESTAMP: datetime.datetime
+    | Annotated[float, msgspec.Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)],
+}
+
+
+class JsonRows:
+    """Decodes objects that are rows of one schema."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._fields = columns.schema.fields
+        names = {f"f{i}": columns.column_of(field.name) for i, field in enumerate(self._fields)}
+        row = msgspec.defstruct(
+            "Row",
+            [_attribute(i, field) for i, field in enumerate(self._fields)],
+            rename=names,
+            forbid_unknown_fields=not columns.ignore_extra,
+            kw_only=True,
+        )
+        self._row: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
+        self._array: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]  # made above
+
+    def tables(self, blocks: Iterator[bytes]) -> Iterator[pa.Table]:
+        """Of blocks of lines with an object each; empty lines are skipped.
+
+        Raises:
+            InvalidInputError: naming the row (lines that are not empty, from 1) and the field.
+        """
+        done = 0
+        for block in blocks:
+            try:
+                rows = self._row.decode_lines(block)
+            except MALFORMED:
+                self._find_fault(block, done + 1)
+                raise
+            if self._columns.ignore_extra:
+                self._note_dropped(_KEYS.decode_lines(block))
+            done += len(rows)
+            yield self._table(rows)
+
+    def array(self, pieces: Iterator[bytes]) -> Iterator[pa.Table]:
+        """Of an array of objects, which is read as a whole.
+
+        Raises:
+            InvalidInputError: naming the row, from 1, and the field; or it is too long.
+        """
+        whole = b""
+        for piece in pieces:
+            whole += piece
+            if len(whole) > MAX_ARRAY_BYTES:
+                raise InvalidInputError(
+                    f"a JSON array is read at once, and this one has more than {MAX_ARRAY_BYTES} "
+                    "bytes: write an object a line (jq -c '.[]')"
+                )
+        try:
+            rows = self._array.decode(whole)
+        except RecursionError:
+            raise InvalidInputError("nested too deeply") from None
+        except MALFORMED as error:
+            raise InvalidInputError(_ELEMENT.sub(_from_one, str(error))) from None
+        if self._columns.ignore_extra:
+            self._note_dropped(_ARRAY_KEYS.decode(whole))
+        yield self._table(rows)
+
+    def _note_dropped(self, rows: list[dict[str, msgspec.Raw]]) -> None:
+        self._columns.drop(sorted(set().union(*rows)))
+
+    def _find_fault(self, block: bytes, row: int) -> None:
+        """
+        Raises:
+            InvalidInputError: naming the first row that cannot be decoded.
+        """
+        for line in block.splitlines():
+            if line.isspace() or not line:
+                continue
+            try:
+                self._row.decode(line)
+            except RecursionError:
+                raise InvalidInputError(f"row {row}: nested too deeply") from None
+            except MALFORMED as error:
+                # msgspec names the field as a path: "... - at `$.port`"
+                extra = self._extra(line)
+                raise InvalidInputError(f"row {row}: {extra or error}") from None
+            row += 1
+
+    def _extra(self, line: bytes) -> str:
+        """What to say of its fields that the schema does not have."""
+        if not self._columns.ignore_extra:
+            with suppress(*MALFORMED):
+                return self._columns.refusal(list(_KEYS.decode(line)))
+        return ""
+
+    def _table(self, batch: Sequence[Any]) -> pa.Table:
+        columns = [
+            _column([getattr(row, f"f{i}") for row in batch], field)
+            for i, field in enumerate(self._fields)
+        ]
+        names = [self._columns.column_of(field.name) for field in self._fields]
+        return pa.table(columns, names=names)
+
+
+def _attribute(index: int, field: Field) -> Any:  # noqa: ANN401 - what defstruct takes
+    kind: Any = _TYPES[field.type]
+    if field.nullable:
+        return (f"f{index}", kind | None, None)
+    return (f"f{index}", kind)
+
+
+def _column(values: list[Any], field: Field) -> pa.Array:
+    if field.type is FieldType.TIMESTAMP:
+        return pa.array([_micros(value) for value in values], pa.int64()).cast(field.type.arrow)
+    return pa.array(values, field.type.arrow)
+
+
+_KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY_KEYS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+_ELEMENT: Final = re.compile(r"`\$\[(\d+)\]")
+"""How msgspec names an element of an array."""
+
+
+def _from_one(match: re.Match[str]) -> str:
+    return f"row {int(match[1]) + 1}, `$"
+
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+
+
+def _micros(value: datetime.datetime | float | None) -> int | None:
+    match value:
+        case datetime.datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            return (aware - _EPOCH) // _MICROSECOND
+        case None:
+            return None
+        case seconds:
+            return int(seconds * 1e6 // 1)

@@ -1,0 +1,212 @@
+"""A stranger's file is read in a process of its own, of bounded memory.
+
+A few kilobytes can claim gigabytes, in every format, and a file that breaks the library that reads
+it ends the process. Here that process does nothing else: the user is told, in one line, and what
+was posted before stays. The rows come back as an Arrow stream of the schema's payload.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
+
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from tools.rows.formats import Reading, RowFile, format_of, read_rows
+from tools.rows.row_input import RowInput
+
+MEMORY_BYTES: Final = 2**30
+"""Most that the process may allocate: a few times the memory of a batch of long rows."""
+
+_FAILED: Final = 3
+"""The exit code when standard error has the one line that says why; Python's own faults exit with
+1."""
+
+_ROWS: Final = b"rows"
+"""In the schema's metadata: how many rows there are."""
+
+_DROPPED: Final = b"dropped"
+"""In a batch's metadata: columns that were dropped, JSON."""
+
+_MAX_LINE: Final = 2000
+"""Bytes of that line."""
+
+
+class Asked(Struct, frozen=True):
+    """How the file on standard input is to be read.
+
+    Attributes:
+        name: for messages. memory: bytes.
+        until: the number of a pipe; see `RowInput`.
+    """
+
+    name: str
+    reading: Reading
+    memory: int = MEMORY_BYTES
+    until: int | None = None
+
+
+@dataclass
+class Rows:
+    """Rows being read.
+
+    Attributes:
+        total: bytes of the file, or None where it cannot be known (a pipe).
+        rows: of the file, where its format says so, once the first have been read.
+        dropped: columns that the schema does not have, as far as it was read.
+    """
+
+    asked: Asked
+    total: int | None
+    _file: IO[bytes]
+    _process: subprocess.Popen[bytes]
+    _said: IO[bytes]
+    _position: int = 0
+    rows: int | None = None
+    dropped: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far, of `total`: both processes share the file's offset."""
+        if self.total is not None and not self._file.closed:
+            self._position = min(os.lseek(self._file.fileno(), 0, os.SEEK_CUR), self.total)
+        return self._position
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows as payload tables; see `RowFile.batches`.
+
+        Raises:
+            InvalidInputError: naming the file, and the row (from 1, after any header) and the field
+                where there is one.
+        """
+        assert self._process.stdout is not None
+        # a process that has ended early says why below
+        with suppress(pa.ArrowInvalid, OSError, StopIteration):
+            stream = pa.ipc.open_stream(self._process.stdout)
+            if (rows := (stream.schema.metadata or {}).get(_ROWS)) is not None:
+                self.rows = int(rows)
+            payload = self.asked.reading.schema.payload
+            while True:
+                batch, dropped = stream.read_next_batch_with_custom_metadata()
+                if dropped is not None:
+                    self.dropped += msgspec.json.decode(dropped[_DROPPED], type=list[str])
+                yield pa.Table.from_arrays(batch.columns, schema=payload)
+        code = self._process.wait()
+        self._position = self.position  # it is asked for when the file is closed as well
+        if code == _FAILED:
+            self._said.seek(0)
+            raise InvalidInputError(self._said.read(_MAX_LINE).decode(errors="replace"))
+        if code:
+            raise InvalidInputError(
+                f"{self.asked.name}: to read it takes more than {self.asked.memory >> 20} MiB of "
+                "memory, or breaks what reads it: if it is what it should be, write it in smaller "
+                "pieces"
+            )
+
+
+@contextmanager
+def open_rows(path: Path, reading: Reading) -> Iterator[Rows]:
+    """A file's rows, to be posted to a stream.
+
+    Raises:
+        NotFoundError: no such file. InvalidInputError: it cannot be opened.
+    """
+    with open_to_read(path) as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        with read_apart(file, Asked(str(path), reading_of(path, reading)), size) as rows:
+            yield rows
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Without a buffer.
+
+    Raises:
+        NotFoundError: no such file. InvalidInputError: it cannot be opened.
+    """
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise NotFoundError(f"no such file: {path}") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{path} is a directory: give one of the files in it") from None
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}") from None
+
+
+def reading_of(path: Path, reading: Reading) -> Reading:
+    """With the format that the file's name says, unless another was asked for."""
+    return reading if reading.kind else replace(reading, kind=format_of(path))
+
+
+@contextmanager
+def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Iterator[Rows]:
+    """The rows of an open file of which nothing has been read; Parquet needs one that can seek."""
+    question = msgspec.json.encode(asked).decode()
+    command = [sys.executable, "-P", "-m", "tools.rows.row_process", question]
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(
+            command,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            pass_fds=() if asked.until is None else (asked.until,),
+        ) as process,
+    ):
+        try:
+            yield Rows(asked, total, file, process, said)
+        finally:
+            process.kill()
+
+
+def main() -> int:
+    """Write the rows of the file on standard input to standard output."""
+    asked = msgspec.json.decode(sys.argv[1], type=Asked)
+    resource.setrlimit(resource.RLIMIT_DATA, (asked.memory, asked.memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        # Not closed: a thread of Arrow's may be reading ahead in it, from a pipe that is silent.
+        file = open(0, "rb", buffering=0)  # noqa: SIM115 - see above
+        rows = read_rows(RowInput(file, asked.until), asked.name, asked.reading)
+        _write(rows, asked.reading.schema.payload)
+    except MedusaError as error:
+        sys.stderr.buffer.write(str(error).encode(errors="replace")[:_MAX_LINE])
+        sys.stderr.flush()
+        return _FAILED
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0  # nobody reads on
+    return 0
+
+
+def _write(rows: RowFile, payload: pa.Schema) -> None:
+    """To standard output, with what the other side wants to know of the file."""
+    schema = payload if rows.rows is None else payload.with_metadata({_ROWS: str(rows.rows)})
+    told = 0
+    with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
+        for table in rows.batches():
+            for batch in table.to_batches():
+                dropped = list(rows.columns.dropped)[told:]
+                told += len(dropped)
+                more = {_DROPPED: msgspec.json.encode(dropped)} if dropped else None
+                sink.write_batch(batch, custom_metadata=more)
+            sys.stdout.flush()
+    sys.stdout.flush()  # the end of the stream
+
+
+if __name__ == "__main__":
+    # At once: a thread of Arrow's that reads ahead would end the process with an abort.
+    os._exit(main())
