@@ -5,14 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup java demo test check bench soak clean
+# The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
+LOCK := requirements-dev.lock
+
+.PHONY: setup java demo test fmt check sim bench soak clean
 
 setup: $(STAMP) java
 
-$(STAMP): pyproject.toml setup.sh
+$(STAMP): pyproject.toml setup.sh $(LOCK)
 	@sh setup.sh venv $(VENV)
 	@echo "installing into $(VENV): a few minutes the first time (PySpark is 400 MB)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check \
+		$(if $(LOCK),-c $(LOCK)) -e '.[dev]'
 	@touch $(STAMP)
 
 java:
@@ -24,11 +28,19 @@ demo: setup  ## start a federation, run the intrusion query, kill a peer, check 
 test: setup  ## every test but the long campaigns; two at a time, since most of them wait
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
+fmt: $(STAMP)  ## format the code, and mend what the linter can mend
+	@$(BIN)/ruff check --fix --exit-zero .
+	@$(BIN)/ruff format .
+
 check: $(STAMP)  ## format, lint, strict types, the direction of imports
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+sim: $(STAMP)  ## replay one seed of the simulation with its history: make sim SEED=7
+	@test -n "$(SEED)" || { echo "make sim SEED=7: which seed is missing"; exit 2; }
+	@$(BIN)/medusa-testnet simulate --seed $(SEED) --trace
 
 bench: setup  ## ratios against the reference, into bench.json
 	@$(BIN)/python -m testnet.bench

@@ -1,0 +1,87 @@
+"""The pages of the repository, and the habits of its developers: what a page names is there, lines
+wrap, hooks run what `make check` runs, and the locked versions are versions that are allowed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY: Final = Path(__file__).parents[2]
+PAGES: Final = sorted(
+    str(page.relative_to(REPOSITORY))
+    for page in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
+)
+COLUMNS: Final = 100
+
+FOLDERS: Final = "medusa|overlay|dht|engine|contracts|tools|testnet|tests|docs|examples"
+NAMED: Final = re.compile(rf"`((?:{FOLDERS})/[\w./*-]*)`")
+"""A file or folder of the repository that a page names from the root."""
+
+TARGET: Final = re.compile(r"`make ([a-z]+)[^`]*`|^make ([a-z]+)", re.MULTILINE)
+
+
+def outside_code(page: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page with their numbers, without those of code blocks."""
+    code = False
+    for number, line in enumerate((REPOSITORY / page).read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code:
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_wrap(page: str) -> None:
+    """A row of a table cannot wrap."""
+    long = [
+        number
+        for number, line in outside_code(page)
+        if len(line) > COLUMNS and not line.lstrip().startswith("|")
+    ]
+    assert long == [], f"{page}: lines of more than {COLUMNS} columns"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    named = NAMED.findall((REPOSITORY / page).read_text())
+    missing = {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_target_of_make_that_a_page_names_is_there(page: str) -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {one or other for one, other in TARGET.findall((REPOSITORY / page).read_text())}
+    assert named <= targets
+
+
+def test_hooks_run_what_make_check_runs() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0]
+    checks = re.findall(r"^\t@\$\(BIN\)/(.*)$", recipe, re.MULTILINE)
+    hooks = (REPOSITORY / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"^ +entry: \.venv/bin/(.*)$", hooks, re.MULTILINE) == checks
+
+
+def test_every_requirement_is_locked_to_a_version_that_it_allows() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    lock = (REPOSITORY / "requirements-dev.lock").read_text()
+    locked = [Requirement(line) for line in lock.splitlines() if line and line[0] not in "# "]
+    for requirement in map(Requirement, wanted):
+        versions = [
+            specifier.version
+            for each in locked
+            if canonicalize_name(each.name) == canonicalize_name(requirement.name)
+            for specifier in each.specifier
+        ]
+        assert versions, f"{requirement.name} is not locked"
+        assert all(version in requirement.specifier for version in versions), requirement
