@@ -46,7 +46,7 @@ bench: setup  ## ratios against the reference, into bench.json
 	@$(BIN)/python -m testnet.bench
 
 soak: setup  ## the long campaigns, and new examples for the property tests
-	@$(BIN)/python -m pytest -q -m 'hypothesis and not soak' --hypothesis-profile=default
+	@$(BIN)/python -m pytest -q -m 'hypothesis and not soak' --hypothesis-profile=soak
 	@$(BIN)/python -m pytest -q -m soak
 
 clean:  ## what these targets made

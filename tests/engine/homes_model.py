@@ -310,9 +310,10 @@ class World:
                 assert REOPENED not in all_texts[all_texts.index(end) :], f"{end} was told"
             texts = [text for text in all_texts if text not in {"begins", REOPENED}]
             assert len(texts) == len(set(texts)), "twice"
-            missing = set(self.acknowledged) - set(texts)
+            acknowledged, ordered = set(self.acknowledged), set(self.order)
+            missing = acknowledged - set(texts)
             assert not missing, f"{node.name} in fence {fence} lacks {missing}"
-            order = [text for text in texts if text in set(self.acknowledged)]
+            order = [text for text in texts if text in acknowledged]
             # a post whose home died is in the journal, and acknowledged when it is posted again
-            assert [text for text in order if text in set(self.order)] == self.order, "reordered"
+            assert [text for text in order if text in ordered] == self.order, "reordered"
             self.order = order
