@@ -23,6 +23,7 @@ from contracts.contract import SHORT_ID, Contract, State
 from contracts.documents import MAX_DOCUMENT, open_document
 from contracts.outbox import Outbox
 from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
+from overlay.listeners import Listeners
 from overlay.node import Overlay
 from overlay.peers import PeerRecord
 from overlay.rpc import Caller
@@ -85,6 +86,8 @@ class Contracts:
 
     Attributes:
         book: what is held here.
+        changed: told whenever a document came, or what is in force changed (time passed or a member
+            left, too).
     """
 
     def __init__(
@@ -96,14 +99,9 @@ class Contracts:
         self._outbox = Outbox(rng)
         self._merging = threading.Lock()
         self._wake = trio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self.changed: Listeners[[]] = Listeners()
         self._in_force: frozenset[str] | None = None
         self._damaged: tuple[str, ...] = ()
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called whenever a document came, or what is in force changed (time passed
-        or a member left, too)."""
-        self._listeners.append(listener)
 
     def in_force(self) -> tuple[Contract, ...]:
         """The contracts that bind now."""
@@ -266,8 +264,7 @@ class Contracts:
     # -- what is in force -------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        for listener in self._listeners:
-            listener()
+        self.changed.tell()
         self._wake.set()
 
     def _review(self) -> None:
@@ -283,8 +280,7 @@ class Contracts:
         for contract in self.book.all():
             if contract.id in before ^ after:
                 self._tell(contract, self.book.state(contract, now))
-        for listener in self._listeners:
-            listener()
+        self.changed.tell()
 
     def _tell(self, contract: Contract, state: State) -> None:
         other = contract.counterparty(self.book.participant)

@@ -49,6 +49,7 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.files import storing
+from overlay.listeners import Listeners
 from overlay.names import ObjectName
 from overlay.node import DATA, Overlay
 from overlay.rpc import Caller, Service
@@ -114,7 +115,12 @@ class Listing:
 
 
 class Catalog:
-    """Made by `open_catalog`."""
+    """Made by `open_catalog`.
+
+    Attributes:
+        yielded: told, by kind and name, of what this peer has published, and no more does, since
+            another peer of ours turned out to publish something newer.
+    """
 
     def __init__(
         self,
@@ -130,24 +136,18 @@ class Catalog:
         self._bodies = bodies
         self._finder = Finder(around, directory, store)
         self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
+        self.yielded: Listeners[[str, ObjectName]] = self._publishing.yielded
         self.keep_told = self._publishing.keep_told
         self.tell_again = self._publishing.tell_again
         self._guards = Guards(around.participant)
         copying = Copying(around.participant, around.peer_id, bodies, self._sources)
-        store.taken = copying.heed
+        store.taken.add(copying.heed)
         self.keep_copies = copying.run
 
     def guard(self, kind: Kind[T], may_have: Callable[[T, str], bool]) -> None:
         """Let `may_have` say which participants may have a private object of that kind; without
         that our own may alone."""
         self._guards.set(kind.label, kind.type, may_have)
-
-    def on_yielded(self, heed: Callable[[str, ObjectName], None]) -> None:
-        """Have `heed` told, by kind and name, of what this peer has published, and no more does,
-        since another peer of ours turned out to publish something newer."""
-        self._publishing.yielded = lambda subject: heed(
-            subject.kind, ObjectName.parse(subject.name)
-        )
 
     # -- publishing ---------------------------------------------------------------------------
 

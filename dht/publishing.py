@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -17,6 +16,7 @@ from dht.store import Publication, RecordStore
 from dht.surroundings import Surroundings
 from overlay.clock import MEND, shown
 from overlay.errors import ConflictError, MedusaError, UnavailableError
+from overlay.listeners import Listeners
 from overlay.names import ObjectName
 
 TELL_AGAIN_S: Final = 5.0
@@ -34,7 +34,7 @@ class Publishing:
     """One peer's publications.
 
     Attributes:
-        yielded: told of what another peer of ours turned out to publish now.
+        yielded: told, by kind and name, of what another peer of ours turned out to publish now.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Publishing:
         self._check_clock()
         self._sooner = trio.Event()
         self._told_again_at = float("-inf")
-        store.superseded = self._renew_soon
-        self.yielded: Callable[[Subject], None] = lambda _: None
+        store.superseded.add(self._renew_soon)
+        self.yielded: Listeners[[str, ObjectName]] = Listeners()
 
     def _take_up(self, publication: Publication) -> None:
         """Go on telling what the last run published; what the disk has changed is forgotten."""
@@ -227,7 +227,7 @@ class Publishing:
         self._around.events.note(
             "info", f"left {subject} to another peer of ours, which publishes it now"
         )
-        self.yielded(subject)
+        self.yielded.tell(subject.kind, ObjectName.parse(subject.name))
 
     def leave(self, subject: Subject) -> None:
         """Tell it no more, without withdrawing it: another peer of ours does from now on."""

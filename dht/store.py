@@ -32,6 +32,7 @@ from dht.records import (
 )
 from dht.wire import MAX_VALUES
 from overlay.errors import BusyError, ConflictError, DecodeError, InvalidInputError, UntrustedError
+from overlay.listeners import Listeners
 from overlay.names import ObjectName
 
 MAX_PER_KEY: Final = MAX_VALUES
@@ -108,8 +109,8 @@ class RecordStore:
         self._federation = federation
         self._publisher_of = publisher_of
         self._clock = clock
-        self.superseded: Callable[[Subject], None] = lambda _: None
-        self.taken: Callable[[Record], None] = lambda _: None
+        self.superseded: Listeners[[Subject]] = Listeners()
+        self.taken: Listeners[[Record]] = Listeners()
         rows = database.rows("SELECT participant, count(*) FROM records GROUP BY participant")
         self._per_participant: Counter[str] = Counter(
             {str(participant): cast("int", count) for participant, count in rows}
@@ -135,10 +136,10 @@ class RecordStore:
             gone = [each.publisher for each in rivals + self._surplus(record, held)]
             gone += [by for by in void if not record.many or by == record.publisher]
             self._replace(gone, record, value)
-            self.taken(record)
+            self.taken.tell(record)
             own = None if record.many else self.publication(record.subject)
             if own is not None and own.version < record.version:
-                self.superseded(record.subject)
+                self.superseded.tell(record.subject)
 
     def _under(self, key: bytes) -> tuple[list[Record], list[bytes]]:
         """The records that hold a place under the key, and the publishers of those that hold none:

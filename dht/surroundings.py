@@ -148,13 +148,8 @@ def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings
                 dead.discard(peer_id)
                 heed()
 
-        overlay.gossip.changed.append(changed)
-        overlay.clock.set.append(heed)
-        try:
+        with overlay.gossip.changed.listening(changed), overlay.clock.set.listening(heed):
             yield
-        finally:
-            overlay.gossip.changed.remove(changed)
-            overlay.clock.set.remove(heed)
 
     own = overlay.identity
     return Surroundings(

@@ -18,7 +18,6 @@ from engine.objects.readers import Readers
 from engine.replication.altering import Altering
 from engine.replication.deleting import Deleting
 from engine.replication.digests import Digests
-from engine.replication.heeding import heeding
 from engine.replication.homes.homes import Homes
 from engine.replication.mending import Mending
 from engine.replication.mirrors import Mirrors
@@ -207,7 +206,7 @@ class Engine:
             schemas=self.schemas,
             locks=locks,
         )
-        catalog.on_yielded(self._give_way)
+        catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
         self.relabelling = Relabelling(
             overlay=overlay,
@@ -384,7 +383,7 @@ async def open_engine(
             nursery=nursery,
         )
         closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
-        closing.enter_context(heeding(overlay.clock.set, engine.resuming.clock_was_set))
+        closing.enter_context(overlay.clock.set.listening(engine.resuming.clock_was_set))
         await engine.resume()
         try:
             yield engine

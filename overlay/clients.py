@@ -30,6 +30,7 @@ from overlay.greeting import (
     send_verdict,
 )
 from overlay.identity import Identity
+from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
     ConnectionLimits,
@@ -133,7 +134,7 @@ async def open_client_listener(
     listen: Address,
     events: Events,
     *,
-    renewed: list[Callable[[Identity], None]] | None = None,
+    renewed: Listeners[[Identity]] | None = None,
     limits: ConnectionLimits | None = None,
     keep_alive: KeepAlive | None = None,
     handshake_s: float = HANDSHAKE_S,
@@ -145,7 +146,7 @@ async def open_client_listener(
 
     Args:
         events: told of faults in what clients call, and of who is refused.
-        renewed: what is called when the identity's certificate was renewed.
+        renewed: tells when the identity's certificate was renewed.
         memory: bounds what their connections hold, together with whatever else shares it.
 
     Raises:
@@ -154,7 +155,7 @@ async def open_client_listener(
     """
     context = listener_context(identity)
     if renewed is not None:
-        renewed.append(partial(show, context))
+        renewed.add(partial(show, context))
     share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
 
     async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:

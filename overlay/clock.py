@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from overlay.events import Events, wall_clock
+from overlay.listeners import Listeners
 
 MAX_AHEAD_S: Final = 600.0
 """Seconds by which a number that is made of another peer's clock (an incarnation, a fence) may lie
@@ -89,7 +90,7 @@ class Clock:
         events: told of a clock that leaps, or that others contradict.
 
     Attributes:
-        set: called, by `look`, when the peer begins to follow a leap instead of its own count.
+        set: told, by `look`, when the peer begins to follow a leap instead of its own count.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Clock:
         self._leap: _Mark | None = None
         self._others: dict[str, _Mark] = {}
         self._told_at = float("-inf")
-        self.set: list[Callable[[], None]] = []
+        self.set: Listeners[[]] = Listeners()
 
     def __call__(self) -> float:
         wall, ours = self._wall(), self._mark.at(self._steady())
@@ -170,8 +171,7 @@ class Clock:
     def _follow(self, wall: float, steady: float) -> None:
         self._mark, self._leap, self._believed_at = _Mark(wall, steady), None, steady
         self._events.note("warning", f"believes this machine's clock: it is {shown(wall)}")
-        for call in tuple(self.set):
-            call()
+        self.set.tell()
 
     def _note_leap(self, ours: float, wall: float) -> None:
         self._events.note(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
 from overlay.errors import InvalidInputError
+from overlay.listeners import Listeners
 from overlay.pace import Pace
 
 MEMORY_BYTES: Final = 2**30
@@ -43,14 +44,14 @@ class Memory:
 
     Attributes:
         held: bytes, by all.
-        freed: called whenever there is more room.
+        freed: told whenever there is more room.
     """
 
     def __init__(self, limit: int, least: int = 0) -> None:
         self.limit = limit
         self.least = least
         self.held = 0
-        self.freed: list[Callable[[], None]] = []
+        self.freed: Listeners[[]] = Listeners()
         self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
 
     @property
@@ -82,8 +83,7 @@ class Share:
         self.held += size
         self._memory.held += size
         if size < 0:
-            for tell in self._memory.freed:
-                tell()
+            self._memory.freed.tell()
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:

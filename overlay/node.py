@@ -37,6 +37,7 @@ from overlay.files import storing, write_atomically
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
+from overlay.listeners import Listeners
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
 from overlay.memory import MEMORY_BYTES, Budgets
@@ -95,7 +96,7 @@ class Overlay:
         address: where others reach this peer.
         memory: what this peer may hold.
         threads: where work that takes long is done for others.
-        renewed: called when this peer's certificate was renewed.
+        renewed: told when this peer's certificate was renewed.
     """
 
     membership: Membership
@@ -111,7 +112,7 @@ class Overlay:
     _exchanger: Exchanger
     _keeper: _Keeper
     threads: Threads = field(default_factory=Threads)
-    renewed: list[Callable[[Identity], None]] = field(default_factory=list)
+    renewed: Listeners[[Identity]] = field(default_factory=Listeners)
 
     @property
     def identity(self) -> Identity:
@@ -129,8 +130,7 @@ class Overlay:
         self.membership.authenticate(der(identity.certificate), self.clock())
         self.transport.renew(identity)
         self.peers.renew(identity)
-        for call in self.renewed:
-            call(identity)
+        self.renewed.tell(identity)
         self._exchanger.tell()
         self.events.note(
             "info", f"renewed this peer's certificate: it lasts until {moment(identity.expires)}"
@@ -343,7 +343,7 @@ async def open_overlay(
             learned()
             exchanger.hurry()
 
-        clock.set.append(begin_anew)
+        clock.set.add(begin_anew)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
                 exchanger.run,

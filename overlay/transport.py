@@ -35,6 +35,7 @@ from overlay.greeting import (
 )
 from overlay.identity import Identity, PeerName
 from overlay.links import Link, Links
+from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
     ConnectionLimits,
@@ -118,7 +119,7 @@ class Transport:
         self.address: Address = ("", 0)
         self.traffic = Traffic()
         self.refusals = Refusals(events)
-        self.doubted: list[Callable[[bytes], None]] = []
+        self.doubted: Listeners[[bytes]] = Listeners()
 
     def connections(self) -> tuple[Connection, ...]:
         """The connections that stand now."""
@@ -347,8 +348,7 @@ class Transport:
         return name.participant == self._identity.participant
 
     def _tell_doubt(self, peer_id: bytes) -> None:
-        for call in tuple(self.doubted):
-            call(peer_id)
+        self.doubted.tell(peer_id)
 
     async def _drive(self, connection: Connection) -> None:
         try:

@@ -14,7 +14,6 @@ import trio
 from msgspec import Struct
 
 from engine.objects.availability import Mode
-from engine.replication.heeding import heeding
 from engine.replication.mirrors import Mirrors
 from engine.replication.producers import Producers, key_of_stream
 from engine.replication.queries import QueryHost
@@ -89,7 +88,7 @@ class Digests:
     async def tend(self) -> None:
         """For ever."""
         gossip = self._overlay.gossip
-        with heeding(gossip.said, self._heed):
+        with gossip.said.listening(self._heed):
             for peer, content in gossip.digests.items():
                 self._heed(peer, content)
             while True:

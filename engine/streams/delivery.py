@@ -38,7 +38,7 @@ class Turns:
         self._memory = memory
         self._waiting: OrderedDict[str, deque[trio.Event]] = OrderedDict()
         self._taken = 0
-        memory.freed.append(self._give)
+        memory.freed.add(self._give)
 
     @asynccontextmanager
     async def turn(self, holder: str) -> AsyncIterator[None]:

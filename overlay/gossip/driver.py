@@ -55,6 +55,7 @@ from overlay.gossip.messages import (
 from overlay.gossip.refusal import refuses_all
 from overlay.gossip.roster import Roster
 from overlay.gossip.standing import RESERVE
+from overlay.listeners import Listeners
 from overlay.peers import PeerTable
 from overlay.rpc import Caller, Service
 from overlay.streams import Buffer
@@ -79,8 +80,8 @@ class Gossip:
     """What this peer believes of the health of the others.
 
     Attributes:
-        changed: called with (peer id, health) at every change, within the detector's turn: it must
-            not block. said: likewise, with (peer id, content) at every new digest of another.
+        changed: told of (peer id, health) at every change, within the detector's turn. said: told
+            of (peer id, content) at every new digest of another.
         counters: what the detector did.
     """
 
@@ -97,8 +98,8 @@ class Gossip:
         events: Events,
         nursery: trio.Nursery,
     ) -> None:
-        self.changed: list[Callable[[bytes, Health], None]] = []
-        self.said: list[Callable[[bytes, bytes], None]] = []
+        self.changed: Listeners[[bytes, Health]] = Listeners()
+        self.said: Listeners[[bytes, bytes]] = Listeners()
         self._detector = detector
         self._roster = roster
         self._peers = peers
@@ -177,7 +178,7 @@ class Gossip:
         service.unary(PING_METHOD, Knock, self._on_knock)
         service.unary(SYNC_METHOD, State, self._on_state, limit=2 * MAX_STATE)
         self._datagrams.on(Channel.GOSSIP, self._on_datagram)
-        self._transport.doubted.append(self.doubt)
+        self._transport.doubted.add(self.doubt)
 
     async def leave(self) -> None:
         """Tell some peers that we stop; the others hear it from them."""
@@ -242,8 +243,7 @@ class Gossip:
                 case Changed(peer, health):
                     self._on_change(peer, health)
                 case Said(peer, content):
-                    for call in tuple(self.said):
-                        call(peer, content)
+                    self.said.tell(peer, content)
                 case Reach(peer, number):
                     if len(self._reaching) < MAX_REACHING and peer not in self._reaching:
                         self._reaching.add(peer)
@@ -277,8 +277,7 @@ class Gossip:
             self._transport.give_up(peer, "gossip says that it is dead")
         if health is Health.ALIVE:
             self._transport.dial_again(peer)
-        for call in tuple(self.changed):
-            call(peer, health)
+        self.changed.tell(peer, health)
 
     # -- datagrams and calls
 

@@ -59,7 +59,7 @@ def admitted() -> Membership:
 
 @dataclass
 class Running:
-    """A peer that runs. changes: calls of the `on_change` hook."""
+    """A peer that runs. changes: what its listeners were told."""
 
     overlay: Overlay
     contracts: Contracts
@@ -122,7 +122,7 @@ class Peer:
                 running.changes.append(len(running.book.in_force(overlay.clock())))
                 events.tell()
 
-            contracts.on_change(changed)
+            contracts.changed.add(changed)
             yield running
 
 
@@ -272,7 +272,7 @@ async def test_time_and_membership_change_what_is_in_force(
     Book(tmp_path, members, "mit.edu").merge(accept(UTAH, from_mit(valid_from=NOW + 60)), NOW)
     changes: list[int] = []
     async with open_contracts(cast("Overlay", alone), tmp_path) as contracts:
-        contracts.on_change(lambda: changes.append(len(contracts.in_force())))
+        contracts.changed.add(lambda: changes.append(len(contracts.in_force())))
         await trio.testing.wait_all_tasks_blocked()
         assert contracts.in_force() == ()
         clock.now = NOW + 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,15 +10,14 @@ import pytest
 
 from overlay.addresses import Address
 from overlay.gossip.events import Health
+from overlay.listeners import Listeners
 from overlay.peers import PeerTable
-
-Changed = Callable[[bytes, Health], None]
 
 
 class ToldDetector:
     def __init__(self) -> None:
-        self.changed: list[Changed] = []
-        self.said: list[Callable[[bytes, bytes], None]] = []
+        self.changed: Listeners[[bytes, Health]] = Listeners()
+        self.said: Listeners[[bytes, bytes]] = Listeners()
         self.doubted: list[bytes] = []
         self._health: dict[bytes, Health] = {}
         self.digests: dict[bytes, bytes] = {}
@@ -37,8 +36,7 @@ class ToldDetector:
 
     def tell(self, peer: str, health: Health) -> None:
         self._health[bytes.fromhex(peer)] = health
-        for changed in self.changed:
-            changed(bytes.fromhex(peer), health)
+        self.changed.tell(bytes.fromhex(peer), health)
 
 
 def first_address(contacts: Any, peer_id: bytes) -> Address | None:
@@ -54,8 +52,7 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
     @asynccontextmanager
     async def open_told(peers: PeerTable, *_: Any, **__: Any) -> AsyncIterator[ToldDetector]:
         detector = made.setdefault(peers.identity.peer_id, ToldDetector())
-        detector.changed.clear()
-        detector.said.clear()
+        detector.changed, detector.said = Listeners(), Listeners()
         yield detector
 
     monkeypatch.setattr("overlay.node.open_gossip", open_told)

@@ -15,6 +15,7 @@ from engine.replication.producers import Producers, key_of_stream
 from engine.replication.queries import QueryHost
 from engine.streams.config import EngineConfig
 from overlay.encoding import decode, encode
+from overlay.listeners import Listeners
 from overlay.node import Overlay
 
 OWN, SIBLING, STRANGER = b"o" * 20, b"s" * 20, b"x" * 20
@@ -28,7 +29,8 @@ class Around:
         self.published: list[Digest] = []
         self.read_anew: list[str] = []
         self.queries: list[Any] = []
-        self.gossip = SimpleNamespace(said=[], digests={}, publish=self._publish)
+        said: Listeners[[bytes, bytes]] = Listeners()
+        self.gossip = SimpleNamespace(said=said, digests={}, publish=self._publish)
         overlay = SimpleNamespace(
             gossip=self.gossip,
             identity=SimpleNamespace(peer_id=OWN),
@@ -55,8 +57,7 @@ class Around:
 
     def hear(self, peer: bytes, stream: str, fence: int) -> None:
         digest = Digest(0, 1000, (Version(key_of_stream(stream), fence, 17),))
-        for heed in self.gossip.said:
-            heed(peer, encode(digest))
+        self.gossip.said.tell(peer, encode(digest))
 
     def has(self, stream: str, fence: int) -> None:
         task = SimpleNamespace(name=stream, boundary=17)
@@ -90,8 +91,7 @@ async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: A
     stream = "medusa://mit.edu/out"
     around.producers.believe(stream, 5)
     around.hear(STRANGER, stream, 6)
-    for heed in around.gossip.said:
-        heed(SIBLING, b"rubbish")
+    around.gossip.said.tell(SIBLING, b"rubbish")
     assert around.producers.fence(stream) == 5
     assert around.read_anew == []
 

@@ -30,7 +30,7 @@ class Machine:
         self.events = Events(lambda: self.true)
         self.clock = Clock(self.events, lambda: self.true + self.off, lambda: self.true - NOW)
         self.followed = 0
-        self.clock.set.append(self._set)
+        self.clock.set.add(self._set)
 
     def _set(self) -> None:
         self.followed += 1

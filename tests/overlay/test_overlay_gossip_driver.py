@@ -118,7 +118,7 @@ async def test_a_killed_peer_is_dead_for_all_in_no_time(tmp_path: Path) -> None:
     async with federation(tmp_path, 4) as (peers, _):
         one, victim = peers[0], peers[3]
         changes: list[tuple[bytes, Health]] = []
-        one.overlay.gossip.changed.append(lambda *change: changes.append(change))
+        one.overlay.gossip.changed.add(lambda *change: changes.append(change))
         connection = await one.overlay.connect(victim.id)
         victim.kill.set()
         await connection.closed.wait()
@@ -151,7 +151,7 @@ async def test_a_peer_that_stops_has_left_and_is_alive_again_after_a_restart(
     async with federation(tmp_path, 3) as (peers, nursery):
         seen: list[Health] = []
         for peer in peers[:2]:
-            peer.overlay.gossip.changed.append(lambda _, health: seen.append(health))
+            peer.overlay.gossip.changed.add(lambda _, health: seen.append(health))
         before = peers[2].overlay.gossip.incarnation
         peers[2].stop.set()
         await peers[2].ended.wait()
@@ -175,7 +175,7 @@ async def test_a_killed_peer_that_restarts_is_alive_again(tmp_path: Path) -> Non
 async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Path) -> None:
     async with federation(tmp_path, 3) as (peers, _):
         said: list[tuple[bytes, bytes]] = []
-        peers[0].overlay.gossip.said.append(lambda peer, content: said.append((peer, content)))
+        peers[0].overlay.gossip.said.add(lambda peer, content: said.append((peer, content)))
         for version in (b"first", b"second"):
             for peer in peers:
                 peer.overlay.gossip.publish(peer.identity.participant.encode() + version)

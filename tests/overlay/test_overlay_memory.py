@@ -59,7 +59,7 @@ def test_a_share_lasts_as_long_as_somebody_keeps_it() -> None:
 
 def test_who_waits_for_room_is_told_of_it() -> None:
     memory, told = Memory(LIMIT), []
-    memory.freed.append(lambda: told.append(memory.held))
+    memory.freed.add(lambda: told.append(memory.held))
     share = memory.share("utah.edu")
     share.hold(10)
     assert not told

@@ -51,7 +51,7 @@ class Content:
         self._settler.content_meter = self.meter
         self._receiver.register()
         self._sender.register()
-        self._contracts.on_change(self._wake)
+        self._contracts.changed.add(self._wake)
         self._hold()  # before the first look at what retention may drop
         self._receiver.resume()
 

@@ -34,7 +34,6 @@ from contracts.settlement import (
     Tick,
 )
 from engine.engine import Engine
-from engine.replication.heeding import heeding
 from engine.replication.moves.assigned_task import StoredAssignment
 from engine.replication.moves.messages import Deal, MoveRecord, PassOn
 from engine.replication.moves.placements import Placement
@@ -139,7 +138,7 @@ class Settler:
 
     async def run(self) -> None:
         """Bill what is due, for ever."""
-        with heeding(self._overlay.clock.set, self._settlement.restart):
+        with self._overlay.clock.set.listening(self._settlement.restart):
             while True:
                 if self._overlay.clock() >= self._settlement.wake_at:
                     self.handle(Tick())

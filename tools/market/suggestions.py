@@ -46,7 +46,7 @@ class Suggestions:
         reading = self._engine.mirrors.reading
         reading.choose = self.choose
         reading.failed = self.failed
-        self._contracts.on_change(self._wake)
+        self._contracts.changed.add(self._wake)
 
     def _wake(self) -> None:
         self._changed.set()

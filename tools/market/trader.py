@@ -129,7 +129,7 @@ class Trader:
         self._engine.assignments.admit = self.admit
         self._engine.mover.may_pass_on = self._admission.check_pass_on
         self._engine.mover.missed = lambda worker, _task: self._handle(Unreachable(worker))
-        self._contracts.on_change(self._find_partners)
+        self._contracts.changed.add(self._find_partners)
 
     def _wake(self) -> None:
         self._changed.set()

@@ -9,7 +9,6 @@ import msgspec
 import trio
 
 from engine.objects.definitions import StreamEntry, base_of
-from engine.replication.heeding import heeding
 from engine.replication.homes.ballot import without_future
 from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
 from engine.replication.homes.changing import why_no_home
@@ -89,7 +88,7 @@ class Homes:
 
     async def _heed(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hear of changes until the engine closes."""
-        with heeding(self._overlay.gossip.changed, self._health_changed):
+        with self._overlay.gossip.changed.listening(self._health_changed):
             task_status.started()
             await trio.sleep_forever()
 

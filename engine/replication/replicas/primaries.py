@@ -18,7 +18,6 @@ import trio
 from engine.objects.availability import Mode
 from engine.objects.schema import BEGINNING
 from engine.replication.digests import Digests
-from engine.replication.heeding import heeding
 from engine.replication.mirrors import Mirrors
 from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
@@ -173,7 +172,7 @@ class Primaries:
             with suppress(NotFoundError):  # what is another's, and this peer stands by for
                 upkeep.hold_all(self._queries.get(stored.name))
                 self._nursery.start_soon(self._succession.reclaim, stored)
-        with heeding(self._overlay.gossip.changed, self._detected):
+        with self._overlay.gossip.changed.listening(self._detected):
             while True:
                 running = self._queries.replicated()
                 for name in self._cares.keys() - {each.name for each in running}:

@@ -16,7 +16,6 @@ import trio
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
-from engine.replication.heeding import heeding
 from engine.replication.mirrors import Mirrors
 from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
@@ -247,7 +246,7 @@ class Standbys:
 
     async def tend(self) -> None:
         """Look after the primaries, for ever."""
-        with heeding(self._overlay.gossip.changed, self._detected):
+        with self._overlay.gossip.changed.listening(self._detected):
             resumed_at = trio.current_time()
             while True:
                 await trio.sleep(TICK_S)
