@@ -49,7 +49,9 @@ async def _run(switchboard: Path, home: Home, listen: Address) -> None:
     from tools.home.config import load_config
 
     async with obeying(switchboard, listen[0]):
-        await run_peer(home, partial(load_config, home, listen=listen), lambda running: None)
+        await run_peer(
+            home, partial(load_config, home, listen=listen), lambda running: None, command_line.warn
+        )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ from engine.streams.kept import KeptStream
 from overlay.events import wall_clock
 from overlay.exchange import Preset
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
-from tools.commands.peer.admission import invite, join
+from tools.commands.peer.admission import invite
 from tools.commands.peer.founding import make_peer, make_sibling
+from tools.commands.peer.joining import join
 from tools.daemon.peer import Peer, open_peer
 from tools.home.addresses import Address
 from tools.home.config import Config, load_config

@@ -13,7 +13,7 @@ from tools_prompt import Prompt
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
-from tools.commands.medusa import calls
+from tools.commands.medusa import alter_stream
 from tools.commands.medusa.alter_stream import read
 from tools.commands.medusa.medusa_command import medusa
 
@@ -67,7 +67,7 @@ def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StopIteration):
             question(Client()).__await__().send(None)
 
-    monkeypatch.setattr(calls, "ask", ask)
+    monkeypatch.setattr(alter_stream, "ask", ask)
     name = "medusa://mit.edu/s"
     done = CliRunner().invoke(
         medusa, ["stream", "alter", name, "--readers", "utah.edu", "--slack", "2"]

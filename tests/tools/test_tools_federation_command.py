@@ -15,8 +15,8 @@ from tools_prompt import entered
 from overlay.entering import Meeting
 from overlay.errors import RefusedError
 from overlay.membership_file import load_membership
-from tools.commands.peer import admission
 from tools.commands.peer.peer_command import peer
+from tools.home import federation
 from tools.home.folder import Home
 
 ADDRESS = ("--address", "127.0.0.1:1")
@@ -376,7 +376,7 @@ def test_a_newcomer_that_all_refuse_does_not_run_alone(
         async def found(*_: object, meeting: Meeting = meeting) -> Meeting:
             return meeting
 
-        monkeypatch.setattr("tools.commands.peer.admission.meet", found)
+        monkeypatch.setattr("tools.home.federation.meet", found)
         refused = pytest.raises(RefusedError, match="why; ask the participant that invited you")
         with refused if is_refused else nullcontext():
-            trio.run(admission.enter, home, admission.load_federation(home), ())
+            trio.run(federation.enter, home, federation.load_federation(home), ())

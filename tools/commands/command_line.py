@@ -1,4 +1,4 @@
-"""What the commands have in common: options, output, one-line errors, exit codes."""
+"""What all commands have in common: options, documents, output, one-line errors, exit codes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 import click
 import msgspec
 
-from overlay.errors import InvalidInputError, MedusaError, printable
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError, printable
 
 Function = TypeVar("Function", bound=Callable[..., object])
+
+MAX_DOCUMENT_BYTES: Final = 1020 * 1024
+"""What a peer accepts of one document: a request of 1 MiB has some words beside it."""
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -97,6 +101,32 @@ def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
 def warn(text: str) -> None:
     """One line for a person, beside the output."""
     click.echo(f"medusa: {printable(_one_line(text))}", err=True)
+
+
+def read_text(file: str) -> str:
+    """A document from a file, or from standard input for `-`.
+
+    Raises:
+        NotFoundError: no such file. InvalidInputError: too long, or not UTF-8; a directory.
+    """
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                data = opened.read(MAX_DOCUMENT_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"no such file: {file}") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{file} is a directory: give one of the files in it") from None
+    except OSError as error:
+        raise InvalidInputError(f"{file}: {error.strerror}") from None
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise InvalidInputError(f"{file}: longer than {MAX_DOCUMENT_BYTES} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{file}: not UTF-8 at byte {error.start}") from None
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:

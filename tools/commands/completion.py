@@ -62,18 +62,6 @@ def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
     return {}
 
 
-def contract_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Completes an argument by the ids of contracts in the home, as lists show them."""
-    from contracts.contract import SHORT_ID
-    from overlay.errors import MedusaError
-    from tools.commands.peer.contract_calls import open_office
-
-    with suppress(MedusaError, OSError):
-        known = open_office(context.params.get("home")).book.all()
-        return sorted(id_ for each in known if (id_ := each.id[:SHORT_ID]).startswith(incomplete))
-    return []
-
-
 def complete(command: click.Command, name: str) -> None:
     """Where the shell asks for completions instead of a run: write them, and exit."""
     asked = os.environ.get(variable(name))

@@ -36,13 +36,12 @@ from overlay.identity import Identity
 from overlay.log import LOGGER
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
-from tools.commands.command_line import warn
-from tools.commands.peer.admission import enter, load_federation
 from tools.daemon.reloading import Reloading, live_settings
 from tools.daemon.renewal import renew_at_start, renewing
 from tools.daemon.scopes import SCOPES
 from tools.daemon.to_mend import telling
 from tools.home.config import Config
+from tools.home.federation import enter, load_federation
 from tools.home.folder import Home, Running
 from tools.home.log_file import open_log
 from tools.home.messages import (
@@ -71,13 +70,17 @@ slowest hundredth of posts took 270 to 370 ms with Python's 5 ms, and takes 95 t
 
 
 async def run_peer(
-    home: Home, load: Callable[[], Config], on_ready: Callable[[Running], None]
+    home: Home,
+    load: Callable[[], Config],
+    on_ready: Callable[[Running], None],
+    warn: Callable[[str], None],
 ) -> None:
     """Run the peer of `home` until SIGTERM or SIGINT; SIGHUP has it read its settings again.
 
     Args:
         load: reads the settings.
         on_ready: told where it answers, once it does.
+        warn: told, at the terminal, what a person must mend.
 
     Raises:
         MedusaError: it cannot start: the message names the thing and the mend.

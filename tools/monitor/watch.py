@@ -15,8 +15,8 @@ from rich.live import Live
 
 from overlay.errors import MedusaError, UnavailableError
 from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.client.at_prompt import ask
 from tools.client.interrupt import run_interruptible
-from tools.commands.medusa.calls import ask
 from tools.monitor.keys import one_by_one, pressed_keys
 from tools.monitor.render import render
 from tools.monitor.screen import Screen, Seen, screen

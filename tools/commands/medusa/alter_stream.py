@@ -11,8 +11,8 @@ from engine.objects.alteration import Alteration
 from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
 from tools.client.async_client import AsyncMedusaClient
+from tools.client.at_prompt import ask
 from tools.commands.command_line import warn
-from tools.commands.medusa import calls
 
 
 def _idle(text: str) -> Idle:
@@ -60,4 +60,4 @@ def alter(home: str | None, name: str, alteration: Alteration) -> None:
         for remark in client.remarks:
             warn(remark)
 
-    calls.ask(home, change)
+    ask(home, change)

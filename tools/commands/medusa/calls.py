@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,36 +15,19 @@ from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.view import View
 from engine.replication.moves.messages import MoveRecord
-from engine.replication.status import Snapshot
 from engine.tasks.status import TaskStatus
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.at_prompt import ask, warnings_of
 from tools.client.entries import entry_of, hidden
-from tools.client.interrupt import run_interruptible
-from tools.commands.command_line import warn
+from tools.commands.command_line import read_text, warn
 from tools.commands.medusa.travel_words import past_in_words, view_in_words
 from tools.monitor.availability_words import in_words
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 10.0
-"""A person waits at the prompt."""
-
 LOOK_S: Final = 0.5
 """How often it is looked whether Spark has started, which takes many seconds."""
-
-MAX_DOCUMENT_BYTES: Final = 1020 * 1024
-"""What a peer accepts of one document: a request of 1 MiB has some words beside it."""
-
-
-def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
-    """Ask the peer in `home` one thing."""
-
-    async def main() -> T:
-        async with open_medusa(home, patience_s=PATIENCE_S) as client:
-            return await question(client)
-
-    return run_interruptible(main)
 
 
 def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
@@ -60,19 +41,6 @@ def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Await
         return answer
 
     return ask(home, both)
-
-
-async def warnings_of(client: AsyncMedusaClient) -> tuple[str, ...]:
-    """The faults that people must mend at that peer; () if the token's scope hides them."""
-    try:
-        return own_warnings(await client.status(federation=False))
-    except NotAuthorisedError:
-        return ()
-
-
-def own_warnings(snapshot: Snapshot) -> tuple[str, ...]:
-    """The faults that people must mend at the peer that made the snapshot."""
-    return next((peer.warnings for peer in snapshot.peers if peer.peer == snapshot.by), ())
 
 
 def create(
@@ -199,29 +167,3 @@ async def _sibling(client: AsyncMedusaClient, beginning: str) -> str:
             f"{len(peers)} peers of {own} begin with {beginning[:40]!a}: say more"
         )
     return peers[0]
-
-
-def read_text(file: str) -> str:
-    """A document from a file, or from standard input for `-`.
-
-    Raises:
-        NotFoundError: no such file. InvalidInputError: too long, or not UTF-8; a directory.
-    """
-    try:
-        if file == "-":
-            data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
-        else:
-            with Path(file).open("rb") as opened:
-                data = opened.read(MAX_DOCUMENT_BYTES + 1)
-    except FileNotFoundError:
-        raise NotFoundError(f"no such file: {file}") from None
-    except IsADirectoryError:
-        raise InvalidInputError(f"{file} is a directory: give one of the files in it") from None
-    except OSError as error:
-        raise InvalidInputError(f"{file}: {error.strerror}") from None
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise InvalidInputError(f"{file}: longer than {MAX_DOCUMENT_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(f"{file}: not UTF-8 at byte {error.start}") from None

@@ -18,8 +18,9 @@ from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 from tools.client.async_client import AsyncMedusaClient
+from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
-from tools.commands.medusa.calls import ask, ask_and_warn
+from tools.commands.medusa.calls import ask_and_warn
 
 Entry = TypeVar("Entry")
 Line = TypeVar("Line")

@@ -56,9 +56,9 @@ schema.add_command(create_command("schemas"))
 @json_option
 def delete_schema(name: str, home: str | None, as_json: bool) -> None:
     """Delete SCHEMA; refused while a stream has it."""
-    from tools.commands.medusa import calls
+    from tools.client.at_prompt import ask
 
-    calls.ask(home, lambda client: client.delete_schema(name))
+    ask(home, lambda client: client.delete_schema(name))
     say(as_json, {"deleted": name}, f"{name}: deleted")
 
 
@@ -72,8 +72,8 @@ def peer() -> None:
 @json_option
 def list_peers(home: str | None, as_json: bool) -> None:
     """List the peers that are known, and how they do."""
+    from tools.client.at_prompt import own_warnings
     from tools.commands.medusa import listing
-    from tools.commands.medusa.calls import own_warnings
     from tools.commands.medusa.listing_screen import peers_table
     from tools.commands.plain_tables import show
 

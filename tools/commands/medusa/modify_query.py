@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from engine.language.modification import BoxChange, Modification, Modified, read_modification
 from engine.objects.schema import BEGINNING
 from overlay.errors import InvalidInputError
+from tools.client.at_prompt import ask
 from tools.client.times import parse_time, show_time
-from tools.commands.medusa.calls import ask, read_text
+from tools.commands.command_line import read_text
 
 
 def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> Modified:

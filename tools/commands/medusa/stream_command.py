@@ -123,9 +123,9 @@ def delete(name: str, home: str | None, as_json: bool) -> None:
 
     Refused while anybody reads it.
     """
-    from tools.commands.medusa import calls
+    from tools.client.at_prompt import ask
 
-    calls.ask(home, lambda client: client.delete_stream(name))
+    ask(home, lambda client: client.delete_stream(name))
     say(as_json, {"deleted": name}, f"{name}: deleted")
 
 
@@ -138,8 +138,8 @@ def reopen(name: str, home: str | None, as_json: bool) -> None:
 
     Refused where somebody was told of its end.
     """
-    from tools.commands.medusa import calls
+    from tools.client.at_prompt import ask
 
-    had_ended = calls.ask(home, lambda client: client.reopen_stream(name))
+    had_ended = ask(home, lambda client: client.reopen_stream(name))
     told = "goes on" if had_ended else "has not ended: nothing was to be done"
     say(as_json, {"reopened": name, "had_ended": had_ended}, f"{name}: {told}")

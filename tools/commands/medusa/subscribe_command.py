@@ -68,13 +68,14 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     as_json: bool,
 ) -> None:
     """Write the tuples of STREAM, which may be a view, to standard output, epoch by epoch."""
+    from tools.client.at_prompt import ask
     from tools.client.times import parse_time
-    from tools.commands.medusa import calls, print_stream
+    from tools.commands.medusa import print_stream
 
     if forget:
         if not subscriber:
             raise click.UsageError("--forget is for a --subscriber NAME")
-        calls.ask(home, lambda client: client.forget_subscriber(stream_name, subscriber))
+        ask(home, lambda client: client.forget_subscriber(stream_name, subscriber))
         told = {"stream": stream_name, "forgotten": subscriber}
         say(as_json, told, f"{stream_name}: waits for subscriber {subscriber} no longer")
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.objects.schema import END
 from engine.objects.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError
+from tools.client.at_prompt import ask
 from tools.client.times import parse_time
-from tools.commands.medusa.calls import ask
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:

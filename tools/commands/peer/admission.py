@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import trio
 from cryptography import x509
 
-from overlay.addresses import is_unspecified, outward_host
 from overlay.admission_policy import AdmissionPolicy
-from overlay.certificates import check_root, der, short_fingerprint
+from overlay.certificates import check_root, short_fingerprint
 from overlay.clock import shown
-from overlay.entering import Meeting, meet
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
-    RefusedError,
-    UnavailableError,
-    UntrustedError,
 )
 from overlay.identity import Identity, Root, parse_peer_id, read_root_certificate
-from overlay.invite import Invite, decode_invite, encode_invite
+from overlay.invite import encode_invite
 from overlay.membership import Membership
-from overlay.membership_file import load_membership, save_membership
+from overlay.membership_file import save_membership
 from overlay.roll import Roll, roll_of
+from tools.client.at_prompt import ask_daemon, warnings_of
 from tools.commands.command_line import warn
-from tools.home.addresses import Address, format_address
-from tools.home.config import load_overlay, read_bootstrap, write_bootstrap
+from tools.commands.peer.joining import addresses_of
+from tools.home.addresses import Address
+from tools.home.federation import load_federation
 from tools.home.folder import Home
 from tools.home.root_key import SAY_WHERE, load_root
-
-HAND_OVER_S: Final = 5.0
-"""A daemon on this machine answers at once, or is not well."""
-
 
 Agreed = Callable[[], None]
 """Called once it is sure that something can be done, before it counts; raises where a person does
@@ -73,15 +65,6 @@ class Invited:
     signed: tuple[str, ...]
     who: str
     member_since: float | None = None
-
-
-@dataclass(frozen=True)
-class Joined:
-    """federation: its id. name: what people call it. addresses: of peers to join by."""
-
-    federation: str
-    name: str
-    addresses: tuple[str, ...]
 
 
 def invite(
@@ -205,94 +188,10 @@ def warnings(home: Home) -> tuple[str, ...]:
     so the roll in this home may be out of date."""
     if not home.is_locked():
         return ()
-
-    async def ask() -> tuple[str, ...]:
-        from tools.client.async_client import Endpoint, open_medusa
-        from tools.commands.medusa.calls import warnings_of
-
-        async with open_medusa(endpoint=Endpoint.of(home), patience_s=HAND_OVER_S) as client:
-            return await warnings_of(client)
-
     try:
-        return trio.run(ask)
+        return ask_daemon(home, warnings_of)
     except MedusaError:
         return ()
-
-
-def knock(home: Home, token: str) -> str:
-    """Call the members that a token names, before its participant joins; what to warn of.
-
-    Raises:
-        RefusedError: those that answered do not take us for a member. As `join`.
-    """
-    identity, invitation, membership = _open(home, token)
-    if home.is_locked():  # its daemon is in touch with the others
-        return ""
-    meeting = trio.run(meet, identity, membership, invitation.addresses)
-    check_met(meeting)
-    if meeting.met:
-        return ""
-    silent = "; ".join(f"{format_address(at)}: {why}" for at, why in meeting.silent.items())
-    return f"joined, but no member has answered yet ({silent}); `medusa-peer run` goes on trying"
-
-
-def check_met(meeting: Meeting) -> None:
-    """
-    Raises:
-        RefusedError: all members that answered refuse this peer.
-    """
-    if meeting.refused and not meeting.met:
-        raise RefusedError(
-            f"{'; '.join(meeting.refused)}; ask the participant that invited you, whose "
-            "`medusa-peer members` shows why"
-        )
-
-
-async def enter(home: Home, membership: Membership, addresses: Sequence[Address]) -> None:
-    """Before its peer runs, a newcomer that no member has met yet calls them.
-
-    Raises:
-        RefusedError: those that answer do not take its participant for a member: it would run
-            alone.
-    """
-    identity = Identity.load(home.folder)
-    own = membership.holder(identity.participant)
-    if own is not None and own.digest not in membership.tally.entered:
-        check_met(await meet(identity, membership, addresses))
-
-
-def load_federation(home: Home) -> Membership:
-    """The federation that this home is in.
-
-    Raises:
-        NotFoundError: it is in none.
-    """
-    home.require()
-    try:
-        return load_membership(home.folder)
-    except NotFoundError:
-        raise NotFoundError(
-            f"the peer in {home.folder} is in no federation: have a member invite it, then "
-            f"`medusa-peer join TOKEN --home {home.folder}`"
-        ) from None
-
-
-def join(home: Home, token: str) -> Joined:
-    """Enter the federation that a token describes.
-
-    Raises:
-        InvalidInputError: no token, or one that does not admit this participant.
-        UntrustedError: it admits someone else under this participant's name.
-        ConflictError: the home is in another federation.
-    """
-    _, invitation, membership = _open(home, token)
-    save_membership(home.folder, membership, time.time())
-    write_bootstrap(home, invitation.addresses)
-    return Joined(
-        membership.federation,
-        membership.name,
-        tuple(format_address(address) for address in invitation.addresses),
-    )
 
 
 def revoke(
@@ -335,49 +234,6 @@ def member_named(home: Home, name: str) -> str:
             by = ", ".join(row.sponsors) or "the charter"
             return f"{row.standing}, root {row.root}, admitted by {by} on {shown(row.since)[:10]}"
     raise NotFoundError(f"{name} is no member of federation {roll.name}")
-
-
-def addresses_of(home: Home) -> tuple[Address, ...]:
-    """Where a new peer can join by: this peer, and those that it joined by itself.
-
-    Raises:
-        InvalidInputError: nobody could dial any of them.
-    """
-    try:
-        own: Address | None = home.running().overlay
-    except UnavailableError:
-        settings = load_overlay(home)
-        own = settings.advertise or settings.listen
-    others = read_bootstrap(home)
-    if own is not None and own[1] != 0:
-        return (_dialable(own), *others)
-    if others:
-        return others
-    raise InvalidInputError(
-        "no address to join by: start this peer first, or say --address HOST:PORT"
-    )
-
-
-def _dialable(address: Address) -> Address:
-    """0.0.0.0 is no address of anyone: the one on the interface that leads out."""
-    host, port = address
-    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address
-
-
-def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
-    """Whom a token is for, what it says, and the federation that it describes."""
-    home.require()
-    identity = Identity.load(home.folder)
-    invitation = decode_invite(token)
-    membership = invitation.membership(identity.participant)
-    admitted = membership.root_of(identity.participant)
-    if admitted is None or der(admitted) != der(identity.root_certificate):
-        raise UntrustedError(
-            f"the invitation admits another root as {identity.participant}; "
-            f"ask for one made with {home.root_certificate}"
-        )
-    membership.authenticate(der(identity.certificate), time.time())
-    return identity, invitation, membership
 
 
 def _begun(membership: Membership, name: str) -> x509.Certificate:
@@ -432,14 +288,7 @@ def _hand_over(home: Home, statements: tuple[bytes, ...]) -> None:
     if not home.is_locked():
         return
 
-    async def tell() -> None:
-        from tools.client.async_client import Endpoint, open_medusa
-
-        own = Endpoint.of(home)  # whatever token the environment has for others
-        async with open_medusa(endpoint=own, patience_s=HAND_OVER_S) as client:
-            await client.admit(statements)
-
     try:
-        trio.run(tell)
+        ask_daemon(home, lambda client: client.admit(statements))
     except MedusaError as error:
         warn(f"stored, but the running peer could not be told ({error}); restart it")

@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import trio
-
 from contracts.ledger import LEDGER_FILE
 from contracts.ledger_file import translated
 from engine.replication.homes.ballot_files import BallotFiles
@@ -21,6 +19,7 @@ from overlay.addresses import Address
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from overlay.files import load_json, read_secret, save_json, storing, write_secret
 from overlay.identity import Identity
+from tools.client.at_prompt import call_daemon
 from tools.commands.peer.archive import (
     MAX_MANIFEST,
     ROOTS,
@@ -151,13 +150,7 @@ def _named(folder: Path, sizes: dict[Path, int]) -> Iterator[Member]:
 
 
 def _freeze(home: Home) -> Path:
-    async def ask() -> Frozen:
-        from tools.client.async_client import Endpoint, dial_to
-
-        async with dial_to(None, Endpoint.of(home))() as connection:
-            return await connection.call(FREEZE, Freeze(), Frozen, timeout_s=FREEZE_S)
-
-    return Path(trio.run(ask).folder)
+    return Path(call_daemon(home, FREEZE, Freeze(), Frozen, FREEZE_S).folder)
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
-import trio
-
 from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract
 from engine.replication.status import Snapshot
@@ -15,7 +13,8 @@ from engine.streams.kept import Role
 from overlay.errors import MedusaError
 from overlay.membership import Membership
 from overlay.names import SCHEME
-from tools.commands.peer.admission import HAND_OVER_S
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.at_prompt import ask_daemon
 from tools.commands.peer.contract_terms import in_short
 from tools.home.folder import Home
 from tools.home.messages import MarketStatus
@@ -39,14 +38,11 @@ def ask(home: Home) -> Running:
     if not home.is_locked():
         return Running(None, None)
 
-    async def status() -> Running:
-        from tools.client.async_client import Endpoint, open_medusa
-
-        async with open_medusa(endpoint=Endpoint.of(home), patience_s=HAND_OVER_S) as client:
-            return Running(await client.status(), await client.market_status())
+    async def status(client: AsyncMedusaClient) -> Running:
+        return Running(await client.status(), await client.market_status())
 
     try:
-        return trio.run(status)
+        return ask_daemon(home, status)
     except MedusaError:
         return Running(None, None)
 

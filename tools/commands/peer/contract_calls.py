@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
-
-from msgspec import Struct
+from typing import Final
 
 from contracts.balances import BalanceQuery, Balances
 from contracts.book import Book
@@ -27,18 +25,15 @@ from overlay.errors import (
 )
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
-from overlay.membership_file import load_membership
-from tools.client.async_client import dial_to
-from tools.client.interrupt import run_interruptible
+from tools.client.at_prompt import call_daemon
 from tools.commands.peer.contract_papers import read_papers, write_papers
+from tools.home.federation import load_federation
 from tools.home.folder import Home
 from tools.home.messages import BALANCE
 from tools.home.root_key import SAY_WHERE, load_root
 
 HAND_OVER_S: Final = 15.0
 """Seconds for the peer to take documents and to try to reach the other party's."""
-
-Answer = TypeVar("Answer", bound=Struct)
 
 
 @dataclass(frozen=True)
@@ -92,13 +87,7 @@ def open_office(home: str | None) -> Office:
     place = Home.locate(home)
     place.require()
     identity = Identity.load(place.folder)
-    try:
-        membership = load_membership(place.folder)
-    except NotFoundError:
-        raise NotFoundError(
-            f"the peer in {place.folder} is in no federation: have a member invite it, then "
-            f"`medusa-peer join TOKEN --home {place.folder}`"
-        ) from None
+    membership = load_federation(place)
     book = Book(place.folder, membership, identity.participant)
     return Office(place, identity, membership, book, time.time())
 
@@ -190,7 +179,7 @@ def balances(office: Office, contract: str) -> Balances:
     """
     if office.home.is_locked():
         try:
-            return _call(office.home, BALANCE, BalanceQuery(contract), Balances)
+            return call_daemon(office.home, BALANCE, BalanceQuery(contract), Balances, HAND_OVER_S)
         except (UnavailableError, NotFoundError):
             pass  # it is starting, stopping or trades nothing: its file may be read at any time
     own = office.identity.peer_id
@@ -229,15 +218,7 @@ def _hand_over(home: Home, documents: tuple[bytes, ...]) -> tuple[Delivered | No
     if not home.is_locked():
         return None, ""
     try:
-        answer = _call(home, DELIVER, Deliver(documents), Delivered)
+        answer = call_daemon(home, DELIVER, Deliver(documents), Delivered, HAND_OVER_S)
     except MedusaError as error:
         return None, str(error)
     return answer, next(filter(None, answer.reasons), "")
-
-
-def _call(home: Home, method: str, request: Struct, response: type[Answer]) -> Answer:
-    async def main() -> Answer:
-        async with dial_to(home.folder, None)() as connection:
-            return await connection.call(method, request, response, timeout_s=HAND_OVER_S)
-
-    return run_interruptible(main)

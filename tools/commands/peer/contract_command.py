@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -17,7 +18,6 @@ from tools.commands.command_line import (
     warn,
     yes_option,
 )
-from tools.commands.completion import contract_ids
 
 if TYPE_CHECKING:
     from contracts.terms import Terms
@@ -40,6 +40,18 @@ _LOAD_OPTIONS: Final = (
 )
 _CONTENT_OPTIONS: Final = ("sender", "per_message", "per_period", "period")
 _SUGGEST_OPTIONS: Final = ("suggested_peer", "alternative")
+
+
+def contract_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Completes an argument by the ids of contracts in the home, as lists show them."""
+    from contracts.contract import SHORT_ID
+    from overlay.errors import MedusaError
+    from tools.commands.peer.contract_calls import open_office
+
+    with suppress(MedusaError, OSError):
+        known = open_office(context.params.get("home")).book.all()
+        return sorted(id_ for each in known if (id_ := each.id[:SHORT_ID]).startswith(incomplete))
+    return []
 
 
 @click.group()

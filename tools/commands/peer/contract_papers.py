@@ -12,7 +12,7 @@ from typing import Final
 
 from overlay.errors import InvalidInputError
 from overlay.files import write_secret
-from tools.commands.medusa.calls import read_text
+from tools.commands.command_line import read_text
 
 _BEGIN: Final = "-----BEGIN MEDUSA CONTRACT-----"
 _END: Final = "-----END MEDUSA CONTRACT-----"

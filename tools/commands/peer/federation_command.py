@@ -119,13 +119,13 @@ def join(token: str, home: str | None, as_json: bool) -> None:
 
     The members that it names are called: if they refuse this peer, it says why.
     """
-    from tools.commands.peer import admission
+    from tools.commands.peer import joining
     from tools.home.folder import Home
 
     text = sys.stdin.read() if token == "-" else token  # noqa: S105 - a name for stdin
     place = Home.locate(home)
-    silence = admission.knock(place, text)
-    joined = admission.join(place, text)
+    silence = joining.knock(place, text)
+    joined = joining.join(place, text)
     if silence:
         warn(silence)
     say(

@@ -14,7 +14,7 @@ from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
 from overlay.names import check_participant
-from tools.commands.peer.admission import addresses_of
+from tools.commands.peer.joining import addresses_of
 from tools.home.addresses import Address
 from tools.home.config import TEMPLATE, write_bootstrap
 from tools.home.folder import TOKEN_BYTES, Home

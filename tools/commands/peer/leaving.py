@@ -8,14 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-import trio
-
 from overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedError
 from overlay.exchange import EXCHANGE_S
 from overlay.identity import Identity
 from overlay.membership_file import save_membership
-from tools.client.dialling import dial_to
-from tools.commands.peer.admission import Agreed, load_federation
+from tools.client.at_prompt import call_daemon
+from tools.commands.peer.admission import Agreed
+from tools.home.federation import load_federation
 from tools.home.folder import Home
 from tools.home.messages import LEAVE, Leave, Left
 from tools.home.root_key import SAY_WHERE, load_root
@@ -66,7 +65,7 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
     statement = membership.revoke(root, identity.participant, peer_id, now=now, leaves=not whole)
     agreed()
     try:
-        told = trio.run(_tell, home, statement)
+        told = call_daemon(home, LEAVE, Leave((statement,)), Left, TOLD_S).told
     except RefusedError as error:
         raise RefusedError(_out(home, error)) from None
     save_membership(home.folder, membership, now)
@@ -77,12 +76,6 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
 def _out(home: Home, error: MedusaError) -> str:
     stop = f"; `kill {home.running().pid}` stops it" if home.is_locked() else ""
     return f"this peer is out of the federation already: {error}{stop}"
-
-
-async def _tell(home: Home, statement: bytes) -> tuple[str, ...]:
-    async with dial_to(home.folder, None)() as connection:
-        answer = await connection.call(LEAVE, Leave((statement,)), Left, timeout_s=TOLD_S)
-        return answer.told
 
 
 def _stop(home: Home, pid: int) -> None:

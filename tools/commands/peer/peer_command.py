@@ -145,7 +145,7 @@ def run_daemon(
     from tools.home.config import load_config
 
     load = partial(load_config, place, listen=address, log_level=log_level, log_format=log_format)
-    trio.run(run_peer, place, load, ready)
+    trio.run(run_peer, place, load, ready, warn)
 
 
 @peer.command()

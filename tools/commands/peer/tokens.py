@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
 
-import trio
 from rich.table import Table
 
 from overlay.addresses import is_unspecified, outward_host
 from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
 from overlay.errors import InvalidInputError, MedusaError
 from overlay.identity import Identity
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.at_prompt import ask_daemon
 from tools.client.times import show_clock
 from tools.commands.peer.contract_terms import parse_duration
 from tools.commands.plain_tables import lines_table
@@ -23,9 +23,6 @@ from tools.home.folder import Home
 from tools.home.token_file import TokenFile
 from tools.home.token_text import TokenText
 from tools.monitor.tables import add_row
-
-ASK_S: Final = 5.0
-"""A daemon on this machine answers at once, or is not well."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +155,13 @@ def _connected(home: Home) -> Counter[str] | None:
     if not home.is_locked():
         return None
 
-    async def ask() -> Counter[str]:
-        from tools.client.async_client import Endpoint, open_medusa
-
-        async with open_medusa(endpoint=Endpoint.of(home), patience_s=ASK_S) as client:
-            (peer,) = (await client.status(federation=False)).peers
+    async def clients(client: AsyncMedusaClient) -> Counter[str]:
+        (peer,) = (await client.status(federation=False)).peers
         counts = Counter(client.token for client in peer.clients)
         counts[OWNER] -= 1
         return counts
 
     try:
-        return trio.run(ask)
+        return ask_daemon(home, clients)
     except MedusaError:
         return None

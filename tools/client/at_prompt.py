@@ -1,0 +1,69 @@
+"""A command's one question to its peer: a connection for one answer, which Ctrl-C ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from engine.replication.status import Snapshot
+from overlay.errors import NotAuthorisedError
+from tools.client.async_client import AsyncMedusaClient, Endpoint, dial_to, open_medusa
+from tools.client.interrupt import run_interruptible
+from tools.home.folder import Home
+
+T = TypeVar("T")
+Answer = TypeVar("Answer", bound=Struct)
+
+PATIENCE_S: Final = 10.0
+"""A person waits at the prompt."""
+
+DAEMON_S: Final = 5.0
+"""A daemon on this machine answers at once, or is not well."""
+
+
+def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+    """Ask the peer in `home` one thing."""
+
+    async def main() -> T:
+        async with open_medusa(home, patience_s=PATIENCE_S) as client:
+            return await question(client)
+
+    return run_interruptible(main)
+
+
+def ask_daemon(home: Home, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+    """Ask the daemon of this home one thing, by the owner's token, whatever token the environment
+    has for other peers."""
+
+    async def main() -> T:
+        async with open_medusa(endpoint=Endpoint.of(home), patience_s=DAEMON_S) as client:
+            return await question(client)
+
+    return run_interruptible(main)
+
+
+def call_daemon(
+    home: Home, method: str, request: Struct, response: type[Answer], timeout_s: float
+) -> Answer:
+    """One call of the daemon of this home, beside those of the client; by the owner's token."""
+
+    async def main() -> Answer:
+        async with dial_to(home.folder, None)() as connection:
+            return await connection.call(method, request, response, timeout_s=timeout_s)
+
+    return run_interruptible(main)
+
+
+async def warnings_of(client: AsyncMedusaClient) -> tuple[str, ...]:
+    """The faults that people must mend at that peer; () if the token's scope hides them."""
+    try:
+        return own_warnings(await client.status(federation=False))
+    except NotAuthorisedError:
+        return ()
+
+
+def own_warnings(snapshot: Snapshot) -> tuple[str, ...]:
+    """The faults that people must mend at the peer that made the snapshot."""
+    return next((peer.warnings for peer in snapshot.peers if peer.peer == snapshot.by), ())

@@ -1,0 +1,106 @@
+"""A newcomer joins a federation by the token of an invitation, at its home."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import trio
+
+from overlay.addresses import is_unspecified, outward_host
+from overlay.certificates import der
+from overlay.errors import InvalidInputError, UnavailableError, UntrustedError
+from overlay.identity import Identity
+from overlay.invite import Invite, decode_invite
+from overlay.membership import Membership
+from overlay.membership_file import save_membership
+from tools.home.addresses import Address, format_address
+from tools.home.config import load_overlay, read_bootstrap, write_bootstrap
+from tools.home.federation import meet_members
+from tools.home.folder import Home
+
+
+@dataclass(frozen=True)
+class Joined:
+    """federation: its id. name: what people call it. addresses: of peers to join by."""
+
+    federation: str
+    name: str
+    addresses: tuple[str, ...]
+
+
+def knock(home: Home, token: str) -> str:
+    """Call the members that a token names, before its participant joins; what to warn of.
+
+    Raises:
+        RefusedError: those that answered do not take us for a member. As `join`.
+    """
+    identity, invitation, membership = _open(home, token)
+    if home.is_locked():  # its daemon is in touch with the others
+        return ""
+    meeting = trio.run(meet_members, identity, membership, invitation.addresses)
+    if meeting.met:
+        return ""
+    silent = "; ".join(f"{format_address(at)}: {why}" for at, why in meeting.silent.items())
+    return f"joined, but no member has answered yet ({silent}); `medusa-peer run` goes on trying"
+
+
+def join(home: Home, token: str) -> Joined:
+    """Enter the federation that a token describes.
+
+    Raises:
+        InvalidInputError: no token, or one that does not admit this participant.
+        UntrustedError: it admits someone else under this participant's name.
+        ConflictError: the home is in another federation.
+    """
+    _, invitation, membership = _open(home, token)
+    save_membership(home.folder, membership, time.time())
+    write_bootstrap(home, invitation.addresses)
+    return Joined(
+        membership.federation,
+        membership.name,
+        tuple(format_address(address) for address in invitation.addresses),
+    )
+
+
+def addresses_of(home: Home) -> tuple[Address, ...]:
+    """Where a new peer can join by: this peer, and those that it joined by itself.
+
+    Raises:
+        InvalidInputError: nobody could dial any of them.
+    """
+    try:
+        own: Address | None = home.running().overlay
+    except UnavailableError:
+        settings = load_overlay(home)
+        own = settings.advertise or settings.listen
+    others = read_bootstrap(home)
+    if own is not None and own[1] != 0:
+        return (_dialable(own), *others)
+    if others:
+        return others
+    raise InvalidInputError(
+        "no address to join by: start this peer first, or say --address HOST:PORT"
+    )
+
+
+def _dialable(address: Address) -> Address:
+    """0.0.0.0 is no address of anyone: the one on the interface that leads out."""
+    host, port = address
+    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address
+
+
+def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
+    """Whom a token is for, what it says, and the federation that it describes."""
+    home.require()
+    identity = Identity.load(home.folder)
+    invitation = decode_invite(token)
+    membership = invitation.membership(identity.participant)
+    admitted = membership.root_of(identity.participant)
+    if admitted is None or der(admitted) != der(identity.root_certificate):
+        raise UntrustedError(
+            f"the invitation admits another root as {identity.participant}; "
+            f"ask for one made with {home.root_certificate}"
+        )
+    membership.authenticate(der(identity.certificate), time.time())
+    return identity, invitation, membership
