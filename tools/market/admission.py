@@ -12,7 +12,7 @@ from engine.replication.moves.messages import Assignment
 from engine.replication.moves.placements import Placement
 from engine.tasks.plan import Task
 from overlay.errors import NotAuthorisedError
-from tools.market.items import item_of
+from tools.market.tasks import item_of
 
 
 @dataclass(frozen=True)

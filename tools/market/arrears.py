@@ -15,11 +15,12 @@ import trio
 from contracts.deals import Account, DealKey
 from contracts.ledger import Ledger
 from contracts.settlement import Settlement
-from engine.engine import Engine
 from engine.replication.moves.assigned_task import AssignedTask
 from overlay.errors import MedusaError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
+from overlay.node import Overlay
+from tools.market.tasks import Tasks
 
 ARREARS_S: Final = 300.0
 """Seconds for which a partner that is there may leave a receipt unsigned: more than two of the
@@ -34,19 +35,26 @@ AGAIN_S: Final = 10.0
 
 
 class Arrears:
-    """
+    """Which contracts are in arrears: their tasks are given back, and none are taken.
+
     Args:
         nursery: gives tasks back.
     """
 
     def __init__(
-        self, engine: Engine, settlement: Settlement, ledger: Ledger, nursery: trio.Nursery
+        self,
+        overlay: Overlay,
+        tasks: Tasks,
+        settlement: Settlement,
+        ledger: Ledger,
+        nursery: trio.Nursery,
     ) -> None:
-        self._engine = engine
+        self._overlay = overlay
+        self._tasks = tasks
         self._settlement = settlement
         self._ledger = ledger
         self._nursery = nursery
-        self._own = engine.overlay.identity.peer_id
+        self._own = overlay.identity.peer_id
         self._since: dict[Hashable, float] = {}
         self._asked: dict[tuple[str, int], float] = {}
         self._owing: frozenset[str] = frozenset()
@@ -62,7 +70,7 @@ class Arrears:
         Args:
             now: seconds, of a clock that never goes back.
         """
-        running = [task for task in self._engine.assignments.all() if _is_paid_for(task)]
+        running = [task for task in self._tasks.assignments.all() if _is_paid_for(task)]
         unpaid = {(key, upto): key.account.contract for key, upto in self._unpaid()}
         unbilled = [task.stored.key for task in running if not self._is_billed(task)]
         self._since = {what: self._since.get(what, now) for what in (*unpaid, *unbilled)}
@@ -78,7 +86,7 @@ class Arrears:
 
     def _unpaid(self) -> Iterator[tuple[DealKey, int]]:
         """Deals that a payer which is there leaves unsigned, and up to which boundary."""
-        health = self._engine.overlay.gossip.health
+        health = self._overlay.gossip.health
         for standing in self._ledger.deals():
             key = standing.deal.key
             upto = self._settlement.unpaid_upto(key)
@@ -94,18 +102,18 @@ class Arrears:
         return standing is not None and standing.end is None
 
     def _note_owing(self, unpaid: frozenset[str]) -> None:
-        owing = unpaid | self._settlement.disputed_since(self._engine.overlay.clock() - DISTRUST_S)
+        owing = unpaid | self._settlement.disputed_since(self._overlay.clock() - DISTRUST_S)
         for contract in owing - self._owing:
             text = f"gives back the tasks of contract {contract[:8]}: what ran is not paid"
-            self._engine.overlay.events.note("warning", text)
+            self._overlay.events.note("warning", text)
         self._owing = owing
 
     async def _give_back(self, task: str) -> None:
         try:
-            await self._engine.returning.give_back(task)
+            await self._tasks.returning.give_back(task)
         except MedusaError as error:
             text = f"could not give back {task}, which runs unpaid: {error}"
-            self._engine.overlay.events.note("warning", text)
+            self._overlay.events.note("warning", text)
 
 
 def _is_paid_for(task: AssignedTask) -> bool:

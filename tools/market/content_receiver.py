@@ -7,7 +7,6 @@ stream, whoever computes it for that peer just now.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -20,8 +19,8 @@ from contracts.deals import Account, DealKey, content_rate
 from contracts.delivery import Contracts
 from contracts.ledger import Standing
 from contracts.terms import ContentTerms
-from engine.engine import Engine
 from engine.objects.schema import END
+from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Done
 from overlay.errors import (
@@ -32,6 +31,7 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
+from overlay.node import Overlay
 from tools.market.boundaries import clamped, stime_of
 from tools.market.content_deals import (
     Begin,
@@ -43,7 +43,7 @@ from tools.market.content_deals import (
     rate_of,
 )
 from tools.market.content_sender import BEGIN, OVER
-from tools.market.meters import StreamMeter
+from tools.market.meters import PaidStreams, StreamMeter
 from tools.market.settler import Settler
 from tools.market.standstill import Standstills
 
@@ -66,52 +66,41 @@ class _Try:
 
 
 class ContentReceiver:
-    """
+    """What pays for the streams that this peer reads under content contracts.
+
     Args:
-        begun: told when a deal has begun: what it is about must be kept from then on.
         nursery: carries words to senders.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        *,
+        overlay: Overlay,
+        producers: Producers,
         contracts: Contracts,
         settler: Settler,
-        begun: Callable[[], None],
+        streams: PaidStreams,
         nursery: trio.Nursery,
     ) -> None:
-        self._engine = engine
-        self._overlay = engine.overlay
+        self._overlay = overlay
+        self._producers = producers
         self._contracts = contracts
         self._settler = settler
-        self._begun = begun
+        self._streams = streams
         self._nursery = nursery
-        self._own = engine.overlay.identity.peer_id
-        self._participant = engine.overlay.identity.participant
-        self._read_as: dict[str, str] = {}
+        self._own = overlay.identity.peer_id
+        self._participant = overlay.identity.participant
         self._tries: dict[str, _Try] = {}
         self._over: dict[DealKey, float] = {}
         self._one_at_a_time = trio.Lock()
-        self._standstills = Standstills(engine.overlay.events)
-
-    def register(self) -> None:
-        """Hear what is read."""
-        self._engine.mirrors.reading.opening = self.opening
-        self._engine.mirrors.left = self.left
-
-    def log_of(self, stream: str) -> KeptStream | None:
-        """The mirror of our own queries that is read by that name."""
-        for kept in self._engine.mirrors.followed():
-            if self._read_as.get(kept.name, kept.name) == stream:
-                return kept
-        return None
+        self._standstills = Standstills(overlay.events)
 
     def resume(self) -> None:
         """End the deals for what is not read any more since the last run."""
         for standing in self._paying():
             task = standing.deal.task
-            if self.log_of(task) is None:
-                self._end(standing, self._engine.store.get(task))
+            if self._streams.received(task) is None:
+                self._end(standing, self._streams.kept(task))
 
     async def look(self, in_force: set[str]) -> None:
         """Begin and end deals as the contracts want it. in_force: their ids."""
@@ -119,9 +108,9 @@ class ContentReceiver:
         for standing in ours:
             self._say_over(standing)
             if standing.end is None and standing.deal.contract not in in_force:
-                self._end(standing, self.log_of(standing.deal.task))
+                self._end(standing, self._streams.received(standing.deal.task))
         for contract, terms in self._receiving():
-            kept = self.log_of(terms.stream)
+            kept = self._streams.received(terms.stream)
             self._standstills.look(contract, terms, kept, trio.current_time())
             if kept is not None:
                 await self._ensure(contract, terms, kept.log.boundary)
@@ -133,17 +122,17 @@ class ContentReceiver:
         """A mirror is about to be read by that name, from that boundary on."""
         if after == END:
             return  # it only takes leave
-        before = self._read_as.get(mirror, mirror)
+        before = self._streams.name_of(mirror)
         if before != read_as:
-            self._end_all(before, self._engine.store.get(mirror))
-        self._read_as[mirror] = read_as
+            self._end_all(before, self._streams.kept(mirror))
+        self._streams.read_as(mirror, read_as)
         for contract, terms in self._receiving():
             if terms.stream == read_as:
                 await self._ensure(contract, terms, after, hurry=True)
 
     def left(self, kept: KeptStream) -> None:
         """None of our queries reads that mirror any more; it goes."""
-        self._end_all(self._read_as.pop(kept.name, kept.name), kept)
+        self._end_all(self._streams.read_no_more(kept.name), kept)
 
     # -- deals ----------------------------------------------------------------------------------
 
@@ -176,7 +165,7 @@ class ContentReceiver:
         fence = max([now, *(1 + each.deal.fence for each in deals_in(self._settler.ledger))])
         rate = content_rate(terms, period_start(contract, terms, now))
         self._settler.agree_on(account, rate, terms.stream, fence=fence, since=start)
-        self._begun()
+        self._streams.hold_for_bills()
         text = f"pays for {terms.stream}: contract {contract.short_id}"
         self._overlay.events.note("info", text)
         standing = self._deal_under(contract)
@@ -189,7 +178,7 @@ class ContentReceiver:
             NotFoundError: the sender does not produce the stream.
             UnavailableError: the catalog does not answer.
         """
-        for peer in await self._engine.producers.publishers(terms.stream):
+        for peer in await self._producers.publishers(terms.stream):
             record = self._overlay.peers.get(peer)
             if record is not None and record.participant == terms.sender:
                 return peer

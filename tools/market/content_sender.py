@@ -6,7 +6,6 @@ the sender sees in the stream's subscribers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -15,8 +14,6 @@ from contracts.contract import Contract
 from contracts.deals import Account, content_rate
 from contracts.delivery import Contracts
 from contracts.terms import ContentTerms
-from engine.engine import Engine
-from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import Done
 from overlay.errors import (
     BusyError,
@@ -25,6 +22,7 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
+from overlay.node import Overlay
 from overlay.rpc import Caller
 from tools.market.boundaries import clamped
 from tools.market.content_deals import (
@@ -36,7 +34,7 @@ from tools.market.content_deals import (
     period_start,
     rate_of,
 )
-from tools.market.meters import SKEW_US, StreamMeter
+from tools.market.meters import SKEW_US, PaidStreams, StreamMeter
 from tools.market.settler import Settler
 
 BEGIN: Final = "content.begin"
@@ -48,34 +46,26 @@ one when it begins to read, so more are a mistake, or meant to fill the ledger."
 
 
 class ContentSender:
-    """
-    Args:
-        begun: told when a deal has begun: what it is about must be kept from then on.
-    """
+    """What sells the streams of this peer to receivers, under content contracts."""
 
     def __init__(
         self,
-        engine: Engine,
+        overlay: Overlay,
         contracts: Contracts,
         settler: Settler,
-        begun: Callable[[], None],
+        streams: PaidStreams,
     ) -> None:
-        self._engine = engine
+        self._overlay = overlay
         self._contracts = contracts
         self._settler = settler
-        self._begun = begun
-        self._own = engine.overlay.identity.peer_id
+        self._streams = streams
+        self._own = overlay.identity.peer_id
 
     def register(self) -> None:
         """Serve receivers."""
-        service = self._engine.overlay.service
+        service = self._overlay.service
         service.unary(BEGIN, Begin, self._on_begin)
         service.unary(OVER, Over, self._on_over)
-
-    def log_of(self, stream: str) -> KeptStream | None:
-        """The stream, if it is this peer's."""
-        kept = self._engine.store.get(stream)
-        return None if kept is None or kept.role is Role.MIRROR else kept
 
     def look(self, in_force: set[str]) -> None:
         """End the deals whose contract or stream is no more. in_force: ids of contracts."""
@@ -83,7 +73,7 @@ class ContentSender:
             deal = standing.deal
             if deal.payee != self._own or standing.end is not None:
                 continue
-            kept = self.log_of(deal.task)
+            kept = self._streams.sold(deal.task)
             if kept is None:
                 self._settler.handle(ended(standing, standing.billed))
             elif deal.contract not in in_force:
@@ -112,9 +102,9 @@ class ContentSender:
             if earlier.end is None and earlier.deal.fence < request.fence:
                 self._settler.handle(ended(earlier, request.start))
         if new:
-            self._begun()
+            self._streams.hold_for_bills()
             text = f"sells {request.stream} to {caller.participant}: contract {contract.short_id}"
-            self._engine.overlay.events.note("info", text)
+            self._overlay.events.note("info", text)
         return Done()
 
     def _contract(self, request: Begin) -> tuple[Contract, ContentTerms]:
@@ -122,7 +112,7 @@ class ContentSender:
         Raises:
             NotAuthorisedError: no such contract is in force, or it is we who pay.
         """
-        own = self._engine.overlay.identity.participant
+        own = self._overlay.identity.participant
         for contract, terms in content_contracts(self._contracts):
             if (contract.id, terms.stream, terms.sender) == (request.contract, request.stream, own):
                 return contract, terms
@@ -134,7 +124,7 @@ class ContentSender:
             NotFoundError: the stream is not here.
             InvalidInputError: it does not begin where it may.
         """
-        kept = self.log_of(request.stream)
+        kept = self._streams.sold(request.stream)
         if kept is None:
             raise NotFoundError(f"{request.stream} is not kept by this peer")
         boundary = clamped(kept.log.boundary)

@@ -1,20 +1,41 @@
-"""What counts the tuples of a stream that is paid for: at who sends it, and at who receives it."""
+"""Streams that a peer sells or pays for: their logs here, and what counts the tuples in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from contracts.deals import ContentRate
+import trio
+
+from contracts.deals import ContentRate, Deal, DealKey
 from contracts.desk import MICROS
 from contracts.ledger import Ledger, Standing
 from contracts.payer import SKEW_S
 from engine.objects.schema import BEGINNING, END
-from engine.streams.kept import KeptStream
+from engine.replication.mirrors import Mirrors
+from engine.streams.kept import KeptStream, Role
+from engine.streams.store import StreamStore
 from overlay.errors import NotFoundError
-from tools.market.boundaries import clamped
+from tools.market.boundaries import clamped, stime_of
+from tools.market.content_deals import deals_in, rate_of
 
 SKEW_US: Final = int(SKEW_S * MICROS)
+
+
+class Meter(Protocol):
+    """Counts the tuples of a deal."""
+
+    @property
+    def boundary(self) -> int:
+        """Up to where it can be billed, microseconds of stime."""
+
+    def count(self, after: int, upto: int) -> int:
+        """Tuples with after < stime <= upto, as far as they are still kept.
+
+        Raises:
+            MedusaError: that cannot be said.
+        """
 
 
 @dataclass(frozen=True)
@@ -68,3 +89,99 @@ class Tail:
             raise NotFoundError(f"{standing.deal.task}: was counted up to its end, not to {upto}")
         since, rows = standing.tail
         return max(0, rows - self.ledger.rows_paid(standing.deal.key, since))
+
+
+class PaidStreams:
+    """The logs of the streams that this peer sells, or pays for, and how far they are billed.
+
+    Args:
+        own: this peer's id. lease_s: how long a reader that went away is waited for.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        own: bytes,
+        ledger: Ledger,
+        store: StreamStore,
+        mirrors: Mirrors,
+        lease_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._own = own
+        self._ledger = ledger
+        self._store = store
+        self._mirrors = mirrors
+        self._lease_s = lease_s
+        self._clock = clock
+        self._read_as: dict[str, str] = {}
+        self._billed: dict[DealKey, tuple[int, float]] = {}
+
+    def sold(self, stream: str) -> KeptStream | None:
+        """The stream, if it is this peer's."""
+        kept = self._store.get(stream)
+        return None if kept is None or kept.role is Role.MIRROR else kept
+
+    def received(self, stream: str) -> KeptStream | None:
+        """The mirror of our own queries that is read by that name."""
+        for kept in self._mirrors.followed():
+            if self.name_of(kept.name) == stream:
+                return kept
+        return None
+
+    def kept(self, name: str) -> KeptStream | None:
+        """What this peer keeps under that name."""
+        return self._store.get(name)
+
+    def name_of(self, mirror: str) -> str:
+        """The name by which a mirror is read: another one's, if that stream stands in for it."""
+        return self._read_as.get(mirror, mirror)
+
+    def read_as(self, mirror: str, name: str) -> None:
+        """From now on that mirror is read by that name."""
+        self._read_as[mirror] = name
+
+    def read_no_more(self, mirror: str) -> str:
+        """None of our queries reads that mirror any more; the name by which it was read."""
+        return self._read_as.pop(mirror, mirror)
+
+    def meter(self, deal: Deal) -> Meter:
+        """What counts a stream's tuples.
+
+        Raises:
+            NotFoundError: it is not here.
+        """
+        standing = self._ledger.deal(deal.key)
+        kept = self._log_of(deal)
+        if standing is not None and deal.payer == self._own and standing.end is not None:
+            return Tail(standing, self._ledger)
+        if standing is None or kept is None:
+            raise NotFoundError(f"{deal.task} is not kept here")
+        now = int(self._clock() * MICROS)
+        return StreamMeter(kept, rate_of(standing), now, bills=deal.payee == self._own)
+
+    def hold_for_bills(self) -> None:
+        """Keep what is still to be counted, as long as a reader that went away is waited for."""
+        for standing in deals_in(self._ledger):
+            deal, kept = standing.deal, self._log_of(standing.deal)
+            if kept is None:
+                continue
+            consumer = f"bill {deal.contract} {deal.payer.hex()} {deal.fence}"
+            if _counted(standing):
+                kept.log.release(consumer)
+                self._billed.pop(deal.key, None)
+                continue
+            billed, at = self._billed.get(deal.key, (None, 0.0))
+            if billed != standing.billed:
+                at = trio.current_time()
+                self._billed[deal.key] = standing.billed, at
+            kept.log.hold(consumer, stime_of(standing.billed), at + self._lease_s)
+
+    def _log_of(self, deal: Deal) -> KeptStream | None:
+        return self.sold(deal.task) if deal.payee == self._own else self.received(deal.task)
+
+
+def _counted(standing: Standing) -> bool:
+    """Whether no more of it will be."""
+    return standing.end is not None and (standing.paid or standing.tail is not None)

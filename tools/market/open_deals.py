@@ -12,11 +12,11 @@ from typing import Final
 from contracts.deals import DealKey, LoadRate
 from contracts.ledger import Ledger, Standing
 from contracts.settlement import Ended
-from engine.engine import Engine
 from engine.objects.schema import END
 from engine.replication.moves.placed_task import PlacedTask
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
+from tools.market.tasks import Tasks
 
 KEEP_S: Final = 3600.0
 """How long inputs are kept for a deal whose bills do not get on, seconds: whoever does not bill, or
@@ -29,8 +29,8 @@ class OpenDeals:
         own: this peer's id.
     """
 
-    def __init__(self, engine: Engine, ledger: Ledger, own: bytes) -> None:
-        self._engine = engine
+    def __init__(self, tasks: Tasks, ledger: Ledger, own: bytes) -> None:
+        self._tasks = tasks
         self._ledger = ledger
         self._own = own
         self._progress: dict[DealKey, tuple[int, float]] = {}
@@ -51,9 +51,9 @@ class OpenDeals:
             else:
                 owed[deal.task] = min(at, owed.get(deal.task, END))
         self._progress = progress
-        for placed in self._engine.queries.tasks():
+        for placed in self._tasks.queries.tasks():
             placed.hold_for_bill(owed.get(placed.name))
-        for assigned in self._engine.assignments.all():
+        for assigned in self._tasks.assignments.all():
             if assigned.stored.since is not None:
                 assigned.hold_for_bill(earned.get(assigned.stored.key))
 
@@ -71,7 +71,7 @@ class OpenDeals:
             deal = standing.deal
             if standing.end is None and deal.payer == self._own and isinstance(deal.rate, LoadRate):
                 try:
-                    placed = self._engine.queries.find(deal.task)[1]
+                    placed = self._tasks.queries.find(deal.task)[1]
                 except NotFoundError:
                     continue  # somebody else's, which we passed on
                 end = _end_of(placed, standing)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from contracts.agreements import BookAgreements
 from contracts.config import ContractsConfig
@@ -14,11 +15,18 @@ from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE, open_ledger
 from contracts.settlement import Desk, Settlement
 from engine.engine import Engine
+from overlay.certificates import public_key_of
+from overlay.errors import UntrustedError
+from overlay.node import Overlay
+from overlay.peers import PeerRecord
 from tools.market.content import Content
-from tools.market.members import Members
+from tools.market.content_receiver import ContentReceiver
+from tools.market.content_sender import ContentSender
+from tools.market.meters import PaidStreams
 from tools.market.settler import Settler
 from tools.market.status import MarketCalls
 from tools.market.suggestions import Suggestions
+from tools.market.tasks import Tasks
 from tools.market.trader import Trader
 
 
@@ -38,21 +46,121 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
         async with open_contracts(overlay, home) as contracts, trio.open_nursery() as nursery:
             agreements = BookAgreements(contracts.book, members.participant_of)
             desk = Desk(own, ledger, agreements, members.key_of)
-            settlement = Settlement(desk, config.settle_s)
-            settler = Settler(engine, settlement, ledger, path, nursery)
-            settler.register()
-            trader = Trader(engine, contracts, settler, config, nursery)
-            trader.register()
-            MarketCalls(engine, contracts, ledger, trader).register()
-            content = Content(engine, contracts, settler, nursery)
-            content.register()
-            suggestions = Suggestions(engine, contracts)
-            suggestions.register()
-            nursery.start_soon(settler.run)
-            nursery.start_soon(trader.run)
-            nursery.start_soon(content.run)
-            nursery.start_soon(suggestions.run)
+            tasks = Tasks(
+                queries=engine.queries,
+                mover=engine.mover,
+                assignments=engine.assignments,
+                returning=engine.returning,
+                readers=engine.readers,
+            )
+            streams = PaidStreams(
+                own=own.peer_id,
+                ledger=ledger,
+                store=engine.store,
+                mirrors=engine.mirrors,
+                lease_s=engine.config.lease_s,
+                clock=overlay.clock,
+            )
+            settler = Settler(
+                overlay=overlay,
+                tasks=tasks,
+                settlement=Settlement(desk, config.settle_s),
+                ledger=ledger,
+                path=path,
+                content_meter=streams.meter,
+                nursery=nursery,
+            )
+            trader = Trader(
+                overlay=overlay,
+                tasks=tasks,
+                contracts=contracts,
+                settler=settler,
+                config=config,
+                capacity_cores=engine.config.capacity_cores,
+                nursery=nursery,
+            )
+            calls = MarketCalls(overlay, engine.mover, contracts, ledger, trader)
+            receiver = ContentReceiver(
+                overlay=overlay,
+                producers=engine.producers,
+                contracts=contracts,
+                settler=settler,
+                streams=streams,
+                nursery=nursery,
+            )
+            content = Content(
+                contracts=contracts,
+                readers=engine.readers,
+                mirrors=engine.mirrors,
+                streams=streams,
+                sender=ContentSender(overlay, contracts, settler, streams),
+                receiver=receiver,
+            )
+            suggestions = Suggestions(
+                overlay, engine.store, engine.producers, engine.mirrors, contracts
+            )
+            _let_decide(tasks, trader)
+            _let_bill(tasks, settler)
+            _let_read(engine, content, receiver, suggestions)
+            for part in (settler, trader, calls, content, suggestions):
+                part.register()
+            for run in (settler.run, trader.run, content.run, suggestions.run):
+                nursery.start_soon(run)
             try:
                 yield trader
             finally:
                 nursery.cancel_scope.cancel()
+
+
+def _let_decide(tasks: Tasks, trader: Trader) -> None:
+    """The trader decides which tasks of others run here, and who may pass ours on."""
+    tasks.assignments.expect = trader.expect
+    tasks.assignments.admit = trader.admit
+    tasks.mover.may_pass_on = trader.check_pass_on
+    tasks.mover.missed = trader.missed
+
+
+def _let_bill(tasks: Tasks, settler: Settler) -> None:
+    """The settler hears where tasks run, and for whom."""
+    tasks.mover.agree = settler.agree
+    tasks.queries.changed = settler.changed
+    tasks.assignments.activated = settler.activated
+    tasks.assignments.ended = settler.ended
+
+
+def _let_read(
+    engine: Engine, content: Content, receiver: ContentReceiver, suggestions: Suggestions
+) -> None:
+    """The contracts decide who may read streams that are paid for, and where ours are read."""
+    engine.readers.pays = content.pays
+    engine.mirrors.reading.opening = receiver.opening
+    engine.mirrors.left = receiver.left
+    engine.mirrors.reading.choose = suggestions.choose
+    engine.mirrors.reading.failed = suggestions.failed
+
+
+class Members:
+    """The peers that are members now."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+
+    def key_of(self, peer: bytes) -> Ed25519PublicKey:
+        """
+        Raises:
+            UntrustedError: there is no such member.
+        """
+        return public_key_of(self._record(peer).certificate)
+
+    def participant_of(self, peer: bytes) -> str:
+        """
+        Raises:
+            UntrustedError: there is no such member.
+        """
+        return self._record(peer).participant
+
+    def _record(self, peer: bytes) -> PeerRecord:
+        record = self._overlay.peers.get(peer)
+        if record is None:
+            raise UntrustedError(f"peer {peer.hex()} is unknown or revoked")
+        return record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 from msgspec import Struct
@@ -33,18 +33,20 @@ from contracts.settlement import (
     Settlement,
     Tick,
 )
-from engine.engine import Engine
 from engine.replication.moves.assigned_task import StoredAssignment
 from engine.replication.moves.messages import Deal, MoveRecord, PassOn
 from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.node import Overlay
 from overlay.rpc import Caller
 from tools.home.messages import BALANCE
 from tools.market.arrears import Arrears
 from tools.market.boundaries import clamped, stime_of
+from tools.market.meters import Meter
 from tools.market.open_deals import OpenDeals
+from tools.market.tasks import Tasks
 
 SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"
@@ -75,62 +77,46 @@ class Passed(Struct, frozen=True):
     worker: str = ""
 
 
-class Meter(Protocol):
-    """What counts the tuples of a deal."""
-
-    @property
-    def boundary(self) -> int:
-        """Up to where it can be billed, microseconds of stime."""
-
-    def count(self, after: int, upto: int) -> int:
-        """Tuples with after < stime <= upto, as far as they are still kept.
-
-        Raises:
-            MedusaError: that cannot be said.
-        """
-
-
 class Settler:
-    """
+    """What settles the deals of a peer: it has deals begin and end as tasks are placed, counts what
+    ran, and exchanges receipts with partners.
+
     Args:
         path: of the ledger's file. nursery: sends what is to be said.
-
-    Attributes:
         content_meter: counts the streams that are paid for as such; raises NotFoundError where a
             stream is not here.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        *,
+        overlay: Overlay,
+        tasks: Tasks,
         settlement: Settlement,
         ledger: Ledger,
         path: Path,
+        content_meter: Callable[[Agreement], Meter],
         nursery: trio.Nursery,
     ) -> None:
-        self._engine = engine
-        self._overlay = engine.overlay
+        self._overlay = overlay
+        self._tasks = tasks
         self._settlement = settlement
         self.ledger = ledger
         self._path = path
         self._nursery = nursery
-        self._own = engine.overlay.identity.peer_id
+        self._own = overlay.identity.peer_id
         self._passing: dict[str, PassOn] = {}
         self._followed: dict[tuple[str, int], int | None] = {}
-        self._open_deals = OpenDeals(engine, ledger, self._own)
-        self._arrears = Arrears(engine, settlement, ledger, nursery)
-        self.content_meter: Callable[[Agreement], Meter] = _no_meter
+        self._open_deals = OpenDeals(tasks, ledger, self._own)
+        self._arrears = Arrears(overlay, tasks, settlement, ledger, nursery)
+        self._content_meter = content_meter
 
     def register(self) -> None:
-        """Serve partners, and our own clients' questions; and hear of placements."""
+        """Serve partners, and our own clients' questions."""
         service = self._overlay.service
         service.unary(SETTLE, Letter, self._on_letter)
         service.unary(PASSED, Passed, self._on_passed)
         service.unary(BALANCE, BalanceQuery, self._on_balance, clients=True, peers=False)
-        self._engine.mover.agree = self.agree
-        self._engine.queries.changed = self.changed
-        self._engine.assignments.activated = self.activated
-        self._engine.assignments.ended = self.ended
 
     def now_us(self) -> int:
         """Microseconds UTC."""
@@ -368,14 +354,10 @@ class Settler:
             NotFoundError: what the deal is about is not here.
         """
         if isinstance(deal.rate, ContentRate):
-            return self.content_meter(deal)
+            return self._content_meter(deal)
         if deal.payee == self._own:
-            return self._engine.assignments.find(deal.task, deal.fence)
-        return self._engine.queries.find(deal.task)[1]
-
-
-def _no_meter(deal: Agreement) -> Meter:
-    raise NotFoundError(f"{deal.task}: streams are not counted here")
+            return self._tasks.assignments.find(deal.task, deal.fence)
+        return self._tasks.queries.find(deal.task)[1]
 
 
 def _rate(deal: Deal) -> LoadRate:

@@ -14,8 +14,9 @@ from contracts.ledger import Ledger
 from contracts.market.cost import unit_cost
 from contracts.market.partners import PartnerState
 from contracts.terms import ContentTerms, LoadTerms
-from engine.engine import Engine
 from engine.replication.moves.messages import MoveRecord
+from engine.replication.moves.mover import Mover
+from overlay.node import Overlay
 from overlay.rpc import Caller
 from tools.home.messages import (
     MARKET_STATUS,
@@ -36,16 +37,22 @@ class MarketCalls:
     """The handlers; `register` puts them on the peer's service."""
 
     def __init__(
-        self, engine: Engine, contracts: Contracts, ledger: Ledger, trader: Trader
+        self,
+        overlay: Overlay,
+        mover: Mover,
+        contracts: Contracts,
+        ledger: Ledger,
+        trader: Trader,
     ) -> None:
-        self._engine = engine
+        self._overlay = overlay
+        self._mover = mover
         self._contracts = contracts
         self._ledger = ledger
         self._trader = trader
-        self._participant = engine.overlay.identity.participant
+        self._participant = overlay.identity.participant
 
     def register(self) -> None:
-        service = self._engine.overlay.service
+        service = self._overlay.service
         service.unary(MARKET_STATUS, AskMarket, self.market_status, clients=True, peers=False)
 
     async def market_status(self, _: Caller, __: AskMarket, ___: bytes) -> MarketStatus:
@@ -53,7 +60,7 @@ class MarketCalls:
         trader, held = self._trader, self._trader.brain.held
         marginal = unit_cost(trader.cost, held.level, 1.0)
         return MarketStatus(
-            peer=self._engine.overlay.identity.peer_id.hex(),
+            peer=self._overlay.identity.peer_id.hex(),
             capacity=trader.capacity,
             load=held.level,
             marginal_cost=None if math.isinf(marginal) else marginal,
@@ -83,11 +90,11 @@ class MarketCalls:
 
     def _moves(self) -> list[MoveRecord]:
         """Of our own tasks, and of others' that we passed on."""
-        moves = [*self._engine.mover.records, *self._trader.passed]
+        moves = [*self._mover.records, *self._trader.passed]
         return sorted(moves, key=lambda record: record.at)[-SHOWN_MOVES:]
 
     def _contract_lines(self) -> tuple[ContractStatus, ...]:
-        now = self._engine.overlay.clock()
+        now = self._overlay.clock()
         lines = [
             self._line(contract, str(self._contracts.book.state(contract, now)))
             for contract in self._contracts.book.all()

@@ -14,12 +14,15 @@ import trio
 
 from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
-from engine.engine import Engine
 from engine.objects.schema import END
 from engine.replication.mirror_sources import Place
+from engine.replication.mirrors import Mirrors
+from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream
+from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.node import Overlay
 
 LOOK_S: Final = 1.0
 """How often it is looked where streams are read and should be, seconds."""
@@ -32,20 +35,29 @@ ASIDE_S: Final = 300.0
 
 
 class Suggestions:
-    def __init__(self, engine: Engine, contracts: Contracts) -> None:
-        self._engine = engine
+    """Where the streams that are read here come from, as accepted suggestions say."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        store: StreamStore,
+        producers: Producers,
+        mirrors: Mirrors,
+        contracts: Contracts,
+    ) -> None:
+        self._overlay = overlay
+        self._store = store
+        self._producers = producers
+        self._mirrors = mirrors
         self._contracts = contracts
-        self._participant = engine.overlay.identity.participant
-        self._own = engine.overlay.identity.peer_id
+        self._participant = overlay.identity.participant
+        self._own = overlay.identity.peer_id
         self._aside: dict[tuple[str, Place], float] = {}
         self._chosen: dict[str, tuple[Place | None, float]] = {}
         self._changed = trio.Event()
 
     def register(self) -> None:
-        """Say where streams are to be read."""
-        reading = self._engine.mirrors.reading
-        reading.choose = self.choose
-        reading.failed = self.failed
+        """Hear of contracts."""
         self._contracts.changed.add(self._wake)
 
     def _wake(self) -> None:
@@ -62,13 +74,13 @@ class Suggestions:
     def look(self) -> None:
         """Have streams read anew that are not read where they should be."""
         now = trio.current_time()
-        followed = self._engine.mirrors.followed()
+        followed = self._mirrors.followed()
         for kept in followed:
             place, since = self._chosen.get(kept.name, (None, now))
             if place is not None and self._stands_still(kept, since, now):
                 self._put_aside(kept.name, place, "it stands still")
             if next(self._places(kept.name), None) != place:
-                self._engine.mirrors.read_anew(kept.name)
+                self._mirrors.read_anew(kept.name)
         for name in self._chosen.keys() - {kept.name for kept in followed}:
             del self._chosen[name]
 
@@ -93,7 +105,7 @@ class Suggestions:
         self._aside[stream, place] = trio.current_time() + ASIDE_S
         if place in self._suggested(stream):
             text = f"does not read {stream} as suggested for {ASIDE_S:.0f} s: {why}"
-            self._engine.overlay.events.note("warning", text)
+            self._overlay.events.note("warning", text)
 
     def _note_chosen(self, stream: str, place: Place | None) -> None:
         before, _ = self._chosen.get(stream, (None, 0.0))
@@ -102,9 +114,9 @@ class Suggestions:
             return
         where = "where its producer is"
         if place is not None:
-            peer = self._engine.overlay.peers.get(place.peer)
+            peer = self._overlay.peers.get(place.peer)
             where = f"at {peer.name}" if peer is not None else f"as {place.stream}"
-        self._engine.overlay.events.note("info", f"reads {stream} {where} from now on")
+        self._overlay.events.note("info", f"reads {stream} {where} from now on")
 
     def _stands_still(self, kept: KeptStream, since: float, now: float) -> bool:
         return kept.log.boundary < END and now - max(since, kept.moved_at) > STILL_S
@@ -118,8 +130,8 @@ class Suggestions:
         """
         if place.stream == stream:
             return
-        kept = self._engine.store.get(stream)
-        entry = await self._engine.producers.published(place.stream)
+        kept = self._store.get(stream)
+        entry = await self._producers.published(place.stream)
         if entry is None:
             raise NotFoundError(f"{place.stream} is not in the catalog, or not for us")
         schema = entry.schema.derived if entry.stream.query else entry.schema.source

@@ -39,21 +39,19 @@ from contracts.market.events import (
 from contracts.market.messages import Answer, Item, Message, Offer
 from contracts.market.prices import MAX_PRICE
 from contracts.terms import UNITS_PER_CORE, LoadTerms
-from engine.engine import Engine
-from engine.objects.schema import END
-from engine.replication.moves.checks import check_worker, network_of
 from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn
 from engine.replication.moves.mover import KEPT_RECORDS
+from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from engine.tasks.plan import Task
 from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
 from tools.market.admission import Admission
-from tools.market.items import item_of
-from tools.market.members import Members
 from tools.market.settler import Settler
+from tools.market.tasks import Tasks
 
 TELL: Final = "market.tell"
 
@@ -77,7 +75,9 @@ class Tell(Struct, frozen=True):
 
 
 class Trader:
-    """
+    """What drives the Brain of a peer: it tells the Brain of loads and partners, and does what the
+    Brain decides.
+
     Args:
         nursery: carries out what the Brain decides.
 
@@ -89,22 +89,24 @@ class Trader:
 
     def __init__(
         self,
-        engine: Engine,
+        *,
+        overlay: Overlay,
+        tasks: Tasks,
         contracts: Contracts,
         settler: Settler,
         config: ContractsConfig,
+        capacity_cores: float,
         nursery: trio.Nursery,
     ) -> None:
-        self._engine = engine
-        self._overlay = engine.overlay
+        self._overlay = overlay
+        self._tasks = tasks
         self._contracts = contracts
         self._settler = settler
-        self._members = Members(engine.overlay)
         self._trade = config.trade
         self._nursery = nursery
-        self._participant = engine.overlay.identity.participant
-        self._here = engine.overlay.identity.peer_id.hex()
-        self.capacity = engine.config.capacity_cores * UNITS_PER_CORE
+        self._participant = overlay.identity.participant
+        self._here = overlay.identity.peer_id.hex()
+        self.capacity = capacity_cores * UNITS_PER_CORE
         self.cost = QueueingCost(self.capacity, config.price)
         market = MarketConfig(confirm_s=config.confirm_s, stay_s=config.stay_s)
         self._admission = Admission(self._participant, contracts, market.reserve_s)
@@ -114,7 +116,7 @@ class Trader:
             self.capacity,
             market,
             SystemRandom(),
-            number=int(engine.overlay.clock() * MILLIS),  # above those of every earlier run
+            number=int(overlay.clock() * MILLIS),  # above those of every earlier run
         )
         self._told: dict[str, TaskHere | TaskOut] = {}
         self._partners: tuple[Partner, ...] = ()
@@ -123,12 +125,8 @@ class Trader:
         self.passed: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
 
     def register(self) -> None:
-        """Serve partners, and decide what the engine asks for."""
+        """Serve partners, and hear which contracts are in force."""
         self._overlay.service.unary(TELL, Tell, self._on_tell, limit=MAX_STRUCT_BYTES)
-        self._engine.assignments.expect = self.expect
-        self._engine.assignments.admit = self.admit
-        self._engine.mover.may_pass_on = self._admission.check_pass_on
-        self._engine.mover.missed = lambda worker, _task: self._handle(Unreachable(worker))
         self._contracts.changed.add(self._find_partners)
 
     def _wake(self) -> None:
@@ -210,35 +208,17 @@ class Trader:
                     if partner is not None:
                         yield replace(
                             partner,
-                            gives=Gives(partner.gives, other, self._may_work),
+                            gives=Gives(partner.gives, other, self._tasks.may_work),
                             takes=Takes(partner.takes, self._settler.passes_on),
                         )
         for record in peers:
             if record.participant == self._participant:
                 yield Partner(record.peer_id.hex(), "", 0, MAX_PRICE)
 
-    def _may_work(self, item: Item, participant: str) -> bool:
-        """Whether that participant may read what it takes to run a task of ours, or of an owner
-        that we run it for."""
-        try:
-            stored, placed = self._engine.queries.find(item.task)
-            task, network = placed.runner.task, stored.network
-        except NotFoundError:
-            try:
-                assigned = self._engine.assignments.of_task(item.task)
-            except NotFoundError:
-                return False
-            task, network = assigned.task, network_of(assigned.stored.assignment)
-        try:
-            check_worker(task, network, participant, self._engine.readers)
-        except NotAuthorisedError:
-            return False
-        return True
-
     def sample(self) -> None:
         """Tell the Brain of every task that is new, gone, or takes another load than it did."""
         seen: dict[str, TaskHere | TaskOut] = {}
-        for event in (*self._own_tasks(), *self._guests()):
+        for event in (*self._tasks.own(self._here), *self._tasks.guests()):
             seen[event.item.task] = event
         for task, before in tuple(self._told.items()):
             if type(seen.get(task)) is not type(before):
@@ -248,34 +228,6 @@ class Trader:
             if not _same(self._told.get(task), event):
                 self._told[task] = event
                 self._handle(event)
-
-    def _own_tasks(self) -> Iterator[TaskHere | TaskOut]:
-        for placed in self._engine.queries.tasks():
-            if placed.boundary == END:
-                continue
-            placed.measure()
-            item = item_of(
-                placed.runner.task, owner=self._here, load=placed.load, cost_ns=placed.cost_ns
-            )
-            current = placed.current
-            if current.worker:
-                yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
-            else:
-                yield TaskHere(item)
-
-    def _guests(self) -> Iterator[TaskHere]:
-        for assigned in self._engine.assignments.all():
-            if assigned.stored.since is None or assigned.runner is None:
-                continue  # room is kept for it
-            status = assigned.runner.status(stopped=False)
-            deal = assigned.stored.assignment.deal
-            item = item_of(
-                assigned.task,
-                owner=assigned.stored.owner,
-                load=status.load,
-                cost_ns=status.cost_ns or deal.cost_ns,
-            )
-            yield TaskHere(item, deal.giver, deal.contract, deal.price)
 
     # -- what it decides ----------------------------------------------------------------------
 
@@ -314,7 +266,7 @@ class Trader:
         )
         try:
             if item.owner == self._here:
-                await self._engine.mover.move(item.task, effect.to, deal)
+                await self._tasks.mover.move(item.task, effect.to, deal)
             else:
                 await self._pass_on(item.task, effect.to, deal)
         except MedusaError as error:
@@ -325,24 +277,24 @@ class Trader:
             self._handle(MoveEnded(item.task, ok=True))
 
     async def _pass_on(self, task: str, to: str, deal: Deal) -> None:
-        assigned = self._engine.assignments.of_task(task)
+        assigned = self._tasks.assignments.of_task(task)
         request = PassOn(task, assigned.stored.assignment.fence, to, deal)
         self._settler.passing_on(request)
-        record = await self._engine.returning.pass_on(task, request)
+        record = await self._tasks.returning.pass_on(task, request)
         self._settler.passed_on(assigned.stored, record, deal)
         mine = msgspec.structs.replace(record, contract=deal.contract, price=deal.price)
         self.passed.append(mine)
 
     async def _recall(self, task: str) -> None:
         try:
-            await self._engine.mover.take_home(task)
+            await self._tasks.mover.take_home(task)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not take home {task}: {error}")
         self.sample()
 
     async def _give_back(self, task: str) -> None:
         try:
-            await self._engine.returning.give_back(task)
+            await self._tasks.returning.give_back(task)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not give back {task}: {error}")
         self.sample()
@@ -367,6 +319,14 @@ class Trader:
             NotAuthorisedError: why not.
         """
         self._admission.admit(owner, participant, request, task, trio.current_time())
+
+    def check_pass_on(self, placement: Placement) -> None:
+        """See `Admission.check_pass_on`."""
+        self._admission.check_pass_on(placement)
+
+    def missed(self, worker: str, _task: str) -> None:
+        """A worker of ours does not answer."""
+        self._handle(Unreachable(worker))
 
 
 @dataclass(frozen=True)

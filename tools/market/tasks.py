@@ -1,0 +1,108 @@
+"""The tasks that a peer trades in: its own, and those that it runs for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from contracts.market.events import TaskHere, TaskOut
+from contracts.market.messages import Item
+from contracts.terms import UNITS_PER_CORE
+from engine.objects.readers import Readers
+from engine.objects.schema import END
+from engine.replication.moves.assignments import Assignments
+from engine.replication.moves.checks import check_worker, network_of
+from engine.replication.moves.mover import Mover
+from engine.replication.moves.returning import Returning
+from engine.replication.queries import QueryHost
+from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Task
+from overlay.errors import NotAuthorisedError, NotFoundError
+
+KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate"}
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The parts of the engine that the market of a peer trades with.
+
+    Attributes:
+        queries: have its own tasks. mover: lets other peers run these.
+        assignments: the tasks that it runs for others. returning: has their owners take them.
+        readers: who may read what they read.
+    """
+
+    queries: QueryHost
+    mover: Mover
+    assignments: Assignments
+    returning: Returning
+    readers: Readers
+
+    def own(self, here: str) -> Iterator[TaskHere | TaskOut]:
+        """Its own tasks that have not ended, and where they run. here: this peer's id (hex)."""
+        for placed in self.queries.tasks():
+            if placed.boundary == END:
+                continue
+            placed.measure()
+            item = item_of(placed.runner.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
+            current = placed.current
+            if current.worker:
+                yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
+            else:
+                yield TaskHere(item)
+
+    def guests(self) -> Iterator[TaskHere]:
+        """The tasks that it runs for others."""
+        for assigned in self.assignments.all():
+            if assigned.stored.since is None or assigned.runner is None:
+                continue  # room is kept for it
+            status = assigned.runner.status(stopped=False)
+            deal = assigned.stored.assignment.deal
+            item = item_of(
+                assigned.task,
+                owner=assigned.stored.owner,
+                load=status.load,
+                cost_ns=status.cost_ns or deal.cost_ns,
+            )
+            yield TaskHere(item, deal.giver, deal.contract, deal.price)
+
+    def may_work(self, item: Item, participant: str) -> bool:
+        """Whether that participant may read what it takes to run a task of ours, or of an owner
+        that we run it for."""
+        try:
+            stored, placed = self.queries.find(item.task)
+            task, network = placed.runner.task, stored.network
+        except NotFoundError:
+            try:
+                assigned = self.assignments.of_task(item.task)
+            except NotFoundError:
+                return False
+            task, network = assigned.task, network_of(assigned.stored.assignment)
+        try:
+            check_worker(task, network, participant, self.readers)
+        except NotAuthorisedError:
+            return False
+        return True
+
+
+def kinds_of(task: Task) -> tuple[str, ...]:
+    """The box kinds that it is made of, as contracts name them."""
+    kinds = {KINDS[type(step)] for step in task.steps}
+    if len(task.inputs) > 1:
+        kinds.add("union")
+    return tuple(sorted(kinds))
+
+
+def item_of(task: Task, *, owner: str, load: float, cost_ns: int) -> Item:
+    """
+    Args:
+        owner: peer id (hex). load: cores. cost_ns: CPU nanoseconds an input tuple.
+    """
+    return Item(
+        task=task.name,
+        load=max(0.0, load) * UNITS_PER_CORE,
+        owner=owner,
+        cost_ns=cost_ns,
+        kinds=kinds_of(task),
+        inputs=task.inputs,
+    )
