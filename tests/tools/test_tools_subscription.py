@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 import trio
 
+from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING
 from overlay.errors import BrokenError, MedusaError, UnavailableError
-from tools.client.subscription import STOOD_S, Subscription
+from tools.client.subscription import STOOD_S, Source, Subscription
 
 PATIENCE_S = 60.0
 
@@ -44,14 +45,11 @@ def subscription(link: Breaking) -> Subscription:
         await trio.lowlevel.checkpoint()
         return pa.schema([("stime", pa.int64())])
 
-    return Subscription(
-        link,  # type: ignore[arg-type]
-        "medusa://mit.edu/answers",
-        schema,
-        after=BEGINNING,
-        subscriber="",
-        patience_s=PATIENCE_S,
-    )
+    async def entry(_: str) -> StreamEntry:
+        raise NotImplementedError
+
+    source = Source(link, schema, entry, PATIENCE_S)  # type: ignore[arg-type]
+    return Subscription(source, "medusa://mit.edu/answers", after=BEGINNING)
 
 
 async def test_breaks_far_apart_are_borne_though_nothing_came_between(

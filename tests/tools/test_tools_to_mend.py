@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from tools.daemon.to_mend import LOOK_S, telling
+from tools.daemon.peer import LOOK_S, telling
 
 
 async def test_each_warning_is_told_when_it_begins_to_hold(autojump_clock: MockClock) -> None:

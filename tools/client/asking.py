@@ -1,4 +1,4 @@
-"""How the client asks its peer one question for one answer."""
+"""The base of the client: one question to the peer, one answer."""
 
 from __future__ import annotations
 

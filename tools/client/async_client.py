@@ -21,7 +21,7 @@ from tools.client.dialling import Endpoint, dial_to, given_token
 from tools.client.link import Dial, Link, open_background
 from tools.client.portal import Portal, in_trio
 from tools.client.posting import Poster
-from tools.client.subscription import Epoch, Subscription
+from tools.client.subscription import Epoch, Source, Subscription
 from tools.rows.given_rows import Rows, to_table
 
 __all__ = [
@@ -70,6 +70,7 @@ class AsyncMedusaClient(ClientCalls):
         self.producer = producer
         self._nursery = nursery
         self._posters: dict[str, Poster] = {}
+        self._source = Source(link, self._arrow_schema, self.stream_entry, patience_s, portal)
 
     @in_trio
     async def post_event(
@@ -195,15 +196,7 @@ class AsyncMedusaClient(ClientCalls):
             ...         break
             ['stime', 'seq', 'ts', 'src_ip', 'dst_port']
         """
-        subscription = Subscription(
-            self._link,
-            stream,
-            self._arrow_schema,
-            after=after,
-            subscriber=subscriber,
-            patience_s=self._patience_s,
-            portal=self.portal,
-        )
+        subscription = Subscription(self._source, stream, after=after, subscriber=subscriber)
         self._start(subscription)
         return subscription
 
@@ -235,15 +228,7 @@ class AsyncMedusaClient(ClientCalls):
             INSERTION
         """
         subscription = CorrectedSubscription(
-            self._link,
-            stream,
-            self._arrow_schema,
-            after=after,
-            subscriber=subscriber,
-            patience_s=self._patience_s,
-            corrections=corrections,
-            entry_of=self.stream_entry,
-            portal=self.portal,
+            self._source, stream, corrections, after=after, subscriber=subscriber
         )
         self._start(subscription)
         return subscription

@@ -38,7 +38,7 @@ from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket
 
 
 class ClientCalls(QueryCalls):
-    """Of schemas, streams and views; of what there is, and of the peer."""
+    """The client's calls about schemas, streams and views, the catalog's names, and the peer."""
 
     @in_trio
     async def create_schema(self, schema: Schema) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
 from engine.streams.corrections import Change, Corrections, Kind, corrector
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
 from overlay.concurrency import until_one_ends
 from overlay.errors import InvalidInputError, NotRetainedError
-from tools.client.link import Link
-from tools.client.portal import Portal
-from tools.client.subscription import Epoch, Following, Subscription
+from tools.client.subscription import Epoch, Following, Source, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
 """Of tuples that are told again after an UNDO, and of their revisions: a revision may reach back to
@@ -38,36 +35,21 @@ class CorrectedSubscription(Following[Change]):
 
     Args:
         corrections: how it is told of them.
-        entry_of: the stream as published: whether it is revised, and its key.
     """
 
     tentative = True
 
     def __init__(
         self,
-        link: Link,
+        source: Source,
         stream: str,
-        schema_of: Callable[[str], Awaitable[pa.Schema]],
-        *,
-        after: int,
-        subscriber: str,
-        patience_s: float,
         corrections: Corrections,
-        entry_of: Callable[[str], Awaitable[StreamEntry]],
-        portal: Portal[Any] | None = None,
+        *,
+        after: int = BEGINNING,
+        subscriber: str = "",
     ) -> None:
-        super().__init__(
-            link,
-            stream,
-            schema_of,
-            after=after,
-            subscriber=subscriber,
-            patience_s=patience_s,
-            portal=portal,
-        )
+        super().__init__(source, stream, after=after, subscriber=subscriber)
         self._corrections = corrections
-        self._entry_of = entry_of
-        self._patience_s = patience_s
         self._corrector = corrector(corrections, after)
         self._revised = _Reached(END)
         self._stable = _Reached(after)
@@ -81,7 +63,7 @@ class CorrectedSubscription(Following[Change]):
         await super()._acknowledge()
 
     async def _follow(self) -> None:
-        entry = await self._entry_of(self.stream)
+        entry = await self._source.entry_of(self.stream)
         self._corrector = corrector(self._corrections, self._after, entry.schema.key)
         if not entry.is_revised:
             await super()._follow()
@@ -198,14 +180,8 @@ class CorrectedSubscription(Following[Change]):
         return Epoch(max(after, found[0].after), upto, between(table, after, upto))
 
     def _subscription(self, stream: str, after: int, subscriber: str = "") -> Subscription:
-        return Subscription(
-            self._link,
-            stream,
-            self._schema_of,
-            after=after,
-            subscriber=subscriber,
-            patience_s=self._patience_s,
-        )
+        here = replace(self._source, portal=None)  # it is read in trio's loop, whoever reads us
+        return Subscription(here, stream, after=after, subscriber=subscriber)
 
 
 class _Reached:

@@ -39,7 +39,7 @@ class Patience:
         self._random = random.SystemRandom()
 
     def progress(self) -> None:
-        """It works: the next failure is a first one again."""
+        """The connection works: the next failure is a first one again."""
         self._since = None
         self._wait_s = FIRST_WAIT_S
 

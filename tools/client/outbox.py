@@ -1,4 +1,4 @@
-"""Posts that were not answered yet, in order; they are sent, and sent again. No IO."""
+"""A producer's posts that no answer has come to yet, in order, to be sent and sent again. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trio event loop in a thread of its own, for callers that have another one, or none.
+"""A trio event loop in a thread of its own, for programs that run on asyncio or on no loop.
 
 The transport is trio's. A program on asyncio, or without an event loop, has its client's half in
 such a thread, and its calls cross over (`docs/adr`: clients of any loop).

@@ -28,7 +28,7 @@ MOVE_S: Final = 120.0
 
 
 class QueryCalls(Asking):
-    """To define queries, to run them, to have them otherwise."""
+    """The client's calls that define, run, modify, copy, move and delete queries."""
 
     @in_trio
     async def create_query(self, query: Query) -> tuple[str, ...]:

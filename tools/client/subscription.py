@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import END
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING, END
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.recent import Epoch
 from engine.tasks.tentative.serving import Incoming
@@ -21,7 +23,7 @@ from overlay.rpc import Duplex, EndOfCall
 from tools.client.link import Link, Patience
 from tools.client.portal import Portal, in_trio
 
-__all__ = ["Epoch", "Following", "Subscription"]
+__all__ = ["Epoch", "Following", "Source", "Subscription"]
 
 Item = TypeVar("Item")
 
@@ -32,6 +34,24 @@ for any subscriber that went away, so nothing is lost."""
 STOOD_S: Final = 5.0
 """A subscription that stood for so long was served, seconds, though nothing may have come: what
 breaks it is a first failure, not one more in a row."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a client subscribes: its connection, and what it asks about streams.
+
+    Attributes:
+        link: the connection to its peer.
+        schema_of: the Arrow schema of a stream's tables. entry_of: the stream as published.
+        patience_s: how long failures in a row are borne.
+        portal: to trio's event loop, where the program has another one.
+    """
+
+    link: Link
+    schema_of: Callable[[str], Awaitable[pa.Schema]]
+    entry_of: Callable[[str], Awaitable[StreamEntry]]
+    patience_s: float
+    portal: Portal[Any] | None = None
 
 
 class Following(ABC, Generic[Item]):
@@ -48,24 +68,15 @@ class Following(ABC, Generic[Item]):
     tentative = False
 
     def __init__(
-        self,
-        link: Link,
-        stream: str,
-        schema_of: Callable[[str], Awaitable[pa.Schema]],
-        *,
-        after: int,
-        subscriber: str,
-        patience_s: float,
-        portal: Portal[Any] | None = None,
+        self, source: Source, stream: str, *, after: int = BEGINNING, subscriber: str = ""
     ) -> None:
         self.stream = stream
         self.boundary = after
-        self.portal = portal
-        self._link = link
+        self.portal = source.portal
+        self._source = source
         self._after = after
-        self._schema_of = schema_of
         self._subscriber = subscriber
-        self._patience = Patience(patience_s)
+        self._patience = Patience(source.patience_s)
         self._schema: pa.Schema | None = None
         self._begun = trio.Event()
         self._failure: MedusaError | None = None
@@ -171,7 +182,7 @@ class Following(ABC, Generic[Item]):
         await trio.sleep_forever()
 
     async def _follow(self) -> None:
-        self._schema = await self._schema_of(self.stream)
+        self._schema = await self._source.schema_of(self.stream)
         self._begun.set()
         incoming = Incoming(self._schema, self._after, self._after)
         while incoming.boundary < END:
@@ -181,7 +192,7 @@ class Following(ABC, Generic[Item]):
                 await self._patience.bear(error)
 
     async def _connect(self, incoming: Incoming) -> None:
-        connection = await self._link.connection()
+        connection = await self._source.link.connection()
         incoming.reconnected()
         seen = incoming.seen if self.tentative else None
         request = Subscribe(self.stream, incoming.boundary, self._subscriber, tentative=seen)

@@ -1,4 +1,4 @@
-"""Tables for people at a prompt: columns under headers, no frames."""
+"""Tables that commands print: columns under headers, no frames."""
 
 from __future__ import annotations
 

@@ -39,7 +39,6 @@ from overlay.rpc import Caller
 from tools.daemon.reloading import Reloading, live_settings
 from tools.daemon.renewal import renew_at_start, renewing
 from tools.daemon.scopes import SCOPES
-from tools.daemon.to_mend import telling
 from tools.home.config import Config
 from tools.home.federation import enter, load_federation
 from tools.home.folder import Home, Running
@@ -62,6 +61,10 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """That a peer heeds."""
 
 DISTRIBUTION: Final = "medusa-federation"
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at what a person must mend: who has just started the peer still watches
+its terminal, and may not read the log or the monitor."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that works in Python keeps the interpreter from others that want it, seconds.
@@ -114,6 +117,32 @@ async def run_peer(
             events.note("info", f"stops: {told.name}")
 
 
+@asynccontextmanager
+async def telling(
+    warnings: Callable[[], tuple[str, ...]], tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """While the block lasts, tell each warning when it begins to hold, once.
+
+    Args:
+        warnings: those that hold now.
+    """
+
+    async def watch() -> None:
+        told: set[str] = set()
+        while True:
+            now = warnings()
+            for warning in now:
+                if warning not in told:
+                    tell(warning)
+            told = set(now)
+            await trio.sleep(LOOK_S)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        yield
+        nursery.cancel_scope.cancel()
+
+
 @contextmanager
 def _end_noted() -> Iterator[None]:
     """Whatever ends the process is in its log."""
@@ -132,7 +161,7 @@ def _end_noted() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer that answers. running: where."""
+    """A peer that runs. running: where it answers."""
 
     engine: Engine
     running: Running
@@ -145,7 +174,7 @@ async def open_peer(
     execution: OpenExecutor | None = None,
     wall: Callable[[], float] = wall_clock,
 ) -> AsyncIterator[Peer]:
-    """The peer of `home`, until the block ends.
+    """Run the peer of `home` until the block ends.
 
     Args:
         execution: what computes its tasks; its own Spark unless said.

@@ -1,4 +1,4 @@
-"""Settings of a running peer: medusa.toml is read again on SIGHUP, and what can change does."""
+"""Reads medusa.toml again on SIGHUP: live settings take effect, others wait for a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer's certificate is renewed before it ends: by the peer where its root is, else by a person.
+"""Renews a peer's certificate before it ends: by itself where its root is, else by a person.
 
 A peer looks at its home now and then. A certificate that a command has put there is shown from the
 next handshake on, and connections that stand are not touched.
@@ -45,7 +45,7 @@ TELL_S: Final = 86_400.0
 
 
 class Renewal:
-    """Keeps the certificate of a running peer good.
+    """Keeps the certificate of a running peer in force.
 
     Args:
         home: where it is, and where the root's key is if this peer renews it itself.
@@ -107,7 +107,7 @@ class Renewal:
 
 @asynccontextmanager
 async def renewing(home: Home, overlay: Overlay) -> AsyncIterator[None]:
-    """Keep the certificate of that peer good while the block lasts."""
+    """Keep the certificate of that peer in force while the block lasts."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Renewal(home, overlay).run)
         yield

@@ -1,4 +1,4 @@
-"""medusa.toml -> one frozen dataclass per package; unknown keys are refused by name."""
+"""Reads medusa.toml into one frozen dataclass per package; refuses unknown keys by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """
+    """The settings of the listener for clients.
+
     Attributes:
         listen: where this participant's clients connect.
     """

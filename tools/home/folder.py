@@ -51,7 +51,7 @@ class Running(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Home:
-    """The files of one peer."""
+    """The folder of one peer: its files, its lock, and where its daemon answers."""
 
     folder: Path
 
@@ -197,7 +197,7 @@ class Home:
             raise UnavailableError(f"the peer in {self.folder} is still starting") from None
 
     def client_token(self) -> bytes:
-        """What its owner's clients show.
+        """The secret that the owner's clients show.
 
         Raises:
             NotFoundError, NotAuthorisedError: it is missing, or open to others.

@@ -1,4 +1,4 @@
-"""Where a peer's log lies: a file of bounded size in `logs/`, a line a note, its traceback below.
+"""A peer's log: files of bounded size in `logs/`, one line a note, a traceback below its line.
 
 It is not written to the terminal: a daemon whose output nobody reads would stand still at it.
 Lines hold what strangers have said, so nothing in one begins another, and no kind of line is

@@ -23,7 +23,7 @@ class Admit(Struct, frozen=True):
 
 
 class Admitted(Struct, frozen=True):
-    """What was new in them, in words."""
+    """The statements that were new, in words."""
 
     news: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""The key of a participant's root: the home that has it signs for the participant."""
+"""The key of a participant's root; the home that has it signs for the participant."""
 
 from __future__ import annotations
 

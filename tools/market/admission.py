@@ -1,4 +1,4 @@
-"""Which tasks of others may run here: what our Brain said we would take, on those terms, once."""
+"""Decides which tasks of others may run here: each that our Brain accepted, on its terms, once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Accepted:
 
 
 class Admission:
-    """
+    """What our Brain has accepted and its owner has not yet placed here.
+
     Args:
         keep_s: how long what was accepted is waited for, seconds: as long as room is kept for it.
     """
@@ -41,15 +42,15 @@ class Admission:
         self._answered: dict[str, int] = {}
 
     def offered(self, peer: str, offer: Offer) -> None:
-        """That peer (hex) offers tasks. Under each contract our Brain answers the latest, as it was
-        first made; what was answered is not accepted a second time."""
+        """Take note of an offer of a peer (hex). Under each contract our Brain answers the latest,
+        as it was first made; what was answered is not accepted a second time."""
         known = self._offers.get((peer, offer.contract))
         heard = self._answered.get(peer, -1) if known is None else known.number
         if offer.number > heard:
             self._offers[peer, offer.contract] = offer
 
     def answered(self, peer: str, answer: Answer, now: float) -> None:
-        """That is what our Brain says to it."""
+        """Take note of our Brain's answer to an offer."""
         offer = next((o for o in self._offers_of(peer) if o.number == answer.number), None)
         if offer is not None:
             del self._offers[peer, offer.contract]

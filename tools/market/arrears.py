@@ -1,4 +1,4 @@
-"""Partners that do not pay for what runs for them: their tasks go back, and no others are taken.
+"""Gives back the tasks of partners that do not pay, and takes no others of them.
 
 A debt is billed again and again whatever happens (`contracts.payee`). This module decides only for
 how long a peer works for a partner that does not sign. A partner that is away is not in arrears: in
@@ -35,7 +35,7 @@ AGAIN_S: Final = 10.0
 
 
 class Arrears:
-    """Which contracts are in arrears: their tasks are given back, and none are taken.
+    """Watches the deals of running tasks for receipts that stay unsigned.
 
     Args:
         nursery: gives tasks back.

@@ -1,5 +1,5 @@
-"""Content contracts at work: both sides count the tuples of a stream in their own logs, and settle
-as for load."""
+"""Content contracts: both sides count the tuples of a stream in their own logs, and settle as for
+load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deals for streams: what the receiver tells the sender, and what both look for in the ledger."""
+"""Deals for streams: the messages of receiver to sender, and the deals in the ledger."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Over(Struct, frozen=True):
 
 
 def deals_in(ledger: Ledger) -> list[Standing]:
-    """Those for streams, ended ones too."""
+    """The deals for streams in a ledger, ended ones too."""
     return [each for each in ledger.deals() if isinstance(each.deal.rate, ContentRate)]
 
 
@@ -54,7 +54,7 @@ def ended(standing: Standing, upto: int) -> Ended:
 
 
 def content_contracts(contracts: Contracts) -> list[tuple[Contract, ContentTerms]]:
-    """Those in force."""
+    """The content contracts in force."""
     return [
         (contract, contract.proposal.terms)
         for contract in contracts.in_force()

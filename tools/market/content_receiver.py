@@ -1,4 +1,4 @@
-"""The peer that pays for a stream: it declares what its own queries read, and from when to when.
+"""The side that pays for a stream: it declares what its queries read, and from when to when.
 
 A deal begins before the subscription does, at the boundary that is asked for, and ends when no
 query of ours reads the stream any more, or the contract has ended. Paid is the peer that keeps the
@@ -66,7 +66,7 @@ class _Try:
 
 
 class ContentReceiver:
-    """What pays for the streams that this peer reads under content contracts.
+    """Begins and ends the deals for the streams that this peer reads under content contracts.
 
     Args:
         nursery: carries words to senders.

@@ -1,4 +1,4 @@
-"""The peer that keeps a stream which others pay for: it takes a receiver's word for when it reads.
+"""The side that is paid for a stream: it takes a receiver's word for when that reads.
 
 What a receiver does not declare it does not pay for; it signed the contract, and who reads a stream
 the sender sees in the stream's subscribers.
@@ -46,7 +46,7 @@ one when it begins to read, so more are a mistake, or meant to fill the ledger."
 
 
 class ContentSender:
-    """What sells the streams of this peer to receivers, under content contracts."""
+    """Takes the deals that receivers declare for the streams of this peer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The ledger's open deals beside what the engine says of them.
+"""Compares the open deals of the ledger with the placements that the engine has.
 
 The inputs of what is not billed yet are kept, for a while; and a deal that a crash, or a full disk,
 left open is over when the owner's record of placements says so.
@@ -24,7 +24,8 @@ does not pay, must not fill the other's disk."""
 
 
 class OpenDeals:
-    """
+    """The open deals for load.
+
     Args:
         own: this peer's id.
     """

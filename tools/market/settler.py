@@ -1,4 +1,4 @@
-"""Drives the settlement: what ran for whom is counted by both sides, and paid by signed receipts.
+"""Drives the settlement: both sides count what ran for whom, and sign receipts for it.
 
 A deal begins with a placement and ends with it, at boundaries that the owner decides; here both
 sides, and whoever passed a task on in between, are told of them.
@@ -78,7 +78,7 @@ class Passed(Struct, frozen=True):
 
 
 class Settler:
-    """What settles the deals of a peer: it has deals begin and end as tasks are placed, counts what
+    """The driver of a peer's settlement: it begins and ends deals as tasks are placed, counts what
     ran, and exchanges receipts with partners.
 
     Args:

@@ -1,5 +1,5 @@
-"""The availability clause of a content contract, watched by who pays: a stream that stands still
-for longer than was promised is noted for people."""
+"""Watches the availability clause of a content contract, at the side that pays: it notes a stream
+that stands still for longer than was promised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from overlay.events import Events
 
 
 class Standstills:
-    """Sans IO; `now` is on the clock by which streams are measured, seconds."""
+    """The standstills of paid streams. Sans IO.
+
+    `now` is on the clock by which streams are measured, seconds.
+    """
 
     def __init__(self, events: Events) -> None:
         self._events = events

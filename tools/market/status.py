@@ -1,4 +1,4 @@
-"""What our own clients see of the market: contracts, prices, offers, moves, balances."""
+"""The market's status for our own clients: contracts, prices, offers, moves, balances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN_MOVES: Final = 200
 
 
 class MarketCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """The calls of our own clients about the market; `register` puts them on the peer's service."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Suggested contracts at work: what our queries read comes from where an accepted one says.
+"""Suggested contracts: our queries read a stream from where an accepted suggestion says.
 
 A suggestion counts where it was made to us and we have signed it, and as long as it is in force. It
 is no more than a better place: where reading there fails, who produces the stream is asked as ever,
@@ -35,7 +35,7 @@ ASIDE_S: Final = 300.0
 
 
 class Suggestions:
-    """Where the streams that are read here come from, as accepted suggestions say."""
+    """Chooses, for each stream that is read here, the place that an accepted suggestion names."""
 
     def __init__(
         self,

@@ -86,7 +86,7 @@ class Tasks:
 
 
 def kinds_of(task: Task) -> tuple[str, ...]:
-    """The box kinds that it is made of, as contracts name them."""
+    """The kinds of boxes that a task is made of, as contracts name them."""
     kinds = {KINDS[type(step)] for step in task.steps}
     if len(task.inputs) > 1:
         kinds.add("union")
@@ -94,7 +94,8 @@ def kinds_of(task: Task) -> tuple[str, ...]:
 
 
 def item_of(task: Task, *, owner: str, load: float, cost_ns: int) -> Item:
-    """
+    """A task as partners trade in it.
+
     Args:
         owner: peer id (hex). load: cores. cost_ns: CPU nanoseconds an input tuple.
     """

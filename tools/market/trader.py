@@ -1,4 +1,4 @@
-"""Drives the Brain: tells it what runs here and what that takes, and does what it decides."""
+"""Drives the Brain: tells it of the tasks here and their loads, and does what it decides."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class Tell(Struct, frozen=True):
 
 
 class Trader:
-    """What drives the Brain of a peer: it tells the Brain of loads and partners, and does what the
-    Brain decides.
+    """The driver of a peer's Brain.
 
     Args:
         nursery: carries out what the Brain decides.

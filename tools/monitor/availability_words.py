@@ -1,4 +1,4 @@
-"""A query's availability, told to a person."""
+"""Words for a query's availability."""
 
 from __future__ import annotations
 

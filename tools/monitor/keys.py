@@ -1,4 +1,4 @@
-"""The keys of a terminal: read one by one while trio does other things, and left as it was."""
+"""Reads the keys of a terminal one by one while trio does other things."""
 
 from __future__ import annotations
 

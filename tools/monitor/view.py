@@ -1,4 +1,4 @@
-"""A person's view of a snapshot, and its changes by keys (sans-IO)."""
+"""The part of a snapshot that the monitor shows, and how keys change it. Sans IO."""
 
 from __future__ import annotations
 

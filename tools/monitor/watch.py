@@ -1,4 +1,4 @@
-"""`medusa monitor`: ask, render, show; once, as JSON, or for ever, as keys say."""
+"""`medusa monitor`: asks the peer and draws its answer once, as JSON, or again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of strangers' files -> columns of a schema, with errors that name row and field."""
+"""Makes columns of a schema from columns of strangers' files; errors name row and field."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def to_payload(
 
 
 def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) -> None:
-    """Columns against fields.
+    """Compare the columns of a table with the fields of a schema.
 
     Raises:
         InvalidInputError: a column twice, one too many, or a missing one that may not be null.

@@ -1,4 +1,4 @@
-"""Lines of separated values -> Arrow, each column as text; faults name their row."""
+"""Parses lines of separated values into Arrow, each column as text; faults name their row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON, lines or an array -> Arrow, typed by the schema, with errors that name row and field."""
+"""Parses JSON, lines or an array, into Arrow typed by the schema; errors name row and field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a file or pipe that is posted: looked at, unpacked, in blocks of whole lines.
+"""Reads a file or pipe that is posted: looks at its beginning, unpacks it, cuts it at line ends.
 
 A file gives full blocks. A pipe or a terminal is live: after a moment its block has the lines that
 have come; a line that is not whole waits for its end.

@@ -1,4 +1,4 @@
-"""Tables of a subscription -> text or Arrow on a stream of bytes."""
+"""Writes the tables of a subscription as text, Arrow or Parquet."""
 
 from __future__ import annotations
 

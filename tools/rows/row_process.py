@@ -1,4 +1,4 @@
-"""A stranger's file is read in a process of its own, of bounded memory.
+"""Reads a stranger's file in a process of its own, of bounded memory.
 
 A few kilobytes can claim gigabytes, in every format, and a file that breaks the library that reads
 it ends the process. Here that process does nothing else: the user is told, in one line, and what

@@ -1,4 +1,4 @@
-r"""Zeek's logs of separated values -> Arrow, each column as text.
+r"""Parses Zeek's logs of separated values into Arrow, each column as text.
 
 Lines that begin with `#` say what the others are: the separator, what stands for no value, names
 and types of the fields. A log that was put together of several says it anew in the middle. What

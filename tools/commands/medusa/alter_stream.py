@@ -1,4 +1,4 @@
-"""`medusa stream alter`: reads the changes, and sends them."""
+"""`medusa stream alter`: reads the changes from the options, and sends them to the peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person asks of a query's availability at the prompt."""
+"""The options by which a person asks for a query's availability: a standby, its mode, its bound."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def requested(
     checkpoint: float | None,
     secondary: str | None,
 ) -> AvailabilityRequest | None:
-    """None where nothing was asked for."""
+    """The availability that the options ask for; None: they ask for none."""
     request = AvailabilityRequest(
         None if ha is None else parse_mode(ha),
         None if recovery is None else Recovery(recovery),

@@ -1,4 +1,4 @@
-"""The one-call commands: ask the peer, give the answer."""
+"""What the commands of one call do: they ask the peer, and give the answer."""
 
 from __future__ import annotations
 

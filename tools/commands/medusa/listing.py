@@ -73,7 +73,7 @@ class QueryLine(msgspec.Struct, frozen=True):
 
     @property
     def inputs(self) -> list[str]:
-        """The streams that it reads and does not make."""
+        """The streams that the query reads and does not make."""
         if self.entry is None:
             return []
         return sorted(streams_read(self.entry.query) - streams_written(self.entry.query))
@@ -135,7 +135,7 @@ def snapshot(home: str | None) -> Snapshot:
 
 
 def failing(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """Those that do not go on, with a reason."""
+    """The tasks that do not go on; each says why."""
     return [task for task in tasks if task.reason]
 
 

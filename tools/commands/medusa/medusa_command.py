@@ -1,4 +1,4 @@
-"""`medusa`: what a participant's clients do, at a prompt."""
+"""`medusa`: the command of a participant's clients, and its subcommands of one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa query modify`: what is asked for at the prompt or in a document, and the answer."""
+"""`medusa query modify`: reads a modification from options or a document, and tells the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def in_words(modified: Modified) -> str:
 
 
 def from_document(file: str, at: str | None) -> Modification:
-    """
+    """The modification that a document asks for.
+
     Args:
         file: XML, - for standard input.
         at: instead of what it says.
@@ -41,7 +42,8 @@ def from_document(file: str, at: str | None) -> Modification:
 
 
 def from_prompt(box: str, settings: Sequence[str], at: str | None) -> Modification:
-    """
+    """The modification that options ask for.
+
     Args:
         settings: name=value.
 

@@ -1,4 +1,4 @@
-"""`medusa post`: the rows of a file, at a prompt."""
+"""`medusa post`: the command, its options and its messages."""
 
 from __future__ import annotations
 

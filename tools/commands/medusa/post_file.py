@@ -1,4 +1,4 @@
-"""`medusa post`: the rows of a file into a stream."""
+"""`medusa post`: posts the rows of a file to a stream, from where the file's producer is."""
 
 from __future__ import annotations
 
@@ -37,9 +37,16 @@ _ROW: Final = re.compile(r"\brow (\d+)\b")
 
 @dataclass(frozen=True)
 class Options:
-    """See the command's help. speed: seconds of stime per second; None: no waiting. also: homes.
-    names: fields by columns of other names. revisions: the rows revise tuples posted earlier.
-    follow: the file grows. quiet: nothing is shown meanwhile."""
+    """The options of `medusa post`; see the command's help.
+
+    Attributes:
+        speed: seconds of stime per second; None: no waiting.
+        names: fields by columns of other names.
+        also: homes of other peers of ours.
+        revisions: the rows revise tuples posted earlier.
+        follow: the file grows.
+        quiet: no progress is shown.
+    """
 
     kind: str | None = None
     speed: float | None = None

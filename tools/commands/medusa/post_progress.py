@@ -1,4 +1,4 @@
-"""How far a file's post is: a bar on a terminal, lines elsewhere, drawn once a second."""
+"""The progress of `medusa post`: a bar on a terminal, lines elsewhere, drawn once a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa subscribe`: a stream on standard output."""
+"""`medusa subscribe`: writes a stream's tuples, or its changes, to standard output."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ stream has one of that name."""
 
 @dataclass(frozen=True)
 class Options:
-    """after, until: boundaries, microseconds. also: homes. corrections: how they are told; None:
-    only what is stable is written. limit: rows; None: all. See the command's help for the rest."""
+    """The options of `medusa subscribe`; see the command's help.
+
+    Attributes:
+        after, until: boundaries, microseconds.
+        also: homes of other peers of ours.
+        corrections: how they are told; None: only stable tuples are written.
+        limit: rows; None: all.
+    """
 
     kind: str
     after: int

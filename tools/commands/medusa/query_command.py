@@ -1,4 +1,4 @@
-"""`medusa query`: define, run, modify and copy queries, at a prompt."""
+"""`medusa query`: the commands that define, run, modify, copy and list queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa stream`: streams, at a prompt."""
+"""`medusa stream`: the commands that define, alter, delete, reopen and list streams."""
 
 from __future__ import annotations
 

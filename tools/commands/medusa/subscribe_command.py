@@ -1,4 +1,4 @@
-"""`medusa subscribe`: a stream on standard output, at a prompt."""
+"""`medusa subscribe`: the command and its options."""
 
 from __future__ import annotations
 

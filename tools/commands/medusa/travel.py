@@ -1,4 +1,4 @@
-"""What `medusa view` and `medusa query copy` ask the peer."""
+"""`medusa view` and `medusa query copy`: read the interval asked for, and ask the peer."""
 
 from __future__ import annotations
 

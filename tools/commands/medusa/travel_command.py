@@ -1,4 +1,4 @@
-"""`medusa view` and `medusa query copy`: what is done with the history of streams, at a prompt."""
+"""`medusa view` and `medusa query copy`: the commands that use the history of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views, and queries over the past, in words."""
+"""Sentences about views, and about queries over an interval of their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letting participants in and out of a federation, at a home and at its running daemon."""
+"""Admits participants to a federation and revokes them, at a home and at its running daemon."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ INVITED_S: Final = 7 * 86_400.0
 
 @dataclass(frozen=True)
 class Invited:
-    """
+    """An invitation that `medusa-peer invite` has signed.
+
     Attributes:
         root: the beginning of its root's fingerprint, hex.
         token: what it joins with; None: more sponsors must sign. signed: who has.
@@ -223,7 +224,7 @@ def revoke(
 
 
 def member_named(home: Home, name: str) -> str:
-    """Who that is, for a person who is about to end its membership.
+    """The member of that name in words, for a person who is about to end its membership.
 
     Raises:
         NotFoundError: nobody has that name.

@@ -1,4 +1,4 @@
-"""A peer's home in one file, and back again."""
+"""Writes a peer's home to one file, and makes a home of such a file."""
 
 from __future__ import annotations
 

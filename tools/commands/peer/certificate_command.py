@@ -1,4 +1,4 @@
-"""`medusa-peer renew` and `sign`: certificates of peers before they end."""
+"""`medusa-peer renew` and `sign`: renew the certificates of peers before they end."""
 
 from __future__ import annotations
 

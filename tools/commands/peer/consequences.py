@@ -1,4 +1,4 @@
-"""Consequences of the end of a membership or a contract, told to a person beforehand."""
+"""What ends with a membership or a contract, in words for the person who is asked to confirm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts at a home: signed, kept in its book, and handed to its peer if that runs."""
+"""Contracts at a home: signs them, keeps them in its book, hands them to its peer if that runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Office:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did.
+    """The result of a command about a contract.
 
     Attributes:
         contract: as it stands now. state: the same in a word.
@@ -79,7 +79,8 @@ class Outcome:
 
 
 def open_office(home: str | None) -> Office:
-    """
+    """The office of a home.
+
     Raises:
         NotFoundError: no peer lives there, or it is in no federation.
         MedusaError: its files are damaged.

@@ -1,4 +1,4 @@
-"""Making the home of a new peer."""
+"""Makes the home of a new peer: keys, certificates, settings, and a federation if asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ FOLDER_MODE: Final = 0o700
 
 @dataclass(frozen=True)
 class Made:
-    """What was made. peer: its id, hex. federation: its name, or None before it has joined one."""
+    """A home that was made.
+
+    Attributes:
+        peer: its id, hex.
+        federation: its name; None: it has not joined one yet.
+    """
 
     participant: str
     peer: str
@@ -71,7 +76,7 @@ def make_sibling(home: Home, other: Home) -> Made:
 
 
 def next_steps(home: Home, made: Made) -> str:
-    """What a person does after init."""
+    """What a person does after `medusa-peer init`, in words."""
     lines = [f"peer {made.peer[:8]} of {made.participant} lives in {home.folder}"]
     run = f"medusa-peer run --home {home.folder}"
     if made.federation is None:

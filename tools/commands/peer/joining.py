@@ -22,7 +22,12 @@ from tools.home.folder import Home
 
 @dataclass(frozen=True)
 class Joined:
-    """federation: its id. name: what people call it. addresses: of peers to join by."""
+    """A federation that was joined.
+
+    Attributes:
+        federation: its id. name: what people call it.
+        addresses: of peers to join by.
+    """
 
     federation: str
     name: str
@@ -64,7 +69,7 @@ def join(home: Home, token: str) -> Joined:
 
 
 def addresses_of(home: Home) -> tuple[Address, ...]:
-    """Where a new peer can join by: this peer, and those that it joined by itself.
+    """Where a new peer can dial the federation: this peer, and those that it joined by itself.
 
     Raises:
         InvalidInputError: nobody could dial any of them.

@@ -1,4 +1,4 @@
-"""A peer, or a participant with all its peers, leaves its federation: it says so, and stops."""
+"""`medusa-peer leave`: a peer, or all peers of a participant, tell the others and stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOK_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Departure:
-    """told: the participants that have heard of it."""
+    """A peer that has left. told: the participants that have heard of it."""
 
     participant: str
     peer: str

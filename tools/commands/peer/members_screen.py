@@ -1,4 +1,4 @@
-"""The roll of a federation as a person reads it."""
+"""`medusa-peer members`: the members of a federation, as a table."""
 
 from __future__ import annotations
 

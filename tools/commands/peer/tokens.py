@@ -1,4 +1,4 @@
-"""Making, listing and withdrawing the client tokens of a home."""
+"""Makes, lists, rotates and revokes the client tokens of a home."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def rotate(home: Home, name: str, address: str | None) -> str | None:
 
 
 def revoke(home: Home, name: str) -> None:
-    """
+    """End a token.
+
     Raises:
         NotFoundError: there is none of that name, or it counts no more.
         InvalidInputError: it is the owner's.
@@ -114,7 +115,8 @@ def table(lines: list[Line]) -> Table:
 
 
 def parse_scopes(text: str) -> frozenset[Scope]:
-    """
+    """Scopes from words with commas between them.
+
     Raises:
         InvalidInputError: one of them is none.
     """
