@@ -22,9 +22,9 @@ from engine.streams.journal import Position
 from engine.streams.log import StreamLog
 from engine.streams.messages import Posted
 from engine.streams.recent import RECENT_BYTES, SharedMemory
-from engine.streams.replicated import ReplicatedSource
+from engine.streams.replica import Replica
 from engine.streams.revisions.columns import revisions_schema
-from engine.streams.revisions.source import RevisingSource
+from engine.streams.revisions.revising import Revising
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
@@ -90,10 +90,9 @@ class Home:
         return self._source
 
     @property
-    def replica(self) -> ReplicatedSource:
-        """`source`, of a stream with replicas."""
-        assert isinstance(self._source, ReplicatedSource), "it has no replicas"
-        return self._source
+    def replica(self) -> Replica:
+        """What changes `source` besides posts, of a stream with replicas."""
+        return Replica(self._source)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -183,7 +182,7 @@ class Home:
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
-        """See `RevisingSource.revise`; in order with the posts of that producer. Posts wait while
+        """See `Revising.revise`; in order with the posts of that producer. Posts wait while
         it is looked up; replicas and logs go on.
 
         Raises:
@@ -196,28 +195,23 @@ class Home:
             with ExitStack() as pinned:
                 async with self._lock:
                     self._check_open()
-                    source = self._revising
-                    if (posted := source.known(writer, sequence, offsets)) is not None:
+                    revising = Revising(self._source)
+                    if (posted := self._source.known(writer, sequence, offsets)) is not None:
                         return posted
-                    here = pinned.enter_context(source.here(self.log, self.revisions_log))
+                    here = pinned.enter_context(revising.here(self.log, self.revisions_log))
                 try:
-                    looked_up = await trio.to_thread.run_sync(source.look_up, body, here)
+                    looked_up = await trio.to_thread.run_sync(revising.look_up, body, here)
                 except EpochDamagedError as error:
                     self.log.find_damaged(error.path)
                     self.revisions_log.find_damaged(error.path)
                     raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
-                revise = partial(self._revising.revise, writer, sequence, looked_up)
+                revise = partial(Revising(self._source).revise, writer, sequence, looked_up)
                 revise = partial(revise, history_us=history_us, offsets=offsets)
                 accept = partial(revise, boundary=boundary, end=end, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted
-
-    @property
-    def _revising(self) -> RevisingSource:
-        assert isinstance(self._source, RevisingSource), "it takes no revisions"
-        return self._source
 
     @property
     def definition(self) -> StreamDefinition | None:
@@ -242,7 +236,7 @@ class Home:
         """Let the stream go on although it has ended; nobody has seen its end.
 
         Args:
-            fence: where it has replicas: as the home of that one, see `ReplicatedSource.lead`.
+            fence: where it has replicas: as the home of that one, see `Replica.lead`.
 
         Raises:
             UnavailableError: its end is not in the log yet, or somebody is reading there.
@@ -290,7 +284,7 @@ class Home:
             raise UnavailableError("the stream is not here any more: send it again")
 
     async def settle(self, upto: Position, now: float) -> None:
-        """All replicas have everything before `upto`; see `Source.settle`."""
+        """All replicas have everything before `upto`; see `Replica.settle`."""
         async with self.exclusive():
             self.replica.settle(upto, now)
 
@@ -364,15 +358,16 @@ class Home:
         log = self.revisions_log
         if log is None:
             return
-        source = self._revising
+        source = self._source
+        assert source.revisions is not None, "it has a log of revisions"
         async with self._lock:
-            cut = source.cut_revisions()
+            cut = source.revisions.cut(source.ready)
         if cut is not None:
             upto, table = cut
             if log.boundary < upto:
                 await log.commit(upto, table)
             async with self._lock:
-                source.revisions_committed(upto)
+                source.revisions.commit(upto)
 
     async def _advance(self, source: Source, log: StreamLog) -> bool:
         ready = source.ready

@@ -12,7 +12,9 @@ post, and takes one call at a time: `engine.streams.home` adds the lock and the 
 Late rows go to another source, that of `<stream>/late`, under our own numbers of posts with late
 rows; so a replay gives them again and that source knows them as duplicates.
 
-A stream with replicas has a `ReplicatedSource` (`replicated.py`) at each of them.
+A source has two parts that not every stream needs: `settling` where it has replicas, each of which
+has a source over a journal of the same bytes (`replica.py`), and `revisions` where its schema has a
+key (`revisions/revising.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ from engine.streams.journal import Journal, Position, Record
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.owed import LateRows, Owed
 from engine.streams.pending import Pending, taken_by
+from engine.streams.revisions.waiting import WaitingRevisions
+from engine.streams.settling import Settling
 from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
 from overlay.errors import (
@@ -50,6 +54,7 @@ from overlay.errors import (
     InternalError,
     InvalidInputError,
     StorageError,
+    UnavailableError,
 )
 
 _NUMBERED_BYTES: Final = 16
@@ -64,28 +69,39 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 class Source:
     """
     Attributes:
+        name, schema: of the stream.
+        acceptance: what it has accepted.
+        logged: the boundary of its log, microseconds.
         late_rows: rows that came late since the start of this process.
-        leading: whether posts are for it, and not for the source of a replica.
+        settling: what all replicas have; None: the stream has no replicas.
+        revisions: those that wait for their log; None: the stream takes no revisions.
     """
 
     def __init__(
-        self, name: str, schema: Schema, config: SourceConfig, committed: int, late: Source | None
+        self,
+        name: str,
+        schema: Schema,
+        config: SourceConfig,
+        *,
+        logged: int,
+        revised: int,
+        late: Source | None,
     ) -> None:
-        self._name = name
-        self._schema = schema
+        self.name = name
+        self.schema = schema
         self._columns = schema.source
         self._config = config
-        self._acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
+        self.acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
         self._pending = Pending(self._columns)
-        self._committed = committed
+        self.logged = logged
+        self.settling = Settling(logged) if config.replicated else None
+        self.revisions = WaitingRevisions(schema, revised) if schema.key else None
         self._owed = Owed(name, late)
         self._late = late
         self._greatest: dict[int, int] = {}
         self._lost: list[str] = []
         self._torn: list[str] = []
-        self._revised = BEGINNING
         self.late_rows = 0
-        self.leading = True
         self._journal: Journal
 
     @classmethod
@@ -111,23 +127,23 @@ class Source:
         Raises:
             StorageError: the journal cannot be read, or there is no room to begin one.
         """
-        source = cls(name, schema, config, committed, late)
-        source._revised = revised
+        source = cls(name, schema, config, logged=committed, revised=revised, late=late)
         source._journal = Journal.open(folder, source, durable=config.durable)
         source._define(config.definition)
-        source._opened()
+        if source.settling is None:  # else its journal begins when it leads, or follows
+            source._begin()
         source._owed.hand_on(now, source._may_hand_on)
         source._let_go()
         return source
 
     @property
     def boundary(self) -> int:
-        return self._acceptance.boundary
+        return self.acceptance.boundary
 
     @property
     def ready(self) -> int:
         """The boundary up to which `cut` gives rows."""
-        return self.boundary
+        return self.boundary if self.settling is None else self.settling.gate
 
     @property
     def position(self) -> Position:
@@ -137,7 +153,9 @@ class Source:
     @property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
         """(number, fence, bytes) of those of its journal; see `Snapshot.fence`."""
-        return tuple((number, 0, self._journal.length(number)) for number in self._journal.segments)
+        fence_of = (lambda _: 0) if self.settling is None else self.settling.fence_of
+        numbers = self._journal.segments
+        return tuple((number, fence_of(number), self._journal.length(number)) for number in numbers)
 
     def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
         """A part of the journal for a replica; see `Journal.read`."""
@@ -210,21 +228,24 @@ class Source:
         return self._accept(writer, sequence, body, promise, now=now, offsets=offsets)
 
     def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
-        """The answer to a post that was accepted before, or to number 0.
+        """The answer to a post that was accepted before, or to number 0. Of a stream with replicas
+        any post is acknowledged only once it is settled, one that was accepted before as well.
 
         Raises:
+            UnavailableError: another peer is the leader.
             SequenceGapError: a post is missing before it.
             ConflictError: it does not go on where the last one ended.
         """
+        self._check_leading()
         if sequence == 0:
-            last, offset = self._acceptance.progress(writer)
+            last, offset = self.acceptance.progress(writer)
             return Posted(0, 0, 0, self.boundary, last=last, offset=offset)
-        duplicate = self._acceptance.is_duplicate(writer, sequence)
+        duplicate = self.acceptance.is_duplicate(writer, sequence)
         if offsets is not None:
-            self._acceptance.check_offsets(writer, sequence, offsets)
+            self.acceptance.check_offsets(writer, sequence, offsets)
         if not duplicate:
             return None
-        missed = self._acceptance.missed(writer, sequence)
+        missed = self.acceptance.missed(writer, sequence)
         return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
 
     def take_late(self, stream: str, number: int, payload: pa.Table, now: float) -> None:
@@ -235,7 +256,7 @@ class Source:
             BusyError: not now.
         """
         writer = Writer(stream)
-        if number > self._acceptance.last_of(writer):
+        if number > self.acceptance.last_of(writer):
             self._accept(writer, number, encode(payload), None, now=now)
 
     @property
@@ -244,12 +265,15 @@ class Source:
         return self._config.definition
 
     def alter(self, definition: StreamDefinition) -> None:
-        """The stream is defined so from here on: behind what was posted, before what will be.
+        """The stream is defined so from here on: behind what was posted, before what will be. Of a
+        stream with replicas it counts once it is settled.
 
         Raises:
+            UnavailableError: another peer is the leader.
             StorageFullError: the disk is full; nothing has changed.
         """
-        now = self._acceptance
+        self._check_leading()
+        now = self.acceptance
         altered = Entry(
             "",
             0,
@@ -262,23 +286,23 @@ class Source:
             late=0,
             definition=definition,
         )
-        self._append(altered, b"", None)
+        self.append(altered, b"", None)
 
     def goes_on_from(self, logged: int) -> int:
         """The boundary from which it can go on although it has ended: none that was ever promised
         is beyond it. logged: that of the log before its end, as far as the log knows."""
-        now = self._acceptance
+        now = self.acceptance
         before = logged if now.ended_at is None else now.ended_at
         return max(before, now.greatest, now.revised_at)
 
     def reopen(self, boundary: int) -> None:
         """Go on from there although it has ended; nobody has seen its end, and its logs are
-        shortened.
+        shortened. Of a stream with replicas it counts once the leader's fence is installed.
 
         Raises:
             StorageFullError: the disk is full; it has ended still.
         """
-        now = self._acceptance
+        now = self.acceptance
         assert now.boundary == END, "it has not ended"
         ended_at = now.ended_at
         now.reopen(boundary)
@@ -287,12 +311,16 @@ class Source:
         except StorageError:
             now.boundary, now.ended_at = END, ended_at
             raise
+        if self.settling is not None:
+            self.settling.forget_end(boundary, self.logged)
 
     def shortened(self, upto: int, logged: int, revised: int) -> None:
         """Its logs go no further than `upto` for now: that of its tuples is at `logged`, and that
         of its revisions at `revised`."""
         self._pending.shorten(upto, logged)
-        self._committed, self._revised = logged, revised
+        self.logged = logged
+        if self.revisions is not None:
+            self.revisions.shorten(upto, revised)
 
     def tick(self, now: float, *, may_leap: bool = True) -> None:
         """Lets the clock move the boundary, where the stream says so.
@@ -303,7 +331,7 @@ class Source:
         """
         self._owed.hand_on(now, self._may_hand_on)
         now_us = int(now * 1e6)
-        if self._config.idle is Idle.CLOCK and (may_leap or not self._acceptance.leaps(now_us)):
+        if self._config.idle is Idle.CLOCK and (may_leap or not self.acceptance.leaps(now_us)):
             self._move_by_clock(now_us)
 
     def cut(self) -> tuple[int, pa.Table] | None:
@@ -312,8 +340,11 @@ class Source:
         None: the boundary has not moved. Until `committed`, the same again: a failed append is
         simply tried once more. A large epoch comes in several cuts.
         """
-        if self._pending.cut is None and self.ready > self._committed:
-            self._pending.take(self.ready)
+        reached = self.ready
+        if self.revisions is not None:  # the log of revisions is never behind
+            reached = min(reached, self.revisions.committed)
+        if self._pending.cut is None and reached > self.logged:
+            self._pending.take(reached)
         return self._pending.cut
 
     def committed(self, upto: int) -> None:
@@ -321,7 +352,7 @@ class Source:
         assert self._pending.cut is not None, "nothing was cut"
         assert self._pending.cut[0] == upto, "not what was cut"
         self._pending.let_go()
-        self._committed = upto
+        self.logged = upto
         self._let_go()
 
     def begin_again(self, boundary: int) -> None:
@@ -335,11 +366,68 @@ class Source:
         Raises:
             StorageError: the disk does not take it.
         """
-        self._acceptance.begin_again(boundary)
+        self.acceptance.begin_again(boundary)
         self._begin_segment()
+
+    def waiting_rows(self) -> pa.Table:
+        """The accepted tuples that the log does not have."""
+        return pa.concat_tables([self._columns.empty_table(), *self._pending.tables()])
+
+    @property
+    def pending_limit(self) -> int:
+        """Bytes that may wait in memory for the boundary."""
+        return self._config.pending_bytes
 
     def close(self) -> None:
         self._journal.close()
+
+    # -- as one of several replicas: see `replica.py` -----------------------------------------
+
+    def lead(self, fence: int, reopened: int | None) -> None:
+        """See `Replica.lead`."""
+        self.acceptance.fence = fence
+        if reopened is not None:
+            self.reopen(reopened)
+            return
+        # after a loss of power a log may have more than the journal: no row goes behind it
+        self.acceptance.advance(self._reached)
+        self._begin_segment()
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether its journal has begun."""
+        return bool(self._journal.segment)
+
+    def copy_segment(self, number: int, snapshot: bytes) -> None:
+        """Begin a segment as the leader has begun it.
+
+        Raises:
+            DecodeError: no leader begins one so. StorageFullError: the disk is full.
+        """
+        self._restore_snapshot(number, snapshot)
+        self._journal.begin(snapshot, 0 if self._journal.segment else number)
+        self._note_entry(self.position)
+
+    def copy_entry(self, meta: bytes, body: Bytes) -> None:
+        """Append an entry of the leader's journal.
+
+        Raises:
+            DecodeError: no leader appends such a one. StorageFullError: the disk is full.
+        """
+        entry, batch = self._decoded(meta, body)
+        self._journal.append(meta, body)
+        self._take(entry, batch, self.position)
+        self._note_entry(self.position)
+
+    def hand_on_late(self, now: float) -> None:
+        """Give late rows that all replicas have to the stream of late rows. now: seconds."""
+        self._owed.hand_on(now, self._may_hand_on)
+
+    def _check_leading(self) -> None:
+        if self.settling is not None and not self.settling.leading:
+            raise UnavailableError(f"stream {self.name}: this peer is not its home now")
+
+    # -- accepting ----------------------------------------------------------------------------
 
     def _accept(
         self,
@@ -352,17 +440,17 @@ class Source:
         offsets: Offsets | None = None,
     ) -> Posted:
         check_promise(promise)
-        batch, arrival = read_post(body, self._schema), None
-        check_ahead(batch.stime, promise, self._schema, self.definition, int(now * 1e6))
+        batch, arrival = read_post(body, self.schema), None
+        check_ahead(batch.stime, promise, self.schema, self.definition, int(now * 1e6))
         if batch.stime is None and batch.payload.num_rows:
-            arrival = self._acceptance.arrival_at(int(now * 1e6))
+            arrival = self.acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
         entry = Entry(
             writer.producer,
             sequence,
             boundary=self.boundary,
             count=batch.payload.num_rows,
-            first=self._acceptance.rows,
+            first=self.acceptance.rows,
             greatest=batch.high,
             arrival=arrival,
             promise=promise,
@@ -372,13 +460,18 @@ class Source:
             offset=None if offsets is None else offsets[1],
         )
         self._check_room(batch, entry)
-        leapt = self._acceptance.leapt(writer, sequence)
-        self._append(entry, body, batch)
+        leapt = self.acceptance.leapt(writer, sequence)
+        self.append(entry, body, batch)
         self._note_leapt(writer, leapt)
         self._owed.hand_on(now, self._may_hand_on)
         return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
 
-    def _append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
+    def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
+        """Journal an accepted entry, and have it wait for the boundary.
+
+        Raises:
+            StorageFullError: the disk is full; nothing has changed.
+        """
         if self._journal.size >= self._config.segment_bytes:
             self._begin_segment()
         self._journal.append(_ENCODER.encode(entry), body)
@@ -394,10 +487,10 @@ class Source:
         if waiting == 0 or waiting + more <= limit:
             return
         if owed or self._pending.ready(self.ready):
-            raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")
-        if not self._pending.ready(self._acceptance.boundary_after(entry)):
+            raise BusyError(f"stream {self.name}: {waiting} bytes wait for its log; try again")
+        if not self._pending.ready(self.acceptance.boundary_after(entry)):
             raise InvalidInputError(
-                f"stream {self._name}: its slack of {self._config.slack_us / 1e6:g} s holds more "
+                f"stream {self.name}: its slack of {self._config.slack_us / 1e6:g} s holds more "
                 f"than {limit} bytes of tuples: send a boundary, or declare less slack"
             )
 
@@ -407,11 +500,14 @@ class Source:
         Args:
             batch: None where the log has all of it. at: where it ends in the journal.
         """
+        if entry.position is not None:
+            self._take_revisions(entry, batch, at)
+            return
         if batch is None:
             self._apply(entry)
             return
         if entry.late:
-            number = self._acceptance.late_posts + 1
+            number = self.acceptance.late_posts + 1
             late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
             self._owed.add(LateRows(number, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
@@ -420,15 +516,22 @@ class Source:
             self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.greatest)
             self._pend(entry, batch)
 
+    def _take_revisions(self, entry: Entry, batch: Batch | None, at: Position) -> None:
+        self.acceptance.apply(entry)
+        if entry.count and self.revisions is not None:
+            assert entry.position is not None, "an entry of tuples"
+            self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.position)
+            self.revisions.take(entry, batch)
+
     def _define(self, known: StreamDefinition | None) -> None:
         """Go by that definition if it is newer than the journal's, which may have lost a part."""
-        journaled = self._acceptance.definition
+        journaled = self.acceptance.definition
         if known is not None and (journaled is None or journaled.edition < known.edition):
-            self._acceptance.define(known)
+            self.acceptance.define(known)
             self._config = self._config.of(known)
 
     def _apply(self, entry: Entry) -> None:
-        self._acceptance.apply(entry)
+        self.acceptance.apply(entry)
         if entry.definition is not None:
             self._config = self._config.of(entry.definition)
 
@@ -437,7 +540,7 @@ class Source:
         rows = pa.Table.from_arrays(
             [batch.stime, numbers, *batch.payload.columns], schema=self._columns
         )
-        least = max(entry.boundary, self._committed)
+        least = max(entry.boundary, self.logged)
         if batch.low > least:
             self._pending.add(rows, batch.low, batch.high, ordered=batch.ordered)
             return
@@ -458,23 +561,23 @@ class Source:
                 # One that was accepted as such was told when it was.
                 leapt = range(0)
                 if self._lost:
-                    leapt = self._acceptance.leapt(entry.writer, entry.sequence)
+                    leapt = self.acceptance.leapt(entry.writer, entry.sequence)
                 self._take(entry, batch, at)
                 self._note_leapt(entry.writer, leapt)
         except InvalidInputError as error:
-            raise InternalError(f"journal of {self._name}, an entry: {error}") from error
+            raise InternalError(f"journal of {self.name}, an entry: {error}") from error
         self._note_entry(at)
 
     def missing(self, what: str) -> None:
-        self._acceptance.doubt()
-        self._lost.append(f"{what}, as far as it is after boundary {self._committed}")
+        self.acceptance.doubt()
+        self._lost.append(f"{what}, as far as it is after boundary {self.logged}")
 
     def torn(self, what: str) -> None:
-        self._acceptance.doubt()
+        self.acceptance.doubt()
         self._torn.append(what)
 
     def state(self) -> bytes:
-        return _ENCODER.encode(self._acceptance.snapshot())
+        return _ENCODER.encode(self.acceptance.snapshot())
 
     def _note_leapt(self, writer: Writer, missing: range) -> None:
         if missing:
@@ -482,24 +585,28 @@ class Source:
             self._lost.append(
                 f"posts {missing[0]} to {missing[-1]} of {writer.producer}{of} are missing from "
                 "the journal, which is damaged or of a backup: their tuples after boundary "
-                f"{self._committed} are lost"
+                f"{self.logged} are lost"
             )
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
-        snapshot = decode_snapshot(meta)
+        snapshot, had_ended = decode_snapshot(meta), self.boundary == END
         for writer, last in snapshot.progress:
-            self._note_leapt(writer, self._acceptance.leapt(writer, last.sequence + 1))
-        self._acceptance.restore(snapshot)
+            self._note_leapt(writer, self.acceptance.leapt(writer, last.sequence + 1))
+        self.acceptance.restore(snapshot)
         if snapshot.definition is not None:
             self._config = self._config.of(snapshot.definition)
         self._note_segment(segment)
+        if self.settling is not None and had_ended and self.boundary < END:
+            self.settling.forget_end(self.boundary, self.logged)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
         """An entry, and its rows if they are needed still."""
         entry = decode_entry(meta)
-        if entry.greatest <= self._committed and not entry.late:
+        if entry.position is not None and self.revisions is not None:
+            return entry, self.revisions.decoded(entry, body)
+        if entry.greatest <= self.logged and not entry.late:
             return entry, None
-        batch = read_post(body, self._schema)
+        batch = read_post(body, self.schema)
         return entry, batch if entry.arrival is None else batch.arrived(entry.arrival)
 
     def _begin_segment(self) -> None:
@@ -514,52 +621,67 @@ class Source:
     def _let_go(self) -> None:
         """Deletes the segments that nothing depends on any more."""
         idle = not self._pending.bytes and not self._owed
-        if self.leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
+        leading = self.settling is None or self.settling.leading
+        if leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
             with suppress(StorageError):
                 self._begin_segment()
         first = self._owed.segment if self._owed else self._journal.segment
         first = min(first, self._needed_from())
         for segment in self._journal.segments[:-1]:
-            if segment >= first or self._greatest.get(segment, BEGINNING) > self._committed:
+            if segment >= first or self._greatest.get(segment, BEGINNING) > self.logged:
                 break
             self._greatest.pop(segment, None)
             self._journal.drop(segment + 1)
 
     @property
     def _reached(self) -> int:
-        """So far any of its logs is, microseconds."""
-        return self._committed
+        """So far any of its logs is, microseconds: the clock may have moved both, and a crash come
+        before the tuples' log was."""
+        return self.logged if self.revisions is None else max(self.logged, self.revisions.committed)
 
-    # -- what replicas change -----------------------------------------------------------------
-
-    def _opened(self) -> None:
-        """The journal was read."""
-        self._acceptance.advance(self._reached)
+    def _begin(self) -> None:
+        """The journal of a stream without replicas was read: it takes posts from now on."""
+        self.acceptance.advance(self._reached)
         if self._lost and self._late is not None:
             # Late rows are handed on as they are accepted: what is missing had its number.
-            handed_on = self._late._acceptance.last_of(Writer(self._name))
-            self._acceptance.late_posts = max(self._acceptance.late_posts, handed_on)
+            handed_on = self._late.acceptance.last_of(Writer(self.name))
+            self.acceptance.late_posts = max(self.acceptance.late_posts, handed_on)
         if self._lost or self._torn or not self._journal.segment:
             self._begin_segment()  # which remembers whose posts may be missing
 
     def _move_by_clock(self, now_us: int) -> None:
-        self._acceptance.tick(now_us)
+        if self.settling is None:
+            self.acceptance.tick(now_us)
+            return
+        # by an entry: replicas do not look at their own clocks
+        at = self.acceptance.clock(now_us)
+        if self.settling.leading and at > self.boundary:
+            self.append(_clock_entry(self.acceptance, at), b"", None)
 
-    def _taken_at(self, _now: float) -> int:
+    def _taken_at(self, now: float) -> int:
         """`Entry.taken` of a post."""
-        return 0
+        return 0 if self.settling is None else int(now * 1e6)
 
-    def _may_hand_on(self, _at: Position) -> bool:
+    def _may_hand_on(self, at: Position) -> bool:
         """Whether the late rows of the entry that ends there go to their stream now."""
-        return True
+        return self.settling is None or at <= self.settling.settled
 
     def _note_entry(self, at: Position) -> None:
         """The journal has an entry that ends there."""
+        if self.settling is not None:
+            self.settling.note_entry(at, self.boundary)
 
     def _note_segment(self, number: int) -> None:
         """The journal has a segment that begins with the present state."""
+        if self.settling is not None:
+            self.settling.note_segment(number, self.acceptance.fence)
 
     def _needed_from(self) -> int:
         """The oldest segment that is not to be dropped whatever is in it."""
-        return self._journal.segment
+        newest = self._journal.segment
+        return newest if self.settling is None else min(newest, self.settling.settled[0])
+
+
+def _clock_entry(acceptance: Acceptance, at: int) -> Entry:
+    return Entry("", 0, acceptance.boundary, 0, acceptance.rows, BEGINNING, None, at, 0)

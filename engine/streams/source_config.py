@@ -20,7 +20,7 @@ class SourceConfig:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
         definition: of the stream, which may be altered; None: of late tuples.
         durable: every acknowledged post is on the disk itself, and survives a loss of power.
-        replicated: other peers have the same journal; see `ReplicatedSource`.
+        replicated: other peers have the same journal; see `engine.streams.replica`.
     """
 
     slack_us: int = 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.objects.schema import BEGINNING, Schema
-from engine.streams.replicated import ReplicatedSource
-from engine.streams.revisions.source import ReplicatedRevisingSource, RevisingSource
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 
@@ -41,10 +39,7 @@ def open_sources(
         late=None,
         now=now,
     )
-    plain, revising = Source, RevisingSource
-    if config.replicated:
-        plain, revising = ReplicatedSource, ReplicatedRevisingSource
-    source = (revising if schema.key else plain).open(
+    source = Source.open(
         main,
         name,
         schema,

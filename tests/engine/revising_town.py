@@ -240,11 +240,11 @@ class Town:
         for (client, number), _, _ in reversed(self._sent):
             self._next[client] = number
         self._sent.clear()
-        self.home.home.replica.leading = False
+        self.home.home.replica.settling.leading = False
         self.fence += 1
 
     def _forget_what_is_not_in(self, home: Peer) -> None:
-        last_of = home.home.replica._acceptance.last_of
+        last_of = home.home.source.acceptance.last_of
         self.order = [
             (client, n)
             for client, n in self.order
@@ -262,7 +262,7 @@ class Town:
         self.third = self.third if joins is other else other
         self.home, self.replica = home, joins
         await joins.join(home, how // 2 % 8)
-        home.home.replica.leading = True
+        home.home.replica.settling.leading = True
         await self.settle()
         await self.tell()
 
@@ -307,12 +307,12 @@ class Town:
     async def settle(self) -> None:
         """The home hears what its replica has, and answers."""
         await self.home.home.settle(self.replica.home.source.position, 0.0)
-        while self._sent and self._sent[0][1] <= self.home.home.replica.settled:
+        while self._sent and self._sent[0][1] <= self.home.home.replica.settling.settled:
             which, _, posted = self._sent.pop(0)
             assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
 
     async def tell(self) -> None:
-        await self.replica.home.settle(self.home.home.replica.settled, 0.0)
+        await self.replica.home.settle(self.home.home.replica.settling.settled, 0.0)
 
     async def do(self, step: tuple[int, int]) -> None:
         what, how = step

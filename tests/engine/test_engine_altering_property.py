@@ -93,7 +93,7 @@ class Pair:
         self.home.crash()
         self.home.lead(self.fence)
         self.replica = self.place()
-        self.sequence = self.home.source._acceptance.last_of(Writer("p"))
+        self.sequence = self.home.source.acceptance.last_of(Writer("p"))
         now = self.home.source.definition
         assert now is not None
         self.expected = now

@@ -28,8 +28,8 @@ STEPS_OF_REOPENING: list[Step] = [
     ("replication.homes.tenure:HomeTenure.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 2),
-    ("streams.replicated:ReplicatedSource.lead", "before", 1),
-    ("streams.replicated:ReplicatedSource.lead", "after", 1),
+    ("streams.replica:Replica.lead", "before", 1),
+    ("streams.replica:Replica.lead", "after", 1),
     ("replication.homes.logs:ElectorLogs.serve", "before", 1),
     ("replication.homes.logs:ElectorLogs.serve", "after", 1),
 ]

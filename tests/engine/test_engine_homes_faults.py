@@ -11,7 +11,7 @@ import trio
 from engine_peers import Place, make_stream, received, rows, until
 from homes_town import keeper, kept_at, new_home, replicas_of, siblings
 
-from engine.streams.replicated import ReplicatedSource
+from engine.streams.replica import Replica
 from tools.client.async_client import AsyncMedusaClient
 
 Rows = list[tuple[int, int]]
@@ -116,7 +116,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            follow = ReplicatedSource.follow
+            follow = Replica.follow
 
             async def slowly(function: Any, *args: Any, **more: Any) -> Any:
                 if getattr(function, "__func__", None) is follow:

@@ -20,7 +20,7 @@ from engine.replication.homes.ballot import Tenure
 from engine.replication.homes.ballot_files import StoredBallot
 from engine.replication.homes.messages import TELL, AskVote, Install, Tell, Told
 from engine.streams.kept import Role
-from engine.streams.replicated import ReplicatedSource
+from engine.streams.replica import Replica
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.files import load_json, save_json
 from tools.client.async_client import open_medusa
@@ -147,14 +147,14 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
             await client.post_event(stream, rows([(1, 1)]))
             await client.flush()
             full = True
-            follow = ReplicatedSource.follow
+            follow = Replica.follow
 
-            def refuse(self: ReplicatedSource, *args: Any) -> None:
+            def refuse(self: Replica, *args: Any) -> None:
                 if full:
                     raise StorageFullError("no room for a journal")
                 follow(self, *args)
 
-            monkeypatch.setattr(ReplicatedSource, "follow", refuse)
+            monkeypatch.setattr(Replica, "follow", refuse)
             await client.post_event(stream, rows([(2, 2)]), boundary=2)
             await until(lambda: "no room" in keeper(first, stream).trouble)
             with trio.move_on_after(QUIET_S):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from engine.streams.revisions.source import LookedUp, RevisingSource
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, received, rows, until
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
@@ -28,7 +29,6 @@ from test_engine_revisions_peers import (
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.streams.kept import Role
-from engine.streams.revisions.source import LookedUp, RevisingSource
 from engine.streams.store import HOME
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient, Corrections

@@ -123,7 +123,7 @@ async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path, [act(10), gone(10)], HISTORY_US)
     await town.found()
     await town.post(0)
-    town.home.home.replica.leading = False
+    town.home.home.replica.settling.leading = False
     with pytest.raises(UnavailableError, match="not its home"):
         await town._post(gone(10), 2)
     for peer in town.peers:
@@ -144,7 +144,7 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
     async def overtaken(function: Any, *args: Any) -> Any:
         found = await run_sync(function, *args)
         if getattr(function, "__name__", "") == "look_up" and args[0] is body:
-            town.home.home.replica.leading = False
+            town.home.home.replica.settling.leading = False
             if not replaced:
                 await town.ship(10_000)
             await town.fail_over(1)
@@ -190,7 +190,7 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
     await peer.crash()
     peer.lead(2)
     replica = peer.home.replica
-    replica.leading = True
+    replica.settling.leading = True
     boundary = {"promise": 600}
     town = Town(tmp_path / "none", [], 1000)
     town.home = peer

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from engine.objects.definitions import Idle
 from engine.objects.schema import BEGINNING
+from engine.streams import replica
 from engine.streams.acceptance import Writer
 from engine.streams.entries import split
 from engine.streams.log import StreamLog
-from engine.streams.replicated import ReplicatedSource
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from overlay.errors import DecodeError, UnavailableError
@@ -44,8 +44,8 @@ class Replica:
             journal=0,
             now=NOW,
         )
-        assert isinstance(source, ReplicatedSource)
         self.source = source
+        self.replica = replica.Replica(source)
 
     def close(self) -> None:
         self.source.close()
@@ -64,8 +64,8 @@ class Replica:
         self.close()
 
     def lead(self, fence: int) -> None:
-        self.source.lead(fence)
-        self.source.leading = True
+        self.replica.lead(fence)
+        self.replica.settling.leading = True
 
     def cut(self) -> None:
         for source, log in ((self.source, self.log), (self.late, self.late_log)):
@@ -79,11 +79,11 @@ class Replica:
         at = start
         while at < other.source.position:
             at, data = other.source.read(at, limit)
-            self.source.follow(at, data)
+            self.replica.follow(at, data)
             at = (at[0], at[1] + len(data))
 
     def settle(self, upto: tuple[int, int]) -> None:
-        self.source.settle(upto, NOW + 5)
+        self.replica.settle(upto, NOW + 5)
 
     @property
     def rows(self) -> list[Row]:
@@ -184,10 +184,10 @@ def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     home.lead(2)
     home.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
     at, data = home.source.read((1, 0), 10**6)
-    replica.source.follow(at, data)
+    replica.replica.follow(at, data)
     for place in ((1, 0), (1, len(data) + 1), (3, 0)):
         with pytest.raises(DecodeError, match="was reached"):
-            replica.source.follow(place, data)
+            replica.replica.follow(place, data)
     home.close()
     replica.close()
 

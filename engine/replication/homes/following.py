@@ -130,7 +130,7 @@ class _Following:
                         await trio.to_thread.run_sync(home.replica.follow, at, rest)
                     elif rest:
                         home.replica.follow(at, rest)
-                    if part.committed > home.replica.settled:
+                    if part.committed > home.replica.settling.settled:
                         home.replica.settle(part.committed, self._keeper.around.overlay.clock())
                 break
             except StorageError as error:

@@ -68,14 +68,14 @@ class ElectorLogs:
     async def serve(self) -> None:
         """As the home: posts go through, and readers are given the stream."""
         async with self.home.exclusive():
-            self.home.replica.leading = True
+            self.home.replica.settling.leading = True
         for kept in self._all_kept:
             kept.role = Role.at_home(kept.name)
 
     async def take_no_posts(self) -> None:
         if self.kept is not None:
             async with self.home.exclusive():
-                self.home.replica.leading = False
+                self.home.replica.settling.leading = False
 
     def serve_no_more(self) -> None:
         """Send subscribers away, here too: the log of who is no replica any more stands still."""

@@ -1,0 +1,78 @@
+"""A replica of a source stream: its journal has the same bytes as the leader's.
+
+One replica belongs to the leader: it `lead`s, and takes posts; the others `follow` what the leader
+wrote. `engine.replication.homes` decides which peer leads, and when.
+
+A stream that goes on although it had ended does so with a segment that begins before its end. A
+replica shortens its logs before it stores that segment: where its journal has it, a log that is at
+the end has come there once more.
+"""
+
+from __future__ import annotations
+
+from engine.objects.schema import END
+from engine.streams.acceptance import decode_snapshot
+from engine.streams.entries import Bytes, split
+from engine.streams.journal import Position
+from engine.streams.settling import Settling
+from engine.streams.source import Source
+from overlay.errors import DecodeError
+
+
+class Replica:
+    """What changes the source of a stream with replicas, besides posts.
+
+    Attributes:
+        settling: its state, which the source goes by.
+    """
+
+    def __init__(self, source: Source) -> None:
+        assert source.settling is not None, "it has no replicas"
+        self._source = source
+        self.settling: Settling = source.settling
+
+    def lead(self, fence: int, *, reopened: int | None = None) -> None:
+        """Begin a segment of the journal as the leader of that fence. Posts go through once
+        `settling.leading` is set.
+
+        Args:
+            reopened: the boundary from which a stream that had ended goes on; see `Source.reopen`.
+
+        Raises:
+            StorageFullError: there is no room.
+        """
+        self._source.lead(fence, reopened)
+
+    def reopened_by(self, at: Position, data: Bytes) -> int | None:
+        """Where the stream goes on that has ended, if that is what the leader sends next.
+
+        Raises:
+            DecodeError: it is not what a leader sends there.
+        """
+        if at[1] or self._source.boundary < END:
+            return None
+        boundary = next((decode_snapshot(meta).boundary for meta, _ in split(data)), END)
+        return boundary if boundary < END else None
+
+    def follow(self, at: Position, data: Bytes) -> None:
+        """What the leader's journal has at that place, the end of ours.
+
+        Raises:
+            DecodeError: it is not what a leader sends there. StorageFullError: the disk is full;
+                the entries before are stored, so that the rest goes to `Source.position`.
+        """
+        reached = self._source.position
+        if self._source.has_journal and at != reached and at != (reached[0] + 1, 0):
+            raise DecodeError(f"part of a journal at {at}, but {reached} was reached")
+        number, offset = at
+        for meta, body in split(data):
+            if offset == 0:
+                self._source.copy_segment(number, meta)
+            else:
+                self._source.copy_entry(meta, body)
+            offset = self._source.position[1]
+
+    def settle(self, upto: Position, now: float) -> None:
+        """All replicas have everything before `upto`. now: seconds."""
+        self.settling.settle(min(upto, self._source.position))
+        self._source.hand_on_late(now)

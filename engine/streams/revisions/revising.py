@@ -1,0 +1,211 @@
+"""Revisions of the tuples of a source stream: one journal for both, and a log beside the log.
+
+A post of revisions is looked up when it is accepted, and what it comes to is journaled: a replay
+looks up nothing. Its place in the stream's time is beyond the boundary, so it is cut as tuples of
+that stime are. The log of revisions is moved first (`engine.streams.home`): it is never behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from engine.objects.schema import BEGINNING, END
+from engine.streams.acceptance import Entry, Offsets, Writer, check_promise
+from engine.streams.ahead import check_ahead
+from engine.streams.entries import Bytes
+from engine.streams.ipc import encode
+from engine.streams.log import StreamLog
+from engine.streams.messages import MAX_BATCH_BYTES, Posted
+from engine.streams.revisions.lookup import LogLookup, read_rows
+from engine.streams.revisions.resolving import (
+    Search,
+    of_keys,
+    read_request,
+    replaced_times,
+    resolve,
+)
+from engine.streams.revisions.waiting import PENDING_SHARE, WaitingRevisions
+from engine.streams.source import Source
+from engine.streams.validate import Batch
+from overlay.errors import BusyError, InvalidInputError, UnavailableError
+
+
+class Lookup(Protocol):
+    """Finds tuples in the stream's log; see `engine.streams.revisions.lookup.LogLookup`."""
+
+    def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]: ...
+
+
+class Revising:
+    """Accepts posts of revisions for a source stream whose schema has a key.
+
+    Attributes:
+        waiting: the revisions that are accepted and not in their log yet.
+    """
+
+    def __init__(self, source: Source) -> None:
+        assert source.revisions is not None, "it takes no revisions"
+        self._source = source
+        self.waiting: WaitingRevisions = source.revisions
+
+    def look_up(self, body: Bytes, here: Here) -> LookedUp:
+        """Reads what a post of revisions is about: the long part of it, for any thread. What is
+        accepted meanwhile it does not see: let nothing be, but the clock.
+
+        Args:
+            body: an Arrow IPC stream of `request_schema`, or empty.
+
+        Raises:
+            InvalidInputError: the body is not right.
+        """
+        request = read_request(body, self._source.schema)
+        return LookedUp(Search(request, self._source.schema, here), here)
+
+    def revise(
+        self,
+        writer: Writer,
+        sequence: int,
+        looked_up: LookedUp,
+        *,
+        history_us: int,
+        boundary: int | None = None,
+        end: bool = False,
+        offsets: Offsets | None = None,
+        now: float,
+    ) -> Posted:
+        """Accepts a post of revisions: when this returns, it survives the death of the process.
+
+        Args:
+            history_us: what is further behind is not looked for.
+            boundary, end, offsets: as of `Source.post`.
+
+        Raises:
+            InvalidInputError: the stream has ended, or it is too much at once.
+            NotRetainedError: some of it is about what this peer does not have.
+            UnavailableError: the stream has changed since it was looked up.
+            Else as `Source.post`, and as there nothing was stored.
+        """
+        if (posted := self._source.known(writer, sequence, offsets)) is not None:
+            return posted
+        here, promise, now_us = looked_up.here, END if end else boundary, int(now * 1e6)
+        if here.source is not self._source or here.accepted != self.accepted:
+            raise UnavailableError(
+                f"stream {self._source.name}: its home is changing: send it again"
+            )
+        check_promise(promise)
+        times = replaced_times(looked_up.search.request, self._source.schema)
+        check_ahead(times, promise, self._source.schema, self._source.definition, now_us)
+        if self._source.boundary == END:
+            raise InvalidInputError(f"stream {self._source.name} has ended: it is revised no more")
+        resolved = resolve(
+            looked_up.search,
+            place=lambda latest: self._source.acceptance.revised_at_after(now_us, latest),
+            history_us=history_us,
+        )
+        entry = Entry(
+            writer.producer,
+            sequence,
+            boundary=self._source.boundary,
+            count=resolved.rows.num_rows,
+            first=self._source.acceptance.revisions,
+            greatest=resolved.position,
+            arrival=None,
+            promise=promise,
+            late=0,
+            position=resolved.position,
+            missed=resolved.missed,
+            participant=writer.participant,
+            offset=None if offsets is None else offsets[1],
+        )
+        journaled = encode(resolved.rows) if entry.count else memoryview(b"")
+        self._check_revisions(entry, len(journaled))
+        self._source.append(entry, journaled, Batch(resolved.rows))
+        accepted = looked_up.search.request.num_rows - len(entry.missed)
+        return Posted(sequence, accepted, 0, self._source.boundary, missed=entry.missed)
+
+    @contextmanager
+    def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
+        """What there is to revise, as it is now; its files stay while the context lasts."""
+        with (
+            log.files(log.whole_from, self._source.logged) as tuples,
+            revisions_log.files(revisions_log.whole_from, self.waiting.committed) as revisions,
+        ):
+            read = partial(
+                read_rows, revisions, revisions_log.schema, BEGINNING, self.waiting.committed
+            )
+            yield Here(
+                self._source,
+                self.accepted,
+                max(log.whole_from, revisions_log.whole_from),
+                self._source.waiting_rows(),
+                self._source.logged,
+                LogLookup(tuples, self._source.schema),
+                tuple(self.waiting.pending.tables()),
+                read,
+            )
+
+    @property
+    def accepted(self) -> tuple[int, int]:
+        """How many tuples, and rows of revisions, were accepted so far."""
+        return self._source.acceptance.rows, self._source.acceptance.revisions
+
+    def _check_revisions(self, entry: Entry, size: int) -> None:
+        if size > MAX_BATCH_BYTES:
+            raise InvalidInputError(
+                f"a post of revisions whose tuples take {size} bytes, as they were and as they "
+                f"become: revise at most {MAX_BATCH_BYTES} at a time"
+            )
+        limit, waiting = PENDING_SHARE * self._source.pending_limit, self.waiting.pending.bytes
+        if not waiting or waiting + size <= limit:
+            return
+        if self.waiting.pending.ready(self._source.ready):
+            raise BusyError(
+                f"stream {self._source.name}: {waiting} bytes of revisions wait for their log"
+            )
+        if not self.waiting.pending.ready(self._source.acceptance.boundary_after(entry)):
+            raise InvalidInputError(
+                f"stream {self._source.name}: {waiting} bytes of revisions wait for the boundary "
+                "to move: post what follows, or send a boundary"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """All of a stream that is at this peer at one moment; see `Retained`.
+
+    Attributes:
+        accepted: how much of it there is.
+        waiting: the tuples that are not in the log. logged: so far that is, microseconds.
+        revising: the revisions that are not in their log. revised: reads those that are.
+    """
+
+    source: Source
+    accepted: tuple[int, int]
+    start: int
+    waiting: pa.Table
+    logged: int
+    lookup: Lookup
+    revising: Sequence[pa.Table]
+    revised: Callable[[], Sequence[pa.Table]]
+
+    def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """What is in memory first: it is the newest."""
+        yield self.logged, of_keys(self.waiting, wanted)
+        yield from self.lookup.newest_first(wanted, self.logged)
+
+    def revisions(self) -> Sequence[pa.Table]:
+        return [*self.revised(), *self.revising]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A post of revisions, and what it is about."""
+
+    search: Search
+    here: Here

@@ -1,0 +1,55 @@
+"""What of a replicated journal all replicas have, and what of the stream may come out. Sans IO.
+
+Nothing of a stream with replicas is cut, nor handed on as late, before all replicas have stored it:
+so what a subscriber saw is in the journal of every later leader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from engine.streams.journal import START, Position
+
+
+class Settling:
+    """The state of one replica of a source stream.
+
+    Attributes:
+        leading: whether this peer is the leader: posts go through.
+        settled: all replicas have everything before this position of the journal.
+        gate: the boundary up to which the stream may come out, microseconds.
+    """
+
+    def __init__(self, gate: int) -> None:
+        self.leading = False
+        self.settled: Position = START
+        self.gate = gate
+        self._boundaries: deque[tuple[Position, int]] = deque()
+        self._fences: dict[int, int] = {}
+
+    def fence_of(self, segment: int) -> int:
+        """The fence of the leader that began that segment; 0: it is not known."""
+        return self._fences.get(segment, 0)
+
+    def note_segment(self, segment: int, fence: int) -> None:
+        """The leader of that fence began that segment."""
+        self._fences[segment] = fence
+
+    def note_entry(self, end: Position, boundary: int) -> None:
+        """The stream has that boundary after the entry that ends there."""
+        self._boundaries.append((end, boundary))
+
+    def settle(self, upto: Position) -> None:
+        """All replicas have everything before `upto`."""
+        self.settled = max(self.settled, upto)
+        while self._boundaries and self._boundaries[0][0] <= self.settled:
+            self.gate = max(self.gate, self._boundaries.popleft()[1])
+
+    def forget_end(self, boundary: int, committed: int) -> None:
+        """The stream goes on from `boundary` although it had ended; nobody is to see that end.
+
+        Args:
+            committed: the boundary of the log, microseconds.
+        """
+        self._boundaries = deque((at, min(each, boundary)) for at, each in self._boundaries)
+        self.gate = max(committed, min(self.gate, boundary))
