@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from engine.streams.revisions.source import LookedUp, RevisingSource
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, received, rows, until
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
@@ -29,6 +28,7 @@ from test_engine_revisions_peers import (
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.streams.kept import Role
+from engine.streams.revisions.revising import LookedUp, Revising
 from engine.streams.store import HOME
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient, Corrections
@@ -250,13 +250,13 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
         first = places[0]
         stream = await keyed_stream(client, first, k_safety=1)
         fence = keeper(first, stream).tenure.fence
-        look_up = RevisingSource.look_up
+        look_up = Revising.look_up
 
         def slowly(*args: Any) -> LookedUp:
             sleep(5 * QUIET_S)
             return look_up(*args)
 
-        monkeypatch.setattr(RevisingSource, "look_up", slowly)
+        monkeypatch.setattr(Revising, "look_up", slowly)
         await client.post_event(stream, rows([(10, 1)]))
         assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
         assert keeper(first, stream).is_home
