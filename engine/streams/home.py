@@ -73,16 +73,16 @@ class Home:
     @property
     def late_rows(self) -> int:
         """Tuples that came late since this process started."""
-        return self._source.late_rows
+        return self._source.waiting.late_rows
 
     @property
     def pending_rows(self) -> int:
         """Tuples that wait for the boundary to pass them."""
-        return self._source.pending_rows
+        return self._source.waiting.pending.rows
 
     @property
     def pending_bytes(self) -> int:
-        return self._source.pending_bytes
+        return self._source.waiting.pending.bytes
 
     @property
     def source(self) -> Source:

@@ -25,10 +25,9 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.schema import BEGINNING, END, STIME, Schema
+from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import (
     Acceptance,
     Entry,
@@ -43,14 +42,12 @@ from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.journal import Journal, Position, Record
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.owed import LateRows, Owed
-from engine.streams.pending import Pending, taken_by
 from engine.streams.revisions.waiting import WaitingRevisions
 from engine.streams.settling import Settling
 from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
+from engine.streams.waiting import WaitingTuples
 from overlay.errors import (
-    BusyError,
     InternalError,
     InvalidInputError,
     StorageError,
@@ -71,8 +68,7 @@ class Source:
     Attributes:
         name, schema: of the stream.
         acceptance: what it has accepted.
-        logged: the boundary of its log, microseconds.
-        late_rows: rows that came late since the start of this process.
+        waiting: the accepted tuples that are not in the log yet.
         settling: what all replicas have; None: the stream has no replicas.
         revisions: those that wait for their log; None: the stream takes no revisions.
     """
@@ -89,19 +85,15 @@ class Source:
     ) -> None:
         self.name = name
         self.schema = schema
-        self._columns = schema.source
         self._config = config
         self.acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
-        self._pending = Pending(self._columns)
-        self.logged = logged
+        self.waiting = WaitingTuples(name, schema, logged, late)
         self.settling = Settling(logged) if config.replicated else None
         self.revisions = WaitingRevisions(schema, revised) if schema.key else None
-        self._owed = Owed(name, late)
         self._late = late
         self._greatest: dict[int, int] = {}
         self._lost: list[str] = []
         self._torn: list[str] = []
-        self.late_rows = 0
         self._journal: Journal
 
     @classmethod
@@ -132,7 +124,7 @@ class Source:
         source._define(config.definition)
         if source.settling is None:  # else its journal begins when it leads, or follows
             source._begin()
-        source._owed.hand_on(now, source._may_hand_on)
+        source.hand_on_late(now)
         source._let_go()
         return source
 
@@ -172,23 +164,15 @@ class Source:
         return tuple(self._torn)
 
     @property
-    def pending_bytes(self) -> int:
-        return self._pending.bytes
-
-    @property
     def has_cut(self) -> bool:
         """Whether a cut waits to be committed."""
-        return self._pending.cut is not None
+        return self.waiting.pending.cut is not None
 
     @property
     def crowded(self) -> bool:
         """Whether the log should catch up before more is posted."""
-        much = self._pending.bytes > self._config.pending_bytes // 4
-        return much and self._pending.ready(self.ready)
-
-    @property
-    def pending_rows(self) -> int:
-        return self._pending.rows
+        pending = self.waiting.pending
+        return pending.bytes > self._config.pending_bytes // 4 and pending.ready(self.ready)
 
     def post(
         self,
@@ -312,13 +296,12 @@ class Source:
             now.boundary, now.ended_at = END, ended_at
             raise
         if self.settling is not None:
-            self.settling.forget_end(boundary, self.logged)
+            self.settling.forget_end(boundary, self.waiting.committed)
 
     def shortened(self, upto: int, logged: int, revised: int) -> None:
         """Its logs go no further than `upto` for now: that of its tuples is at `logged`, and that
         of its revisions at `revised`."""
-        self._pending.shorten(upto, logged)
-        self.logged = logged
+        self.waiting.shorten(upto, logged)
         if self.revisions is not None:
             self.revisions.shorten(upto, revised)
 
@@ -329,7 +312,7 @@ class Source:
             now: seconds since the epoch.
             may_leap: whether by more than `LEAP_US`: not on the word of a clock that may be wrong.
         """
-        self._owed.hand_on(now, self._may_hand_on)
+        self.hand_on_late(now)
         now_us = int(now * 1e6)
         if self._config.idle is Idle.CLOCK and (may_leap or not self.acceptance.leaps(now_us)):
             self._move_by_clock(now_us)
@@ -343,16 +326,11 @@ class Source:
         reached = self.ready
         if self.revisions is not None:  # the log of revisions is never behind
             reached = min(reached, self.revisions.committed)
-        if self._pending.cut is None and reached > self.logged:
-            self._pending.take(reached)
-        return self._pending.cut
+        return self.waiting.cut(reached)
 
     def committed(self, upto: int) -> None:
         """The log has the epoch that `cut` gave; its rows need their journal no longer."""
-        assert self._pending.cut is not None, "nothing was cut"
-        assert self._pending.cut[0] == upto, "not what was cut"
-        self._pending.let_go()
-        self.logged = upto
+        self.waiting.commit(upto)
         self._let_go()
 
     def begin_again(self, boundary: int) -> None:
@@ -368,10 +346,6 @@ class Source:
         """
         self.acceptance.begin_again(boundary)
         self._begin_segment()
-
-    def waiting_rows(self) -> pa.Table:
-        """The accepted tuples that the log does not have."""
-        return pa.concat_tables([self._columns.empty_table(), *self._pending.tables()])
 
     @property
     def pending_limit(self) -> int:
@@ -420,8 +394,9 @@ class Source:
         self._note_entry(self.position)
 
     def hand_on_late(self, now: float) -> None:
-        """Give late rows that all replicas have to the stream of late rows. now: seconds."""
-        self._owed.hand_on(now, self._may_hand_on)
+        """Give the stream of late tuples those that all replicas have. now: seconds."""
+        settling = self.settling
+        self.waiting.owed.hand_on(now, lambda at: settling is None or at <= settling.settled)
 
     def _check_leading(self) -> None:
         if self.settling is not None and not self.settling.leading:
@@ -459,11 +434,11 @@ class Source:
             participant=writer.participant,
             offset=None if offsets is None else offsets[1],
         )
-        self._check_room(batch, entry)
+        self.waiting.check_room(batch, entry, self.acceptance, self.ready, self._config)
         leapt = self.acceptance.leapt(writer, sequence)
         self.append(entry, body, batch)
         self._note_leapt(writer, leapt)
-        self._owed.hand_on(now, self._may_hand_on)
+        self.hand_on_late(now)
         return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
 
     def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
@@ -478,50 +453,27 @@ class Source:
         self._take(entry, batch, self.position)
         self._note_entry(self.position)
 
-    def _check_room(self, batch: Batch, entry: Entry) -> None:
-        if not entry.count:
-            return
-        limit, owed = self._config.pending_bytes, self._owed.bytes
-        waiting = self._pending.bytes + owed
-        more = taken_by(batch.payload) + _NUMBERED_BYTES * entry.count
-        if waiting == 0 or waiting + more <= limit:
-            return
-        if owed or self._pending.ready(self.ready):
-            raise BusyError(f"stream {self.name}: {waiting} bytes wait for its log; try again")
-        if not self._pending.ready(self.acceptance.boundary_after(entry)):
-            raise InvalidInputError(
-                f"stream {self.name}: its slack of {self._config.slack_us / 1e6:g} s holds more "
-                f"than {limit} bytes of tuples: send a boundary, or declare less slack"
-            )
-
     def _take(self, entry: Entry, batch: Batch | None, at: Position) -> None:
         """Puts what was journaled where it belongs; the same for a post and for its replay.
 
         Args:
             batch: None where the log has all of it. at: where it ends in the journal.
         """
-        if entry.position is not None:
-            self._take_revisions(entry, batch, at)
-            return
-        if batch is None:
-            self._apply(entry)
-            return
-        if entry.late:
-            number = self.acceptance.late_posts + 1
-            late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
-            self._owed.add(LateRows(number, at, late, entry.taken / 1e6))
-            self.late_rows += entry.late
-        self._apply(entry)
-        if entry.count > entry.late:
-            self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.greatest)
-            self._pend(entry, batch)
-
-    def _take_revisions(self, entry: Entry, batch: Batch | None, at: Position) -> None:
+        late_posts = self.acceptance.late_posts
         self.acceptance.apply(entry)
-        if entry.count and self.revisions is not None:
-            assert entry.position is not None, "an entry of tuples"
-            self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), entry.position)
-            self.revisions.take(entry, batch)
+        if entry.definition is not None:
+            self._config = self._config.of(entry.definition)
+        if entry.position is not None:
+            self._need(at, entry.position if entry.count else BEGINNING)
+            if self.revisions is not None:
+                self.revisions.take(entry, batch)
+        elif batch is not None:
+            self._need(at, entry.greatest if entry.count > entry.late else BEGINNING)
+            self.waiting.take(entry, batch, at, late_posts)
+
+    def _need(self, at: Position, greatest: int) -> None:
+        """Keep the segment of that position until the log has rows with stime <= greatest."""
+        self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), greatest)
 
     def _define(self, known: StreamDefinition | None) -> None:
         """Go by that definition if it is newer than the journal's, which may have lost a part."""
@@ -529,25 +481,6 @@ class Source:
         if known is not None and (journaled is None or journaled.edition < known.edition):
             self.acceptance.define(known)
             self._config = self._config.of(known)
-
-    def _apply(self, entry: Entry) -> None:
-        self.acceptance.apply(entry)
-        if entry.definition is not None:
-            self._config = self._config.of(entry.definition)
-
-    def _pend(self, entry: Entry, batch: Batch) -> None:
-        numbers = pa.arange(entry.first, entry.first + entry.count)
-        rows = pa.Table.from_arrays(
-            [batch.stime, numbers, *batch.payload.columns], schema=self._columns
-        )
-        least = max(entry.boundary, self.logged)
-        if batch.low > least:
-            self._pending.add(rows, batch.low, batch.high, ordered=batch.ordered)
-            return
-        rows = rows.filter(pc.greater(rows.column(STIME), least))
-        if rows.num_rows:
-            low = pc.min(rows.column(STIME)).as_py()
-            self._pending.add(rows, low, batch.high, ordered=batch.ordered)
 
     # -- what its journal says when it is opened ----------------------------------------------
 
@@ -570,7 +503,7 @@ class Source:
 
     def missing(self, what: str) -> None:
         self.acceptance.doubt()
-        self._lost.append(f"{what}, as far as it is after boundary {self.logged}")
+        self._lost.append(f"{what}, as far as it is after boundary {self.waiting.committed}")
 
     def torn(self, what: str) -> None:
         self.acceptance.doubt()
@@ -585,7 +518,7 @@ class Source:
             self._lost.append(
                 f"posts {missing[0]} to {missing[-1]} of {writer.producer}{of} are missing from "
                 "the journal, which is damaged or of a backup: their tuples after boundary "
-                f"{self.logged} are lost"
+                f"{self.waiting.committed} are lost"
             )
 
     def _restore_snapshot(self, segment: int, meta: bytes) -> None:
@@ -597,17 +530,14 @@ class Source:
             self._config = self._config.of(snapshot.definition)
         self._note_segment(segment)
         if self.settling is not None and had_ended and self.boundary < END:
-            self.settling.forget_end(self.boundary, self.logged)
+            self.settling.forget_end(self.boundary, self.waiting.committed)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
         """An entry, and its rows if they are needed still."""
         entry = decode_entry(meta)
         if entry.position is not None and self.revisions is not None:
             return entry, self.revisions.decoded(entry, body)
-        if entry.greatest <= self.logged and not entry.late:
-            return entry, None
-        batch = read_post(body, self.schema)
-        return entry, batch if entry.arrival is None else batch.arrived(entry.arrival)
+        return entry, self.waiting.decoded(entry, body)
 
     def _begin_segment(self) -> None:
         before = self._journal.segment
@@ -620,16 +550,16 @@ class Source:
 
     def _let_go(self) -> None:
         """Deletes the segments that nothing depends on any more."""
-        idle = not self._pending.bytes and not self._owed
+        idle = not self.waiting.pending.bytes and not self.waiting.owed
         leading = self.settling is None or self.settling.leading
         if leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
             with suppress(StorageError):
                 self._begin_segment()
-        first = self._owed.segment if self._owed else self._journal.segment
+        first = self.waiting.owed.segment if self.waiting.owed else self._journal.segment
         first = min(first, self._needed_from())
         for segment in self._journal.segments[:-1]:
-            if segment >= first or self._greatest.get(segment, BEGINNING) > self.logged:
+            if segment >= first or self._greatest.get(segment, BEGINNING) > self.waiting.committed:
                 break
             self._greatest.pop(segment, None)
             self._journal.drop(segment + 1)
@@ -638,7 +568,11 @@ class Source:
     def _reached(self) -> int:
         """So far any of its logs is, microseconds: the clock may have moved both, and a crash come
         before the tuples' log was."""
-        return self.logged if self.revisions is None else max(self.logged, self.revisions.committed)
+        return (
+            self.waiting.committed
+            if self.revisions is None
+            else max(self.waiting.committed, self.revisions.committed)
+        )
 
     def _begin(self) -> None:
         """The journal of a stream without replicas was read: it takes posts from now on."""
@@ -662,10 +596,6 @@ class Source:
     def _taken_at(self, now: float) -> int:
         """`Entry.taken` of a post."""
         return 0 if self.settling is None else int(now * 1e6)
-
-    def _may_hand_on(self, at: Position) -> bool:
-        """Whether the late rows of the entry that ends there go to their stream now."""
-        return self.settling is None or at <= self.settling.settled
 
     def _note_entry(self, at: Position) -> None:
         """The journal has an entry that ends there."""

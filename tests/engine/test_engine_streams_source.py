@@ -160,7 +160,7 @@ def test_late_rows_are_counted_and_go_to_their_own_stream(tmp_path: Path) -> Non
     with opened(tmp_path) as s:
         s.post([(100, 1)])
         assert s.post([(99, 2), (100, 3), (50, 4)]) == Posted(2, 1, 2, 99)
-        assert s.source.late_rows == 2
+        assert s.source.waiting.late_rows == 2
         s.post([], boundary=1000)
         assert s.post([(1000, 5)]) == Posted(4, 0, 1, 1000)
         s.move()
@@ -209,7 +209,7 @@ def test_a_gap_says_what_was_expected_and_stores_nothing(tmp_path: Path) -> None
         for number in (3, 2**62, END):
             with pytest.raises(SequenceGapError, match=f"sent post {number}; expected 2"):
                 s.source.post(P, number, body([(11, 2)]), now=NOW)
-        assert s.source.pending_rows == 1
+        assert s.source.waiting.pending.rows == 1
         assert s.source.post(P, 2, body([(11, 3)]), now=NOW).rows == 1
 
 
@@ -377,7 +377,7 @@ def test_a_full_source_is_busy_until_the_log_takes_some(tmp_path: Path) -> None:
     rows = [(i, i) for i in range(200)]
     with opened(tmp_path, config) as s:
         taken = s.post_until(BusyError, "wait for its log", rows)
-        assert s.source.pending_bytes <= 100_000
+        assert s.source.waiting.pending.bytes <= 100_000
         s.move()
         assert s.post([(10_000, 1)]).rows == 1
         assert len(s.rows()) == taken * 200 - 1
@@ -390,7 +390,7 @@ def test_slack_that_holds_more_than_may_wait_is_told_apart(tmp_path: Path) -> No
         # A post that moves the boundary is what mends it.
         assert s.post([(5000 + i, i) for i in range(100)], boundary=4999).rows == 100
         s.move()
-        assert s.source.pending_rows == 100
+        assert s.source.waiting.pending.rows == 100
 
 
 def test_few_rows_left_behind_do_not_keep_a_large_body_alive(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_few_rows_left_behind_do_not_keep_a_large_body_alive(tmp_path: Path) -> 
         s.move()
         del s.log._recent._epochs[0]
         assert pa.total_allocated_bytes() - before < 100_000
-        assert s.source.pending_bytes < 10_000
+        assert s.source.waiting.pending.bytes < 10_000
 
 
 def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_tiny_posts_count_for_what_they_take_in_memory(tmp_path: Path) -> None:
 def test_what_a_home_adds_to_narrow_rows_counts(tmp_path: Path) -> None:
     with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=5 * 2**20)) as s:
         s.post([(i, 1) for i in range(100_000)])
-        before = s.source.pending_bytes
+        before = s.source.waiting.pending.bytes
         with pytest.raises(InvalidInputError, match="slack of 1000 s holds"):
             s.post([(i, 1) for i in range(100_000)])
         assert before > 100_000 * 16

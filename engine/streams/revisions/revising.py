@@ -133,7 +133,7 @@ class Revising:
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
         """What there is to revise, as it is now; its files stay while the context lasts."""
         with (
-            log.files(log.whole_from, self._source.logged) as tuples,
+            log.files(log.whole_from, self._source.waiting.committed) as tuples,
             revisions_log.files(revisions_log.whole_from, self.waiting.committed) as revisions,
         ):
             read = partial(
@@ -143,8 +143,8 @@ class Revising:
                 self._source,
                 self.accepted,
                 max(log.whole_from, revisions_log.whole_from),
-                self._source.waiting_rows(),
-                self._source.logged,
+                self._source.waiting.tables,
+                self._source.waiting.committed,
                 LogLookup(tuples, self._source.schema),
                 tuple(self.waiting.pending.tables()),
                 read,
