@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
 
-.PHONY: setup java demo test fmt check sim bench soak clean
+.PHONY: setup java demo test fmt check sim protocol bench soak clean
 
 setup: $(STAMP) java
 
@@ -41,6 +41,9 @@ check: $(STAMP)  ## format, lint, strict types, the direction of imports
 sim: $(STAMP)  ## replay one seed of the simulation with its history: make sim SEED=7
 	@test -n "$(SEED)" || { echo "make sim SEED=7: which seed is missing"; exit 2; }
 	@$(BIN)/medusa-testnet simulate --seed $(SEED) --trace
+
+protocol: $(STAMP)  ## write docs/protocol.md from the types of the messages
+	@$(BIN)/python -m testnet.protocol
 
 bench: setup  ## ratios against the reference, into bench.json
 	@$(BIN)/python -m testnet.bench

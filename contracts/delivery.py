@@ -67,7 +67,8 @@ class Holder(Struct, frozen=True):
 
 
 class Delivered(Struct, frozen=True):
-    """
+    """Which of the delivered documents are held, and who else holds them.
+
     Attributes:
         reasons: for each document, why it is not held; "": it is.
         news: for clients: what was new, in words.

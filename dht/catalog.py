@@ -16,7 +16,6 @@ from random import Random  # noqa: TID251 -- the type only: the generator is pas
 from typing import Final, Generic, TypeVar
 
 import trio
-from msgspec import Struct
 
 from dht.bodies import Bodies
 from dht.config import DhtConfig
@@ -407,11 +406,11 @@ def _decoded(kind: Kind[T], subject: Subject, body: bytes | None) -> T:
 
 
 def _serve(service: Service, catalog: Catalog) -> None:
-    async def body(caller: Caller, request: BodyRequest, _body: bytes) -> tuple[Struct, bytes]:
+    async def body(caller: Caller, request: BodyRequest, _body: bytes) -> tuple[BodyFollows, bytes]:
         await trio.lowlevel.checkpoint()
         return BodyFollows(), catalog.body(request.digest, caller.participant)
 
-    async def names(_caller: Caller, _request: NamesRequest, _body: bytes) -> Struct:
+    async def names(_caller: Caller, _request: NamesRequest, _body: bytes) -> Names:
         await trio.lowlevel.checkpoint()
         return Names(catalog.own_names())
 

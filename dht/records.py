@@ -82,7 +82,8 @@ class Subject:
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """
+    """One entry of the catalog, as its publisher signed it.
+
     Attributes:
         kind: the label of the kind of object.
         many: several publishers may each hold a record under this kind and name.

@@ -34,7 +34,7 @@ class BodyRequest(Struct, frozen=True):
 
 
 class BodyFollows(Struct, frozen=True):
-    pass
+    """The answer to `BodyRequest`: the body of the message is the object."""
 
 
 class NamesRequest(Struct, frozen=True):

@@ -35,35 +35,46 @@ Ids = Annotated[list[Id], Meta(max_length=MAX_NODES)]
 
 
 class Ping(Struct, frozen=True, array_like=True, tag="ping"):
-    pass
+    """Is anybody there?"""
 
 
 class Store(Struct, frozen=True, array_like=True, tag="store"):
+    """Keep this record under that key."""
+
     key: Id
     value: Value
 
 
 class FindNode(Struct, frozen=True, array_like=True, tag="find_node"):
+    """Which nodes are nearest to that key?"""
+
     key: Id
 
 
 class FindValue(Struct, frozen=True, array_like=True, tag="find_value"):
+    """Which records are held under that key?"""
+
     key: Id
 
 
 class Pong(Struct, frozen=True, array_like=True, tag="pong"):
-    pass
+    """The answer to `Ping`."""
 
 
 class Stored(Struct, frozen=True, array_like=True, tag="stored"):
-    """code: of the error it was refused with, or "" if it is stored."""
+    """The answer to `Store`. code: of the error it was refused with, or "" if it is stored."""
 
     code: Code = ""
     reason: Reason = ""
 
 
 class Found(Struct, frozen=True, array_like=True, tag="found"):
-    """values: those held under the key (FindValue). nodes: the nearest to it that are known."""
+    """The answer to `FindNode` and `FindValue`.
+
+    Attributes:
+        values: those held under the key (FindValue). nodes: the nearest to it that are
+            known.
+    """
 
     nodes: Ids
     values: Annotated[list[Value], Meta(max_length=MAX_VALUES)] = []

@@ -55,7 +55,11 @@ class Channel(IntEnum):
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """sent_us: microseconds since the epoch by the sender's clock."""
+    """What a datagram carries, to be signed.
+
+    Attributes:
+        sent_us: microseconds since the epoch by the sender's clock.
+    """
 
     sender: bytes
     sent_us: int

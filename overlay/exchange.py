@@ -99,7 +99,7 @@ class Push(Struct, frozen=True):
 
 
 class Pushed(Struct, frozen=True):
-    """new: how much of it was."""
+    """The answer to `Push`. new: how much of it was."""
 
     new: int
 

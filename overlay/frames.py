@@ -48,7 +48,7 @@ class Kind(IntEnum):
     PONG = 7
 
 
-_LENGTHS: Final[dict[int, tuple[int, int]]] = {
+LENGTHS: Final[dict[int, tuple[int, int]]] = {
     Kind.OPEN: (1, MAX_CONTROL_BYTES),
     Kind.DATA: (1, MAX_FRAME_BYTES),
     Kind.CREDIT: (LIMIT.size, LIMIT.size),
@@ -142,10 +142,10 @@ class FrameDecoder:
 
 def _header(held: bytearray) -> tuple[Kind, int, int]:
     number, stream, length = HEADER.unpack_from(held)
-    if number not in _LENGTHS:
+    if number not in LENGTHS:
         raise DecodeError(f"unknown frame kind {number}")
     kind = Kind(number)
-    least, most = _LENGTHS[kind]
+    least, most = LENGTHS[kind]
     if not least <= length <= most:
         raise DecodeError(f"{kind.name} frame claims {length} bytes; allowed are {least} to {most}")
     return kind, stream, length

@@ -26,7 +26,8 @@ MAX_ADDRESSES: Final = 16
 
 
 class Invite(Struct, frozen=True, array_like=True):
-    """
+    """What an invited participant needs to join a federation.
+
     Attributes:
         charter: the federation's. statements: admissions, from the charter's down to the invited
             participant's own. addresses: of peers to join by.

@@ -60,7 +60,8 @@ MAX_FILE: Final = MAX_PEERS * (MAX_RECORD + 8)
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """
+    """How a peer describes itself: its certificate and its addresses.
+
     Attributes:
         federation: its id: a record of one federation says nothing in another.
         certificate: the peer's, DER: it says who the peer is.

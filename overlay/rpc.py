@@ -267,14 +267,28 @@ StreamingHandler: TypeAlias = Callable[[Caller, T, Duplex], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Method:
+class Method:
+    """A call that a peer answers: its messages, who may make it, and the limit of its request.
+
+    Attributes:
+        handler: what its package registered; of one message for one, its return type is the
+            answer's.
+        answer: serves one call.
+        clients, peers, own, limit, often_refused: see `Service.unary`.
+        takes, sends: of a streaming call, the messages of the caller after the request, and those
+            of the peer that answers.
+    """
+
     request_type: type[Struct]
-    handler: Callable[[Caller, Any, bytes, Duplex], Awaitable[None]]
+    handler: Callable[..., Any]
+    answer: Callable[[Caller, Any, bytes, Duplex], Awaitable[None]]
     clients: bool
     peers: bool
     own: bool
     limit: int
     often_refused: bool = False
+    takes: tuple[type[Struct], ...] = ()
+    sends: tuple[type[Struct], ...] = ()
 
 
 class Service:
@@ -286,12 +300,13 @@ class Service:
     """
 
     def __init__(self, scopes: Mapping[str, frozenset[Scope]] | None = None) -> None:
-        self._methods: dict[str, _Method] = {}
+        self._methods: dict[str, Method] = {}
         self._scopes = scopes or {}
 
-    def for_clients(self) -> frozenset[str]:
-        """The methods that clients may call."""
-        return frozenset(name for name, method in self._methods.items() if method.clients)
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """The methods by name."""
+        return self._methods
 
     def unary(
         self,
@@ -320,7 +335,10 @@ class Service:
             message, reply_body = reply if isinstance(reply, tuple) else (reply, b"")
             await duplex.send(message, reply_body)
 
-        self._add(method, _Method(request_type, answer, clients, peers, own, limit, often_refused))
+        self._add(
+            method,
+            Method(request_type, handler, answer, clients, peers, own, limit, often_refused),
+        )
 
     def streaming(
         self,
@@ -332,9 +350,11 @@ class Service:
         peers: bool = True,
         own: bool = False,
         limit: int = REQUEST_BYTES,
+        takes: tuple[type[Struct], ...] = (),
+        sends: tuple[type[Struct], ...] = (),
     ) -> None:
         """Answer `method` by `handler(caller, request, duplex)`; its return finishes the call.
-        The rest as of `unary`.
+        The rest as of `unary`; `takes` and `sends` as of `Method`, for `docs/protocol.md`.
 
         The handler is cancelled when the caller leaves or the connection breaks. EndOfCall may
         leave it: the caller has finished and so has the handler.
@@ -343,9 +363,22 @@ class Service:
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
             await handler(caller, request, duplex)
 
-        self._add(method, _Method(request_type, answer, clients, peers, own, limit))
+        self._add(
+            method,
+            Method(
+                request_type,
+                handler,
+                answer,
+                clients,
+                peers,
+                own,
+                limit,
+                takes=takes,
+                sends=sends,
+            ),
+        )
 
-    def _add(self, name: str, method: _Method) -> None:
+    def _add(self, name: str, method: Method) -> None:
         assert name not in self._methods, f"{name} is served already"
         assert len(name) <= MAX_METHOD
         self._methods[name] = method
@@ -390,7 +423,7 @@ class Service:
             what = f"{duplex.method} {about}"[:MAX_TOLD].rstrip()
             events.note("info", f"got {what} from client {caller.token}")
         with bound(**_named(request)):
-            await method.handler(caller, request, body, duplex)
+            await method.answer(caller, request, body, duplex)
 
 
 def _named(request: Struct) -> Fields:

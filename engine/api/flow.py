@@ -26,6 +26,7 @@ from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import (
     Acknowledge,
     Post,
+    Posted,
     PostEvent,
     ReceiveEvents,
     Subscribe,
@@ -70,8 +71,17 @@ class FlowCalls:
 
     def register(self) -> None:
         service = self._engine.overlay.service
-        service.streaming("post_event", PostEvent, self.post_event, clients=True)
-        service.streaming("subscribe", Subscribe, self.subscribe, clients=True)
+        service.streaming(
+            "post_event", PostEvent, self.post_event, clients=True, takes=(Post,), sends=(Posted,)
+        )
+        service.streaming(
+            "subscribe",
+            Subscribe,
+            self.subscribe,
+            clients=True,
+            takes=(Acknowledge,),
+            sends=(Tuples,),
+        )
         service.unary("receive_events", ReceiveEvents, self.receive_events, clients=True)
 
     async def post_event(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:

@@ -17,10 +17,14 @@ from engine.tasks.status import TaskStatus
 
 
 class CreateSchema(Struct, frozen=True):
+    """Define a schema: the fields of tuples, as of a topic's value."""
+
     schema: Schema
 
 
 class CreateStream(Struct, frozen=True):
+    """Define a source stream, as one creates a topic."""
+
     stream: StreamDefinition
 
 
@@ -50,6 +54,8 @@ class DeleteSchema(Struct, frozen=True):
 
 
 class CreateQuery(Struct, frozen=True):
+    """Define a query. It starts when it is asked to: see `SetQueryStatus`."""
+
     query: Query
 
 
@@ -72,11 +78,15 @@ class Created(Struct, frozen=True):
 
 
 class SetQueryStatus(Struct, frozen=True):
+    """Start, stop or delete a query."""
+
     query: str
     status: QueryStatus
 
 
 class LookupObject(Struct, frozen=True):
+    """Ask for everything that is published under a name."""
+
     name: str
 
 
@@ -97,7 +107,7 @@ class ObjectDescription(Struct, frozen=True):
 
 
 class ListObjects(Struct, frozen=True):
-    pass
+    """Ask for the names of all objects that can be listed."""
 
 
 class Objects(Struct, frozen=True):
@@ -115,12 +125,16 @@ class Objects(Struct, frozen=True):
 
 
 class Reopened(Struct, frozen=True):
-    """had_ended: whether there was anything to do."""
+    """The stream is open. had_ended: whether there was anything to do."""
 
     had_ended: bool = True
 
 
 class QueryStatusSet(Struct, frozen=True):
-    """trouble: why a query that is to run computes nothing yet, and the mend."""
+    """The query has that status now.
+
+    Attributes:
+        trouble: why a query that is to run computes nothing yet, and the mend.
+    """
 
     trouble: str = ""

@@ -24,7 +24,7 @@ from engine.replication.moves.messages import (
     Released,
 )
 from engine.streams.feed import Cursor
-from engine.streams.messages import Acknowledge, Done
+from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
@@ -45,7 +45,9 @@ class MovingCalls:
         service.unary("task.confirm", Confirm, self.confirm)
         service.unary("task.pass_on", PassOn, self.pass_on)
         service.unary("task.give_back", GiveBackTask, self.give_back)
-        service.streaming("task.input", ReadInput, self.read_input)
+        service.streaming(
+            "task.input", ReadInput, self.read_input, takes=(Acknowledge,), sends=(Tuples,)
+        )
         service.unary("move_task", MoveTask, self.move_task, clients=True, peers=False)
 
     # -- asked of a worker --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from engine.replication.replicas.messages import (
 )
 from engine.streams.feed import Cursor, serve
 from engine.streams.log import StreamLog
-from engine.streams.messages import Acknowledge, Done
+from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
@@ -41,7 +41,9 @@ class ReplicaCalls:
         long("replica.keep_up", KeepUp, self.keep_up)
         service.unary("replica.dismiss", Dismiss, self.dismiss, own=True)
         service.unary("replica.incumbent", Incumbent, self.incumbent, own=True)
-        service.streaming("replica.read", ReadReplica, self.read, own=True)
+        service.streaming(
+            "replica.read", ReadReplica, self.read, own=True, takes=(Acknowledge,), sends=(Tuples,)
+        )
 
     # -- asked of a secondary -------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ class BoxChange(Struct, frozen=True):
 
 
 class ModifyQuery(Struct, frozen=True):
-    """
+    """Give boxes of a running query other parameters, from one boundary on.
+
     Attributes:
         changes: all count from the same boundary on.
         at: that boundary, microseconds: tuples with stime > at are made otherwise; None: the

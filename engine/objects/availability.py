@@ -43,7 +43,8 @@ class Recovery(StrEnum):
 
 
 class Availability(Struct, frozen=True, omit_defaults=True):
-    """
+    """What becomes of a query when its peer dies, and how long results may wait.
+
     Attributes:
         bound_s: how long results may stand still, or wait for an input that is missing, seconds;
             then tentative ones are given. 0: as long as it takes.

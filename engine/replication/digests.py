@@ -48,7 +48,11 @@ class Version(Struct, frozen=True, array_like=True):
 
 
 class Digest(Struct, frozen=True, array_like=True):
-    """load, capacity: of the author, thousandths of a core."""
+    """What a peer says of itself by gossip: its load, and the streams that it produces.
+
+    Attributes:
+        load, capacity: of the author, thousandths of a core.
+    """
 
     load: int
     capacity: int

@@ -77,7 +77,7 @@ class Mending:
         store.mend = self.mend
 
     def register(self) -> None:
-        self._overlay.service.streaming(LEND, Lend, self.lend)
+        self._overlay.service.streaming(LEND, Lend, self.lend, sends=(Tuples,))
 
     async def tend(self) -> None:
         """Fetch what is lost, for ever."""

@@ -22,7 +22,8 @@ MAX_LEASES_PER_HOLDER: Final = 256
 
 
 class Lease(Struct, frozen=True):
-    """
+    """A named subscriber's hold on a stream: as a consumer group's offset, for a while.
+
     Attributes:
         subscriber: the holder, a space, and the name that it chose.
         holder: the participant on whose behalf it is held.

@@ -131,7 +131,8 @@ class Acknowledge(Struct, frozen=True):
 
 
 class StreamStatus(Struct, frozen=True):
-    """
+    """How a stream is, at one peer.
+
     Attributes:
         role: source, derived or mirror.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 
 class TaskStatus(Struct, frozen=True):
-    """
+    """How a task is: a partition of a query's work, with one output stream.
+
     Attributes:
         epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
         rate: output rows per second, smoothed.

@@ -44,7 +44,8 @@ class Kind(IntEnum):
 
 
 class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """
+    """One datagram of gossip: a probe or its answer, with claims and digests that ride on it.
+
     Attributes:
         number: of the probe that it belongs to, as the asker counts.
         peer: whom a PING_REQUEST is about, otherwise empty.

@@ -56,7 +56,7 @@ class Freeze(Struct, frozen=True):
 
 
 class Frozen(Struct, frozen=True):
-    """folder: who asked removes it."""
+    """The data is frozen in that folder. folder: who asked removes it."""
 
     folder: str
 

@@ -15,11 +15,23 @@ from engine.replication.homes.changing import why_no_home
 from engine.replication.homes.events import HealthChanged
 from engine.replication.homes.following import follow
 from engine.replication.homes.keeper import Keeper, Surroundings, started
-from engine.replication.homes.messages import FOLLOW, FOUND, TELL, Follow, Found, Tell, Told
+from engine.replication.homes.messages import (
+    FOLLOW,
+    FOUND,
+    TELL,
+    Follow,
+    Found,
+    Plan,
+    Shipped,
+    Standing,
+    Stored,
+    Tell,
+    Told,
+)
 from engine.replication.homes.shipping import ship
 from engine.replication.producers import Producers
 from engine.replication.tenure import latest_fence
-from engine.streams.messages import Done
+from engine.streams.messages import Done, Tuples
 from engine.streams.store import StreamStore
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
@@ -76,7 +88,14 @@ class Homes:
         service = self._overlay.service
         service.unary(TELL, Tell, self.tell, own=True)
         service.unary(FOUND, Found, self.be_elector, own=True)
-        service.streaming(FOLLOW, Follow, self.follow, own=True)
+        service.streaming(
+            FOLLOW,
+            Follow,
+            self.follow,
+            own=True,
+            takes=(Plan, Tuples, Shipped),
+            sends=(Standing, Stored),
+        )
 
     async def resume(self) -> None:
         """Open what the last run kept, as a replica or witness of whoever is home now."""

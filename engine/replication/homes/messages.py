@@ -21,7 +21,8 @@ class Inquire(Struct, frozen=True, tag="inquire"):
 
 
 class View(Struct, frozen=True, tag="view"):
-    """
+    """What an elector knows of the stream's home.
+
     Attributes:
         silent: this elector has heard nothing of a home for too long.
     """
@@ -32,11 +33,14 @@ class View(Struct, frozen=True, tag="view"):
 
 
 class AskVote(Struct, frozen=True, tag="ask_vote"):
+    """A candidate asks for a vote (Raft's RequestVote)."""
+
     fence: int
 
 
 class Vote(Struct, frozen=True, tag="vote"):
-    """
+    """The answer to `AskVote`.
+
     Attributes:
         promised: the highest fence the elector knows. tenure: the latest that it knows.
         told: see `Ballot.told`; None: it is of an earlier version, and does not know.
@@ -56,6 +60,8 @@ class Install(Struct, frozen=True, tag="install"):
 
 
 class Installed(Struct, frozen=True, tag="installed"):
+    """The answer to `Install`."""
+
     fence: int
     accepted: bool
     promised: int
@@ -103,6 +109,8 @@ class Tell(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
+    """The answer to `Tell`."""
+
     message: Message
 
 

@@ -103,8 +103,12 @@ class Release(Struct, frozen=True):
 
 
 class Released(Struct, frozen=True):
-    """reached: as far as its output had come, which its consumers may know; BEGINNING: it is not
-    known any more. Microseconds."""
+    """The worker runs the task no longer.
+
+    Attributes:
+        reached: as far as its output had come, which its consumers may know; BEGINNING: it
+            is not known any more. Microseconds.
+    """
 
     reached: int = BEGINNING
 

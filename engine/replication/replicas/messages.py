@@ -36,7 +36,8 @@ class KeepUp(Struct, frozen=True):
 
 
 class KeptUp(Struct, frozen=True):
-    """
+    """The secondary's answer to `StandBy` and `KeepUp`: how far it is.
+
     Attributes:
         tenure: the highest that the secondary knows of.
         boundaries: by stream, how far it has what it keeps.
@@ -52,14 +53,18 @@ class KeptUp(Struct, frozen=True):
 
 
 class Dismiss(Struct, frozen=True):
-    """Primary to secondary: no more. deleted: the query is not any more."""
+    """Primary to secondary: stand by no longer."""
 
     query: str
     fence: int
 
 
 class Dismissed(Struct, frozen=True):
-    """given: by stream, how far this peer has given out those of the query, microseconds."""
+    """The secondary stands by no longer.
+
+    Attributes:
+        given: by stream, how far this peer has given out those of the query, microseconds.
+    """
 
     given: dict[str, int] = {}
 

@@ -14,6 +14,8 @@ class CreateView(Struct, frozen=True):
 
 
 class DeleteView(Struct, frozen=True):
+    """Delete a view, and what it has copied."""
+
     name: str
 
 

@@ -1,0 +1,1 @@
+"""Writes `docs/protocol.md`: every message that peers and clients exchange, from its type."""

@@ -1,0 +1,72 @@
+"""docs/protocol.md is what the types give."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from testnet.protocol.chapters import read_methods, write
+from testnet.protocol.words import describe, type_words
+
+PAGE: Final = Path(__file__).parents[2] / "docs/protocol.md"
+UNTOLD: Final = re.compile(r"^#+ (.*)\n\n(?:Encoded as|No fields)", re.MULTILINE)
+
+
+async def test_the_page_is_what_the_types_give() -> None:
+    made, there = write(await read_methods()), PAGE.read_text()
+    differing = list(difflib.unified_diff(there.splitlines(), made.splitlines(), n=0, lineterm=""))
+    assert differing == [], "run `make protocol`"
+
+
+async def test_every_streaming_call_names_its_messages() -> None:
+    for name, method in (await read_methods()).items():
+        answer = method.handler.__annotations__["return"]
+        assert (answer == "None") == bool(method.sends), name
+
+
+class Inner(Struct, frozen=True):
+    """Within."""
+
+
+class Outer(Struct, frozen=True, array_like=True, tag="outer"):
+    """Shows how a message is described. first: of all. Later ones: none.
+
+    Attributes:
+        second, third: two at once; see
+            `Inner`.
+        fourth: limited.
+    """
+
+    first: int
+    second: Inner | None = None
+    third: tuple[Inner, ...] = ()
+    fourth: Annotated[bytes, Meta(min_length=2, max_length=4)] = b""
+    fifth: dict[str, float] = {}
+    """Beside it."""
+
+
+def test_a_message_in_words() -> None:
+    words = describe(Outer, lambda kind: kind.__name__)
+    assert words.text == "Shows how a message is described."
+    assert words.encoding == "an array of its fields, tagged `outer`"
+    assert [(each.name, each.type, each.default, each.meaning) for each in words.fields] == [
+        ("first", "integer", "", "of all. Later ones: none."),
+        ("second", "Inner or none", "none", "two at once; see `Inner`."),
+        ("third", "list of Inner", "`()`", "two at once; see `Inner`."),
+        ("fourth", "2 to 4 bytes", "`b''`", "limited."),
+        ("fifth", "map of text to number", "`{}`", "Beside it."),
+    ]
+
+
+def test_limits_in_words() -> None:
+    def words(hint: object) -> str:
+        return type_words(hint, lambda kind: kind.__name__)
+
+    assert words(Annotated[int, Meta(ge=0, le=2**62)]) == "integer, 0 to 2^62"
+    assert words(Annotated[str, Meta(max_length=64)]) == "text, at most 64 characters"
+    assert words(Annotated[list[int], Meta(max_length=9)]) == "list of integer, at most 9 items"
+    assert words(Annotated[bytes, Meta(min_length=20, max_length=20)]) == "20 bytes"
