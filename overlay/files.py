@@ -9,7 +9,7 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -68,6 +68,29 @@ def load_json(
         elif checksum != _checksum(content):
             raise DecodeError("its checksum is wrong; if you have edited it, remove its last line")
         return decode_json(content, kind, limit=limit, what=str(path))
+
+
+def refuse(error: DamagedError) -> None:
+    """Does without no damaged file."""
+    raise error
+
+
+def load_folder(
+    folder: Path, kind: type[T], *, mend: str, damaged: Callable[[DamagedError], None] = refuse
+) -> Iterator[T]:
+    """What the JSON files of a folder hold, in the order of their names. mend: see `load_json`.
+
+    Args:
+        damaged: told of each damaged file, which is left out; unless given, the first one ends it.
+
+    Raises:
+        DamagedError: as `damaged` raises it.
+    """
+    for path in sorted(folder.glob("*.json")):
+        try:
+            yield load_json(path, kind, mend=mend)
+        except DamagedError as error:
+            damaged(error)
 
 
 def save_json(path: Path, value: object, *, secret: bool = False) -> None:

@@ -6,11 +6,12 @@ that no stream uses is here alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.objects.schema import Schema
-from overlay.files import load_json, save_json, storing
+from overlay.errors import DamagedError
+from overlay.files import load_folder, refuse, save_json, storing
 
 
 class SchemaFiles:
@@ -19,13 +20,10 @@ class SchemaFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> Iterator[Schema]:
-        """
-        Raises:
-            DamagedError: one is damaged. StorageError: one cannot be read.
-        """
-        for path in sorted(self._folder.glob("*.json")):
-            yield load_json(path, Schema, mend="remove it, and create the schema again")
+    def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[Schema]:
+        """As `load_folder`."""
+        mend = "remove it, and create the schema again"
+        return load_folder(self._folder, Schema, mend=mend, damaged=damaged)
 
     def save(self, schema: Schema) -> None:
         """

@@ -6,7 +6,7 @@ now must not make those results otherwise (ADR 13).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from engine.objects.files import file_name
 from engine.objects.schema import BEGINNING
 from engine.replication.stored_query import StoredQuery
 from overlay.errors import DamagedError, NotFoundError, StorageError
-from overlay.files import load_json, save_json, storing
+from overlay.files import load_folder, load_json, refuse, save_json, storing
 
 MAX_LEFT: Final = 1_000
 """Queries let go of that are remembered: the latest."""
@@ -27,14 +27,10 @@ class QueryFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> Iterator[StoredQuery]:
-        """
-        Raises:
-            DamagedError: one is damaged.
-        """
-        for path in sorted(self._folder.glob("*.json")):
-            mend = "restore it from a copy, or remove it and create the query again"
-            yield load_json(path, StoredQuery, mend=mend)
+    def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredQuery]:
+        """As `load_folder`."""
+        mend = "restore it from a copy, or remove it and create the query again"
+        return load_folder(self._folder, StoredQuery, mend=mend, damaged=damaged)
 
     def save(self, stored: StoredQuery) -> None:
         """

@@ -78,7 +78,7 @@ class Leases:
         """
         leases = self._leases.setdefault(lease.stream, {})
         if lease.subscriber not in leases:
-            known = self._all()
+            known = self.all()
             of_holder = sum(each.holder == lease.holder for each in known)
             if len(known) >= MAX_LEASES or of_holder >= MAX_LEASES_PER_HOLDER:
                 raise BusyError(f"too many named subscribers; {lease.holder} holds {of_holder}")
@@ -88,10 +88,10 @@ class Leases:
     def expire(self, now: float) -> list[Lease]:
         """Drop and return the leases that ran out. None lasts longer from now on than one that is
         renewed now: what says so was made by a clock that was ahead, or by another peer."""
-        for lease in self._all():
+        for lease in self.all():
             if not lease.expires <= now + self._lease_s:  # nor is it no number
                 self.take(msgspec.structs.replace(lease, expires=now + self._lease_s))
-        gone = [lease for lease in self._all() if lease.expires <= now]
+        gone = [lease for lease in self.all() if lease.expires <= now]
         for lease in gone:
             self.drop(lease.stream, lease.subscriber)
         return gone
@@ -106,7 +106,7 @@ class Leases:
     def of(self, stream: str) -> list[Lease]:
         return list(self._leases.get(stream, {}).values())
 
-    def _all(self) -> list[Lease]:
+    def all(self) -> list[Lease]:
         return [lease for leases in self._leases.values() for lease in leases.values()]
 
     def save(self) -> None:
@@ -119,7 +119,7 @@ class Leases:
             return
         self._changed = False
         try:
-            save_json(self._path, self._all())
+            save_json(self._path, self.all())
         except MedusaError:
             self._changed = True
             raise

@@ -40,29 +40,50 @@ def scan(
     """
     with storing(folder):
         sweep(folder)
-        found = [
-            (int(match[1]), int(match[2]), path)
-            for path in folder.iterdir()
-            if (match := _NAME.fullmatch(path.name))
-        ]
-        found.sort(key=lambda item: (item[0], -item[1]))
-        unsynced = set() if durable else _unsynced([path for *_, path in found])
-        files = [_described(path, after, upto, schema) for after, upto, path in found]
-        return _without_torn(_without_gaps(_contiguous(files)), unsynced)
+        files = _found(folder, schema)
+        unsynced = set() if durable else _unsynced([file.path for file in files])
+        kept, replaced = _contiguous(files)
+        for file in replaced:
+            file.path.unlink()
+        return _without_torn(_without_gaps(kept), unsynced)
 
 
-def _contiguous(files: Sequence[EpochFile]) -> list[EpochFile]:
-    """Without those that others replaced, which are removed. Those within a damaged file's interval
-    stay where they are, for a person to look at."""
+def look(folder: Path, schema: pa.Schema) -> list[EpochFile]:
+    """The log in the folder as it is, oldest first: nothing is changed. Blocking.
+
+    Raises:
+        DamagedError: two files overlap. StorageError: the folder cannot be read.
+    """
+    if not folder.is_dir():
+        return []
+    with storing(folder):
+        return _without_gaps(_contiguous(_found(folder, schema))[0])
+
+
+def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
+    """The epoch files there, by where they begin; of those the longest first."""
+    found = [
+        (int(match[1]), int(match[2]), path)
+        for path in folder.iterdir()
+        if (match := _NAME.fullmatch(path.name))
+    ]
+    found.sort(key=lambda item: (item[0], -item[1]))
+    return [_described(path, after, upto, schema) for after, upto, path in found]
+
+
+def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[EpochFile]]:
+    """The files of the log, and those that others replaced. Those within a damaged file's interval
+    are neither: they stay where they are, for a person to look at."""
     kept: list[EpochFile] = []
+    replaced: list[EpochFile] = []
     for file in files:
         if not kept or file.after >= kept[-1].upto:
             kept.append(file)
         elif file.upto > kept[-1].upto:
             raise DamagedError(f"{file.path} and {kept[-1].path.name} overlap: move one away")
         elif not kept[-1].lost:
-            file.path.unlink()
-    return kept
+            replaced.append(file)
+    return kept, replaced
 
 
 def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:

@@ -72,6 +72,15 @@ _MEND: Final = (
 )
 
 
+def read_entry(folder: Path) -> KeptEntry:
+    """What the folder of a stream says of it. Blocking.
+
+    Raises:
+        NotFoundError: it says nothing. DamagedError: the file is damaged.
+    """
+    return load_json(folder / _FILE, KeptEntry, mend=_MEND)
+
+
 class EndReaders(Struct, frozen=True):
     """Who was given the end of a source stream or of its revisions."""
 
@@ -229,7 +238,7 @@ class StreamStore:
                 await trio.to_thread.run_sync(_remove, folder)
                 continue
             try:
-                stored = load_json(folder / _FILE, KeptEntry, mend=_MEND)
+                stored = read_entry(folder)
             except NotFoundError:
                 self._tell_unknown(folder)
                 continue

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
@@ -18,9 +19,13 @@ from tools_market_town import contracted, set_up, settle
 
 from engine.replication.moves.messages import Deal
 from overlay.encoding import encode
-from overlay.errors import MedusaError
+from overlay.errors import ConflictError, MedusaError
+from overlay.identity import Identity
+from tools.commands.peer.inspect_command import inspect
+from tools.commands.peer.inspection import Inspection, inspect_home
 from tools.daemon.peer import open_peer
 from tools.home.config import write_bootstrap
+from tools.home.folder import Home
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
 PAGES = {"flipped"}
@@ -207,3 +212,94 @@ def test_a_folder_of_no_known_stream_is_told(
     path = place.home.data / "streams" / "utah.edu,t" / "stream.json"
     path.unlink()
     assert any(f"found {path.parent} without stream.json" in text for text in outcome(place))
+
+
+UNREAD = {
+    "bootstrap.json",
+    "client.token",
+    "contracts/*.contract",
+    "contracts/.lock",
+    "data/peers",
+    "data/schemas/*.json",
+    "federation.lock",
+    "medusa.toml",
+    "root.crt",
+}
+"""What `medusa-peer inspect` does not read."""
+
+
+def restored(place: Place, whole: Path) -> Home:
+    shutil.rmtree(place.home.folder)
+    shutil.copytree(whole, place.home.folder)
+    return place.home
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_stopped_home_is_inspected_and_stays_as_it_is(
+    built: tuple[Place, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, whole = built
+    home = restored(place, whole)
+    before = contents(home.folder)
+    seen = inspect_home(home)
+    assert contents(home.folder) == before
+    assert seen.damaged == ()
+    me = Identity.load(home.folder).peer_id.hex()
+    assert (seen.participant, seen.peer, seen.federation) == ("mit.edu", me, "town")
+    assert seen.incarnation > 0
+    source = next(each for each in seen.streams if each.name == place.name("s"))
+    log, late = source.logs
+    assert source.role == "source"
+    assert (log.rows, log.boundary, late.rows) == (280, 309, 1)
+    assert {journal.name for journal in source.journals} == {"journal", "late-journal"}
+    assert all(journal.entries for journal in source.journals)
+    assert {query.name for query in seen.queries} == {place.name("q/out"), place.name("q/out2")}
+    assert all(query.primary == me and query.term for query in seen.queries)
+    (assignment,) = seen.assignments
+    assert (assignment.task, assignment.contract) == (place.name("out3"), "")
+    (ballot,) = seen.ballots
+    assert (ballot.stream, ballot.leader) == (place.name("r"), me)
+    assert len(ballot.voters) == 3
+    assert {lease.holder for lease in seen.leases} == {"mit.edu", "utah.edu"}
+    assert place.name("s") in seen.catalog.published["stream"]
+    assert seen.catalog.records["query"] >= 2
+    assert seen.ledger is not None
+    assert seen.ledger.fault == ""
+    for options in ([], ["--json"]):
+        inspect.main(["--home", str(home.folder), *options], standalone_mode=False)
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert place.name("out3") in out
+        assert not options or msgspec.json.decode(out, type=Inspection) == seen
+    assert contents(home.folder) == before
+
+
+def test_a_running_home_is_not_inspected(built: tuple[Place, Path]) -> None:
+    place, whole = built
+    home = restored(place, whole)
+    with home.lock(), pytest.raises(ConflictError, match=f"a peer runs in {home.folder}: ask it"):
+        inspect_home(home)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_inspect_names_what_is_damaged_and_reads_the_rest(
+    built: tuple[Place, Path], damage: str
+) -> None:
+    place, whole = built
+    for kind, quiet in KINDS.items():
+        home = restored(place, whole)
+        path = sorted(home.folder.glob(kind))[-1]
+        DAMAGE[damage](path)
+        seen = inspect_home(home)
+        fault = seen.ledger.fault if seen.ledger is not None else ""
+        said = [text for text in seen.damaged if str(path) in text or str(path.parent) in text]
+        assert said or fault or kind in UNREAD or damage in quiet, f"{kind}, {damage}"
+        assert all("\n" not in text for text in seen.damaged), (kind, damage)
+        assert seen.streams or "streams" in kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from engine.objects.definitions import StreamEntry
 from engine.replication.homes.ballot import Ballot
-from overlay.errors import NotFoundError
-from overlay.files import load_json, save_json, storing
+from overlay.errors import DamagedError, NotFoundError
+from overlay.files import load_folder, load_json, refuse, save_json, storing
 
 ABSTAINS: Final = "abstains"
 """The file that names the streams on which this peer has no vote; no ballot has that name."""
@@ -33,14 +33,10 @@ class BallotFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> Iterator[StoredBallot]:
-        """
-        Raises:
-            DamagedError: one is damaged. It must not be removed: an elector that forgot whom it
-                voted for may let two peers believe that they are home.
-        """
-        for path in sorted(self._folder.glob("*.json")):
-            yield load_json(path, StoredBallot, mend=_MEND)
+    def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredBallot]:
+        """As `load_folder`. A damaged ballot must not be removed: an elector that forgot whom it
+        voted for may let two peers believe that they are home."""
+        return load_folder(self._folder, StoredBallot, mend=_MEND, damaged=damaged)
 
     def abstaining(self) -> frozenset[str]:
         """The streams on which this peer has no vote any more: it had one in a home that was lost,

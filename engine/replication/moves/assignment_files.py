@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.replication.moves.assigned_task import StoredAssignment
-from overlay.files import load_json, save_json, storing
+from overlay.errors import DamagedError
+from overlay.files import load_folder, refuse, save_json, storing
 
 
 class AssignmentFiles:
@@ -16,14 +17,10 @@ class AssignmentFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> Iterator[StoredAssignment]:
-        """
-        Raises:
-            DamagedError: one is damaged.
-        """
-        for path in sorted(self._folder.glob("*.json")):
-            mend = "remove it: the task's owner takes it home"
-            yield load_json(path, StoredAssignment, mend=mend)
+    def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredAssignment]:
+        """As `load_folder`."""
+        mend = "remove it: the task's owner takes it home"
+        return load_folder(self._folder, StoredAssignment, mend=mend, damaged=damaged)
 
     def save(self, stored: StoredAssignment) -> None:
         """

@@ -15,6 +15,7 @@ from tools.commands.peer.backup_command import backup, restore
 from tools.commands.peer.certificate_command import renew, sign
 from tools.commands.peer.contract_command import contract
 from tools.commands.peer.federation_command import COMMANDS
+from tools.commands.peer.inspect_command import inspect
 from tools.commands.peer.token_command import token as token_group
 
 
@@ -176,6 +177,7 @@ for _command in (*COMMANDS, renew, sign):
 peer.add_command(token_group)
 peer.add_command(backup)
 peer.add_command(restore)
+peer.add_command(inspect)
 
 if __name__ == "__main__":
     main()

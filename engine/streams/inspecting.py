@@ -1,0 +1,155 @@
+"""The streams of a peer that does not run, as their files say; nothing is changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.objects.definitions import LATE, REVISIONS
+from engine.objects.schema import BEGINNING
+from engine.streams.entries import is_torn, whole_entries
+from engine.streams.epochs import EpochFile
+from engine.streams.kept import KeptEntry
+from engine.streams.revisions.columns import revisions_schema
+from engine.streams.scanning import look
+from engine.streams.store import GONE, read_entry
+from overlay.errors import DamagedError, NotFoundError
+from overlay.files import storing
+
+LOG: Final = "log"
+
+Damaged = Callable[[DamagedError], None]
+"""Told of what is damaged, which is left out."""
+
+
+@dataclass(frozen=True)
+class SeenLog:
+    """A log on the disk.
+
+    Attributes:
+        name: of its folder: log, late or revisions.
+        start, boundary: it has the rows in between, microseconds.
+        lost: intervals of which the rows are damaged or missing.
+    """
+
+    name: str
+    start: int
+    boundary: int
+    files: int
+    rows: int
+    bytes: int
+    lost: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class SeenJournal:
+    """A journal on the disk.
+
+    Attributes:
+        name: of its folder.
+        entries: whole ones; the first of each segment is a snapshot.
+        torn: bytes of an entry that the process died in; nobody was told that it is there.
+    """
+
+    name: str
+    segments: int
+    entries: int
+    bytes: int
+    torn: int
+
+
+@dataclass(frozen=True)
+class SeenStream:
+    """A stream that the peer keeps."""
+
+    kept: KeptEntry
+    folder: Path
+    logs: tuple[SeenLog, ...]
+    journals: tuple[SeenJournal, ...]
+
+
+def see_streams(folder: Path, damaged: Damaged) -> Iterator[SeenStream]:
+    """The streams in the folder of a stopped peer. Blocking.
+
+    Raises:
+        StorageError: a folder cannot be read.
+    """
+    with storing(folder):
+        folders = sorted(path for path in folder.glob("*") if path.is_dir())
+    for each in folders:
+        if each.name.startswith(GONE):
+            continue
+        try:
+            kept = read_entry(each)
+        except NotFoundError:
+            continue
+        except DamagedError as error:
+            damaged(error)
+            continue
+        yield SeenStream(
+            kept,
+            each,
+            tuple(_logs(each, kept, damaged)),
+            tuple(
+                _journal(path, damaged) for path in sorted(each.glob("*journal*")) if path.is_dir()
+            ),
+        )
+
+
+def _logs(folder: Path, kept: KeptEntry, damaged: Damaged) -> Iterator[SeenLog]:
+    schema = kept.entry.schema
+    own = schema.derived if kept.entry.stream.query else schema.source
+    schemas = {LOG: own, LATE: schema.source}
+    if schema.key:
+        schemas[REVISIONS] = revisions_schema(schema, source=True).source
+    for name, columns in schemas.items():
+        if not (folder / name).is_dir():
+            continue
+        try:
+            files = look(folder / name, columns)
+        except DamagedError as error:
+            damaged(error)
+            continue
+        for file in files:
+            if file.lost:
+                damaged(DamagedError(f"{file.path} is damaged or missing"))
+        yield _log(name, files)
+
+
+def _log(name: str, files: Sequence[EpochFile]) -> SeenLog:
+    return SeenLog(
+        name,
+        files[0].after if files else BEGINNING,
+        files[-1].upto if files else BEGINNING,
+        len(files),
+        sum(file.rows for file in files),
+        sum(file.bytes for file in files),
+        tuple((file.after, file.upto) for file in files if file.lost),
+    )
+
+
+def _journal(folder: Path, damaged: Damaged) -> SeenJournal:
+    segments = sorted(folder.glob("*.journal"))
+    entries = size = torn = 0
+    for number, path in enumerate(segments, 1):
+        with storing(path), path.open("rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            at = 0
+            for entry in whole_entries(file.fileno(), length):
+                if entry.start > at:
+                    damaged(_missing(path, at, entry.start))
+                at = entry.end
+                entries += 1
+            if number == len(segments) and at and is_torn(file.fileno(), at, length):
+                torn = length - at
+            elif at < length or not at:
+                damaged(_missing(path, at, length))
+        size += length
+    return SeenJournal(folder.name, len(segments), entries, size, torn)
+
+
+def _missing(path: Path, start: int, end: int) -> DamagedError:
+    return DamagedError(f"{path} is damaged: {end - start} bytes from byte {start} on")

@@ -1,0 +1,36 @@
+"""`medusa-peer inspect`: reads the home of a stopped peer."""
+
+from __future__ import annotations
+
+import click
+
+from tools.commands.command_line import home_option, json_option, say_json, warn
+
+
+@click.command()
+@home_option
+@json_option
+@click.pass_context
+def inspect(context: click.Context, home: str | None, as_json: bool) -> None:
+    """Show what the home of a stopped peer holds, without starting it or changing anything.
+
+    Exits with 1 where something is damaged, after all that can be read.
+    """
+    import msgspec
+
+    from tools.commands import plain_tables
+    from tools.commands.peer import inspection, inspection_screen
+    from tools.home.folder import Home
+
+    seen = inspection.inspect_home(Home.locate(home))
+    if as_json:
+        say_json(msgspec.to_builtins(seen))
+    else:
+        for number, table in enumerate(inspection_screen.tables(seen)):
+            if number:
+                click.echo()
+            plain_tables.show(table)
+    for damage in seen.damaged:
+        warn(damage)
+    if seen.damaged:
+        context.exit(1)
