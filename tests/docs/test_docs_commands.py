@@ -31,6 +31,7 @@ PAGES: Final = (
     "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",
+    "CONTRIBUTING.md",
 )
 """In the order in which a reader takes them: each goes on where the one before ended."""
 
@@ -97,7 +98,10 @@ def test_the_examples_data_is_the_generators(tmp_path: Path) -> None:
 
 
 def test_every_page_with_commands_is_run() -> None:
-    pages = ["README.md", *(str(p.relative_to(REPOSITORY)) for p in REPOSITORY.glob("docs/*.md"))]
+    pages = [
+        str(page.relative_to(REPOSITORY))
+        for page in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"))
+    ]
     assert [page for page in pages if blocks(page) and page not in PAGES] == []
 
 

@@ -21,7 +21,8 @@ PAGES: Final = sorted(
 COLUMNS: Final = 100
 
 FOLDERS: Final = "medusa|overlay|dht|engine|contracts|tools|testnet|tests|docs|examples"
-NAMED: Final = re.compile(rf"`((?:{FOLDERS})/[\w./*-]*)`")
+CODE: Final = re.compile(r"`([^`\n]+)`")
+NAMED: Final = re.compile(rf"(?<![\w/.~…-])((?:{FOLDERS})/[\w./*-]*[\w*/])")
 """A file or folder of the repository that a page names from the root."""
 
 TARGET: Final = re.compile(r"`make ([a-z]+)[^`]*`|^make ([a-z]+)", re.MULTILINE)
@@ -50,9 +51,28 @@ def test_lines_wrap(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_is_there(page: str) -> None:
-    named = NAMED.findall((REPOSITORY / page).read_text())
-    missing = {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))}
-    assert missing == set()
+    spans = CODE.findall((REPOSITORY / page).read_text())
+    named = {name for span in spans for name in NAMED.findall(span)}
+    assert {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))} == set()
+
+
+def test_the_map_has_every_folder() -> None:
+    rows = re.findall(
+        r"^\| `([\w/]+)` \|", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    folders = {
+        str(path.parent.relative_to(REPOSITORY))
+        for package in ("engine", "tools")
+        for path in REPOSITORY.glob(f"{package}/*/__init__.py")
+    }
+    assert folders <= set(rows)
+
+
+def test_a_word_is_defined_once() -> None:
+    text = (REPOSITORY / "docs/glossary.md").read_text()
+    older = text.partition("\n## Names in the code of older releases\n")[2]
+    words = re.findall(r"^\| (?!word|---|older)([^|]+) \|", text.replace(older, ""), re.MULTILINE)
+    assert len(words) == len(set(words)) > 40
 
 
 @pytest.mark.parametrize("page", PAGES)
