@@ -265,7 +265,8 @@ def test_a_stopped_home_is_inspected_and_stays_as_it_is(
     (assignment,) = seen.assignments
     assert (assignment.task, assignment.contract) == (place.name("out3"), "")
     (ballot,) = seen.ballots
-    assert (ballot.stream, ballot.leader) == (place.name("r"), me)
+    assert ballot.stream == place.name("r")
+    assert ballot.leader in ballot.voters
     assert len(ballot.voters) == 3
     assert {lease.holder for lease in seen.leases} == {"mit.edu", "utah.edu"}
     assert place.name("s") in seen.catalog.published["stream"]
@@ -298,8 +299,9 @@ def test_inspect_names_what_is_damaged_and_reads_the_rest(
         path = sorted(home.folder.glob(kind))[-1]
         DAMAGE[damage](path)
         seen = inspect_home(home)
-        fault = seen.ledger.fault if seen.ledger is not None else ""
+        fault = "" if seen.ledger is None else seen.ledger.fault
+        torn = any(journal.torn for stream in seen.streams for journal in stream.journals)
         said = [text for text in seen.damaged if str(path) in text or str(path.parent) in text]
-        assert said or fault or kind in UNREAD or damage in quiet, f"{kind}, {damage}"
+        assert said or fault or torn or kind in UNREAD or damage in quiet, f"{kind}, {damage}"
         assert all("\n" not in text for text in seen.damaged), (kind, damage)
         assert seen.streams or "streams" in kind

@@ -32,6 +32,7 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
+from overlay.files import storing
 from overlay.gossip.incarnation import load_incarnation
 from overlay.identity import Identity
 from overlay.membership_file import load_membership
@@ -333,9 +334,10 @@ def _ledger(home: Home, identity: Identity | None, federation: str) -> LedgerLin
 def _copied(folder: Path, name: str) -> Iterator[Path]:
     """A copy of an SQLite file with what is beside it: to read it writes to its folder."""
     with tempfile.TemporaryDirectory() as place:
-        for path in folder.glob(f"{name}*"):
-            shutil.copyfile(path, Path(place, path.name))
-        if not Path(place, name).exists() and not list(Path(place).iterdir()):
+        for path in sorted(folder.glob(f"{name}*")):
+            with storing(path):
+                shutil.copyfile(path, Path(place, path.name))
+        if not any(Path(place).iterdir()):
             raise NotFoundError(f"{folder / name}: no such file")
         try:
             yield Path(place, name)
