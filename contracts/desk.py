@@ -106,15 +106,11 @@ class Disputed:
     """The two sides counted differently; both have it in their ledgers now.
 
     Attributes:
-        claimed: by the payee (it is the receipt's `rows`). counted: by the payer.
+        receipt: its `rows` are what the payee claims. counted: by the payer.
     """
 
     receipt: Receipt
     counted: int
-
-    @property
-    def claimed(self) -> int:
-        return self.receipt.rows
 
 
 @dataclass(frozen=True, slots=True)

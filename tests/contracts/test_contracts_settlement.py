@@ -184,7 +184,7 @@ def test_a_wrong_count_is_on_record_at_both_and_the_payer_s_is_paid() -> None:
     world.settle(32)
     for node in (world.node(A), world.node(C)):
         (dispute,) = node.disputes
-        assert dispute.claimed == 2 * dispute.counted
+        assert dispute.receipt.rows == 2 * dispute.counted
         assert node.ledger.balance(AC).disputes == 1
         assert node.ledger.balance(AC).tuples == dispute.counted
     world.end(placed)
