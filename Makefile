@@ -4,11 +4,12 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder
 
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
 
-.PHONY: setup java demo test fmt check sim protocol bench soak clean
+.PHONY: setup java demo test test-quick fmt check sim protocol bench soak clean
 
 setup: $(STAMP) java
 
@@ -25,8 +26,11 @@ java:
 demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
 	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
-test: setup  ## every test but the long campaigns; two at a time, since most of them wait
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+test: setup  ## every test but the long campaigns; more at a time than cores: many of them wait
+	@$(BIN)/python -m pytest -q $(PARALLEL)
+
+test-quick: setup  ## what only computes, in two minutes
+	@$(BIN)/python -m pytest -q $(PARALLEL) -m quick
 
 fmt: $(STAMP)  ## format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --fix --exit-zero .

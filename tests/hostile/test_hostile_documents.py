@@ -11,10 +11,10 @@ import pytest
 import trio
 from engine_peers import schema_of
 from hostile_siege import Siege
+from query_xml import write_query
 
 from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
 from engine.api.messages import CreateXml
-from engine.language.xml.documents import write_query
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING

@@ -134,6 +134,7 @@ def test_the_result_is_shown_beside_the_original(tmp_path: Path) -> None:
     assert (tmp_path / "split.png").stat().st_size > 10_000
 
 
+@pytest.mark.process
 def test_a_real_split_is_borne_and_corrected() -> None:
     command = [sys.executable, "-c", "from testnet.command import main; main()", "partition"]
     options = ["--seconds", "4", "--chain", "1", "--corrections", "revisions", "--missing", "0.01"]

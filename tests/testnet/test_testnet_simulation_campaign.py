@@ -52,6 +52,7 @@ def test_what_runs_under_a_contract_is_paid_for_by_receipts_in_both_ledgers() ->
     assert result.receipts >= 2
 
 
+@pytest.mark.process
 async def test_a_seed_gives_the_same_run_in_every_process() -> None:
     request = Request(3, load_manifest(THIN), trace=True)
     one, two = await simulate_apart(request), await simulate_apart(request)

@@ -166,6 +166,7 @@ def test_each_peer_has_a_clock_of_its_own_and_the_answer_does_not_depend_on_it()
     simulate(main)
 
 
+@pytest.mark.process
 def test_an_eventful_run_is_the_same_in_every_process() -> None:
     """Two processes, whose objects lie at other addresses."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}

@@ -41,6 +41,8 @@ from tools.commands.medusa.medusa_command import medusa
 from tools.commands.medusa.post_speed import cut
 from tools.commands.peer import peer_command
 
+pytestmark = pytest.mark.process
+
 
 class Outcome:
     """What a command left behind."""

@@ -15,6 +15,7 @@ import pytest
 from engine_peers import Place, make_stream, rows, to_the_end, until
 from hostile_calls import Call, Generator, drawn, make, methods_of
 from msgspec import Struct
+from query_xml import write_query
 from tools_market_town import (
     CHEAP,
     COST_NS,
@@ -31,7 +32,6 @@ from tools_market_town import (
 from contracts.market.messages import Item, Offer
 from engine.api.messages import CreateQuery, CreateXml
 from engine.language.modification import BoxChange, ModifyQuery
-from engine.language.xml.documents import write_query
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.view import Last, Range, Recent, View
 from engine.replication.homes.messages import Follow, Found, Inquire

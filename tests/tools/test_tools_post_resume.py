@@ -22,6 +22,8 @@ from overlay.errors import InvalidInputError
 from tools.commands.medusa.file_position import Position, Trail, decode_position
 from tools.commands.medusa.post_file import Done, Options, post_file
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[FakePeer]:

@@ -23,6 +23,8 @@ from tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
 from tools.rows.row_input import BLOCK_BYTES, RowInput
 from tools.rows.row_process import Asked, open_rows, read_apart
 
+pytestmark = pytest.mark.process
+
 SCHEMA = Schema(
     "medusa://mit.edu/s",
     (Field("n", FieldType.LONG), Field("text", FieldType.STRING, nullable=True)),
