@@ -1,8 +1,14 @@
-"""One Spark for all tests of a run: PySpark has one per process, and it takes seconds to start."""
+"""Fixtures of many modules.
+
+One Spark serves all tests of a run: PySpark has one per process, and it takes seconds to start.
+"""
 
 from collections.abc import Iterator
 
 import pytest
+from engine_detector import detectors
+from engine_interpreted import interpret
+from replicated_queries import Made
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark
@@ -26,3 +32,12 @@ def spark(shared_spark: Spark) -> Spark:
 def spark_stopped(shared_spark: Spark) -> None:
     """For a test that starts a Spark of its own: while the shared one runs it is refused."""
     shared_spark.stop()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """The detectors of the peers that are opened from now on, which say what a test tells them."""
+    interpret(monkeypatch)
+    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
+    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
+    return detectors(monkeypatch)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from engine_streams_data import next_epoch
 from hypothesis import currently_in_test_context, event
-from test_engine_revisions_properties import (
+from revised_epochs import (
     KEYED,
     SLACK_US,
     Act,

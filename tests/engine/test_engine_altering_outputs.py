@@ -8,8 +8,8 @@ import pytest
 from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, until
-from test_engine_moves import post, siblings, windows
-from test_engine_replicas import Made, asked, die, stands_by
+from moving_tasks import post, siblings, windows
+from replicated_queries import Made, asked, die, stands_by
 
 from engine.objects.alteration import Alteration
 from engine.objects.availability import Mode

@@ -12,7 +12,7 @@ from engine_streams_data import body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from test_engine_streams_replicated import CONFIG, NOW, Replica
+from stream_replicas import CONFIG, NOW, Replica
 
 from engine.objects.definitions import StreamDefinition
 from engine.streams.acceptance import Writer

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -20,7 +18,7 @@ from engine_peers import (
     to_the_end,
     until,
 )
-from pyspark.sql import SparkSession
+from lent_spark import LentSpark
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.spark.session import Spark
@@ -28,26 +26,6 @@ from overlay.errors import InternalError
 from tools.client.async_client import AsyncMedusaClient, Subscription
 
 pytestmark = pytest.mark.spark
-
-T = TypeVar("T")
-
-
-class LentSpark:
-    """The one Spark of this process, as every peer's own: it outlives them."""
-
-    def __init__(self, spark: Spark) -> None:
-        self._spark = spark
-
-    def start(self) -> None:
-        self._spark.start()
-
-    restart = start
-
-    def stop(self) -> None:
-        pass
-
-    def run(self, job: Callable[[SparkSession], T]) -> T:
-        return self._spark.run(job)
 
 
 @pytest.fixture(autouse=True)

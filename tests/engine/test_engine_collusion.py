@@ -11,7 +11,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
 from hostile_gossip import accuse_for_ever
-from test_engine_moves import Sums, expected, windows
+from moving_tasks import Sums, expected, windows
 
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.schema import END

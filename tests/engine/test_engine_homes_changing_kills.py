@@ -12,10 +12,10 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import rows, schema_of, to_the_end, until
 from homes_town import once_confirmed
+from killed_homes import PARTICIPANT, QUIET_S, STREAM, stable_home
 from killed_peers import Step, Victim, let_crash
 from msgspec import structs
-from test_engine_homes_kills import PARTICIPANT, QUIET_S, STREAM, stable_home
-from test_engine_revisions_peers import deletions
+from revised_streams import deletions
 
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, NotFoundError, UnavailableError

@@ -10,7 +10,7 @@ import trio
 from engine_peers import DEADLINE_S, Place, make_stream, received, rows, schema_of, until
 from homes_town import keeper, new_home, once_confirmed, replicas_of, serves_as_home, siblings
 from msgspec.structs import replace
-from test_engine_revisions_peers import changes_of, deletions
+from revised_streams import changes_of, deletions
 
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition

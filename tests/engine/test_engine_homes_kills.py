@@ -7,39 +7,14 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_peers import rows, schema_of
+from killed_homes import PARTICIPANT, QUIET_S, STREAM, stable_home
 from msgspec import structs
-from test_engine_revisions_peers import changes_of, deletions
+from revised_streams import changes_of, deletions
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
-from overlay.errors import MedusaError
-from testnet.peers import CONFIG, Peer, open_federation
+from testnet.peers import CONFIG, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
-
-PARTICIPANT = "mit.edu"
-STREAM = f"medusa://{PARTICIPANT}/s"
-QUIET_S = 1.0
-
-
-async def who_is_home(peers: list[Peer], stream: str = STREAM) -> Peer | None:
-    """As they say themselves; of two, the one that has it from the other is the later."""
-    for peer in peers:
-        if not peer.alive:
-            continue
-        try:
-            async with open_medusa(peer.home.folder, patience_s=1.0) as client:
-                (status,) = (await client.status(federation=False)).peers
-        except MedusaError:
-            continue
-        if any(s.name == stream and s.role == "source" for s in status.streams):
-            return peer
-    return None
-
-
-async def stable_home(peers: list[Peer], stream: str = STREAM) -> Peer:
-    while (peer := await who_is_home(peers, stream)) is None:  # noqa: ASYNC110 - it tells nobody
-        await trio.sleep(0.02)
-    return peer
 
 
 async def read_all(client: AsyncMedusaClient, found: list[tuple[int, int]]) -> None:

@@ -17,7 +17,7 @@ from homes_town import (
     siblings,
 )
 from msgspec.structs import replace
-from test_engine_revisions_peers import changes_of, deletions
+from revised_streams import changes_of, deletions
 
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, UnavailableError

@@ -13,8 +13,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, received, rows, until
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
-from test_engine_homes_reading import take_over
-from test_engine_revisions_peers import (
+from revised_streams import (
     Told,
     changes_of,
     counted,
@@ -24,6 +23,7 @@ from test_engine_revisions_peers import (
     replacements,
     window_of,
 )
+from test_engine_homes_reading import take_over
 
 from engine.objects.query import Query
 from engine.objects.schema import END

@@ -13,7 +13,7 @@ from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Row, make_stream, open_town, received, rows, until
 from homes_town import keeper, new_home
 from homes_town import siblings as electors
-from test_engine_moves import Sums, expected, post, siblings, windows
+from moving_tasks import Sums, expected, post, siblings, windows
 
 from engine.objects.schema import BEGINNING
 from engine.objects.view import Range, View

@@ -8,19 +8,15 @@ import msgspec
 import pytest
 from engine_interpreted import interpret
 from engine_modified import Edition, Reader, answers, change, modify, sieve_and_sums
-from engine_peers import Place, make_stream, open_town, rows, until
-from test_engine_moves import post, siblings
+from engine_peers import make_stream, open_town, rows, until
+from modified_queries import LONGER, MORE, SHORTER, edition, stored
+from moving_tasks import post, siblings
 
 from engine.language.modification import BoxChange, modified_query
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
-from engine.replication.stored_query import StoredQuery
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
-
-MORE = change("sieve", expression_0="value % 3 = 1")
-LONGER = change("sum", window_size="0.00016")
-SHORTER = change("sum", window_size="0.00002")
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +26,6 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
     monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-
-
-def stored(place: Place) -> StoredQuery:
-    return place.up.engine.queries.get(place.name("q")).stored
-
-
-def edition(before: Query, since: int, *changes: BoxChange) -> Edition:
-    return Edition(modified_query(before, changes), since)
 
 
 @pytest.mark.parametrize(

@@ -9,32 +9,24 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import trio
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from modified_queries import chains, other_box, stored_query
 from reference_interpreter import Row, run_query
-from reference_networks import SOURCES, predicates, projections, queries, rows
+from reference_networks import SOURCES, queries, rows
 
 from engine.language.check import check_query
 from engine.language.modification import BoxChange, modified_query
 from engine.language.xml.boxes import parameters_of
-from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
     Box,
-    Filter,
-    Function,
-    Map,
     Query,
-    QueryStatus,
-    Union,
 )
-from engine.objects.schema import BEGINNING, END, Schema
+from engine.objects.schema import BEGINNING, END
 from engine.replication.query_history import modified, settled
 from engine.replication.stored_query import StoredQuery
 from engine.streams.config import EngineConfig
@@ -50,40 +42,6 @@ from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
 
 SPAN = 200
 """All tuples are within -SPAN and SPAN microseconds."""
-
-
-def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | None:
-    """The box with other parameters; those may change its schema, and be refused."""
-    match box:
-        case Filter():
-            schema = schemas[box.input]
-            texts = tuple(predicates(draw, schema) for _ in box.predicates)
-            return msgspec.structs.replace(box, predicates=texts)
-        case Map():
-            fields = schemas[box.input].fields
-            pairs = []
-            for name, text in box.expressions:
-                again = draw(st.booleans())
-                pairs.append((name, text if again else projections(draw, draw(_any(fields)))))
-            return msgspec.structs.replace(box, expressions=tuple(pairs))
-        case Aggregate():
-            size = draw(st.sampled_from([1, 5, 10, 20, 30, 60]))
-            advance = draw(st.sampled_from([size, size, max(1, size // 2), max(1, size // 3)]))
-            functions = tuple(
-                msgspec.structs.replace(each, argument=draw(_any(schemas[box.input].fields)).name)
-                if each.argument is not None and draw(st.booleans())
-                else each
-                for each in box.functions
-            )
-            return msgspec.structs.replace(
-                box, size_us=size, advance_us=advance, functions=functions
-            )
-        case Union():
-            return None
-
-
-def _any(fields: Sequence[Any]) -> st.SearchStrategy[Any]:
-    return st.sampled_from(list(fields))
 
 
 @dataclass
@@ -202,39 +160,6 @@ class Bench:
             for name, found in made.items():
                 found += [row for row in answers[name] if since < row["stime"] <= upto]
         return made
-
-
-def stored_query(query: Query) -> StoredQuery:
-    inputs = {
-        name: StreamEntry(StreamDefinition(name, name), schema)
-        for name, schema in SOURCES.items()
-        if any(name in _inputs(box) for box in query.boxes)
-    }
-    entry = QueryEntry(query, QueryStatus.RUNNING, "", ())
-    stored = StoredQuery(entry, inputs, ())
-    outputs = tuple(task.output for task in stored.network.tasks())
-    return msgspec.structs.replace(stored, entry=msgspec.structs.replace(entry, outputs=outputs))
-
-
-def _inputs(box: Box) -> tuple[str, ...]:
-    return box.inputs if isinstance(box, Union) else (box.input,)
-
-
-@st.composite
-def chains(draw: st.DrawFn) -> Query:
-    """A filter whose output is written down, windows over that, and windows over those."""
-    total = (
-        AggregateFunction(Function.SUM, "a", "a"),
-        AggregateFunction(Function.COUNT, None, "n"),
-    )
-    sizes = st.sampled_from([5, 10, 20])
-    first, second = draw(sizes), draw(sizes)
-    boxes = (
-        Filter("f", "s0", ("t0",), (draw(st.sampled_from(["a > 2", "a % 2 = 1", "b > 0"])),)),
-        Aggregate("w", "t0", "t1", first, first, (), total),
-        Aggregate("v", "t1", "t2", second, second, (), total),
-    )
-    return Query("q", boxes, ("t0",))
 
 
 def dense() -> list[Row]:

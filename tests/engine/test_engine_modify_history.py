@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from modified_queries import chains, other_box, stored_query
 from reference_networks import SOURCES, queries
-from test_engine_modify_epochs import chains, other_box, stored_query
 
 from engine.language.check import check_query
 from engine.objects.query import Filter, Query

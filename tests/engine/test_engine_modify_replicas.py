@@ -13,10 +13,9 @@ from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_modified import Edition, Reader, answers, modify, sieve_and_sums
 from engine_peers import Place, Town, make_stream, open_town, rows, until
-from test_engine_modify import LONGER, MORE, SHORTER, edition, stored
-from test_engine_moves import post, siblings
-from test_engine_replicas import LOSSLESS, Made, asked, die, stands_by
-from test_engine_replicas_faults import believes, has
+from modified_queries import LONGER, MORE, SHORTER, edition, stored
+from moving_tasks import post, siblings
+from replicated_queries import LOSSLESS, Made, asked, believes, die, has, stands_by
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END

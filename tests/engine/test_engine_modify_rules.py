@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from modified_queries import chains
 from reference_networks import SOURCES, queries
-from test_engine_modify_epochs import chains
 
 from engine.language.check import MAX_BOXES, check_query
 from engine.language.modification import (

@@ -13,7 +13,7 @@ import pytest
 import trio
 from engine_modified import Reader, change, modify
 from engine_peers import Place, make_stream, open_town
-from test_engine_api_queries import LentSpark
+from lent_spark import LentSpark
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import END

@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
+from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
+from moving_tasks import Sums, expected, post, siblings, windows
 
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query, QueryStatus
-from engine.objects.schema import BEGINNING, END
+from engine.objects.query import QueryStatus
+from engine.objects.schema import END
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Deal
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.telling import Teller
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
-from tools.client.async_client import AsyncMedusaClient
 from tools.commands.medusa import calls
-
-SIZE_US = 100
 
 
 @pytest.fixture(autouse=True)
@@ -28,59 +26,6 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-
-
-def windows(place: Place, source: str, path: str = "out") -> Query:
-    """Sums by window of 100 µs."""
-    return Query(
-        place.name("q/" + path),
-        (
-            Aggregate(
-                "sum",
-                source,
-                place.name(path),
-                SIZE_US,
-                SIZE_US,
-                (),
-                (AggregateFunction(Function.SUM, "value", "total"),),
-            ),
-        ),
-    )
-
-
-def expected(stimes: range) -> list[tuple[int, int]]:
-    totals: dict[int, int] = {}
-    for stime in stimes:
-        totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime
-    return [(window * SIZE_US + SIZE_US - 1, total) for window, total in sorted(totals.items())]
-
-
-class Sums:
-    """A subscriber that gathers the sums."""
-
-    def __init__(self, client: AsyncMedusaClient, stream: str, after: int = BEGINNING) -> None:
-        self._subscription = client.subscribe(stream, after)
-        self.rows: list[tuple[int, int]] = []
-
-    async def take(self, boundary: int) -> None:
-        """Until the stream has that boundary."""
-        with trio.fail_after(DEADLINE_S):
-            while self._subscription.boundary < boundary:
-                table = (await anext(self._subscription)).table
-                self.rows += zip(
-                    table.column("stime").to_pylist(),
-                    table.column("total").to_pylist(),
-                    strict=True,
-                )
-
-
-async def siblings(town: Town, *, others: int = 1) -> list[Place]:
-    return await town.settle_all(*["mit.edu"] * (1 + others))
-
-
-async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
-    await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1])
-    await client.flush()
 
 
 async def test_there_and_back_under_traffic(tmp_path: Path) -> None:

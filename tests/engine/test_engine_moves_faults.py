@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, schema_of, until
-from test_engine_moves import SIZE_US, Sums, expected, post, siblings, windows
+from moving_tasks import SIZE_US, Sums, expected, post, siblings, windows
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query, QueryStatus

@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
-from engine_detector import ToldDetector, detectors
-from engine_interpreted import interpret
-from engine_peers import Place, Town, make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
+from engine_peers import make_stream, open_town, rows, until
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import LOSSLESS, Made, asked, die, stands_by
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Query
+from engine.objects.availability import Mode
 from engine.objects.schema import END
-from overlay.errors import NotFoundError
 from overlay.gossip.events import Health
-
-Made = dict[bytes, ToldDetector]
-
-LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    return detectors(monkeypatch)
-
-
-def asked(query: Query, mode: Mode, secondary: Place, recovery: Recovery | None = None) -> Query:
-    weakest = Recovery.GAP if mode is Mode.AMNESIA else Recovery.PRECISE
-    wish = Availability(mode, recovery or weakest, secondary=secondary.id)
-    if mode is Mode.PASSIVE_STANDBY:
-        wish = msgspec.structs.replace(wish, checkpoint_s=0.1)
-    return msgspec.structs.replace(query, availability=wish)
-
-
-def secondary_of(place: Place, query: str) -> str:
-    """Of a query that it has, or is about to take over."""
-    with suppress(NotFoundError):
-        running = place.up.engine.queries.get(place.name(query))
-        return running.stored.tenure.secondary
-    return ""
-
-
-async def stands_by(primary: Place, secondary: Place, query: str) -> None:
-    await until(lambda: secondary_of(primary, query) == secondary.id, "it has a secondary")
-
-
-def standby_boundary(place: Place, query: str, stream: str) -> Callable[[], int]:
-    def boundary() -> int:
-        standby = place.up.engine.standbys.get(place.name(query))
-        return -1 if standby is None else standby.boundaries.get(place.name(stream), -1)
-
-    return boundary
-
-
-async def die(made: Made, victim: Place, town: Town, *witnesses: Place) -> None:
-    """Its process ends, and the others notice."""
-    peer = victim.id
-    await town.stop(victim)
-    for witness in witnesses:
-        made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
 
 
 @pytest.mark.parametrize("mode", LOSSLESS)

@@ -7,14 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
-from test_engine_replicas import LOSSLESS, Made, asked, stands_by
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import LOSSLESS, Made, asked, passed, stands_by
 
 from engine.objects.availability import Mode, Recovery
-from engine.objects.query import Filter, Query
 from engine.objects.schema import END
 from engine.replication.replicas.messages import (
     Dismiss,
@@ -34,20 +31,6 @@ from overlay.errors import (
 )
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    return detectors(monkeypatch)
-
-
-def passed(place: Place, source: str, path: str) -> Query:
-    """All of them."""
-    box = Filter("all", source, (place.name(path),), ("value >= 0",))
-    return Query(place.name("q/" + path), (box,))
 
 
 @pytest.mark.parametrize("mode", LOSSLESS)

@@ -10,9 +10,8 @@ import trio
 from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
-from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
-from test_engine_replicas_faults import has
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END

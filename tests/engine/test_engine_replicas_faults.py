@@ -9,12 +9,19 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
-from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
-from test_engine_replicas_chains import passed
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import (
+    Made,
+    asked,
+    believes,
+    die,
+    has,
+    passed,
+    standby_boundary,
+    stands_by,
+    taken_over,
+)
 
 from dht.catalog import Catalog
 from engine.objects.availability import Mode, Recovery
@@ -26,29 +33,6 @@ from engine.replication.replicas.standbys import Standbys
 from overlay.errors import InternalError, NotFoundError, StorageFullError
 from overlay.gossip.events import Health
 from overlay.names import ObjectName
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    return detectors(monkeypatch)
-
-
-def believes(made: Made, witness: Place, peer: str, health: Health) -> None:
-    made[bytes.fromhex(witness.id)].tell(peer, health)
-
-
-def has(place: Place, query: str) -> bool:
-    return any(running.name == query for running in place.up.engine.queries.all())
-
-
-async def taken_over(made: Made, primary: Place, secondary: Place, query: str) -> None:
-    """By a secondary that believes wrongly that its primary is dead; which then steps down."""
-    believes(made, secondary, primary.id, Health.DEAD)
-    await until(lambda: has(secondary, query), "it is taken over")
-    await until(lambda: not has(primary, query), "the old primary steps down")
 
 
 def query_file(place: Place, query: str) -> Path:

@@ -7,27 +7,24 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
-from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
-from test_engine_replicas_chains import passed
-from test_engine_replicas_faults import believes, taken_over
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import (
+    Made,
+    asked,
+    believes,
+    die,
+    passed,
+    standby_boundary,
+    stands_by,
+    taken_over,
+)
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
 from engine.streams.messages import Subscribe, Tuples
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    return detectors(monkeypatch)
 
 
 async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(

@@ -9,13 +9,9 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
-from test_engine_moves import Sums, expected, post, siblings, windows
-from test_engine_replicas import Made, asked, die, standby_boundary, stands_by
-from test_engine_replicas_chains import passed
-from test_engine_replicas_faults import believes, has
+from moving_tasks import Sums, expected, post, siblings, windows
+from replicated_queries import Made, asked, believes, die, has, passed, standby_boundary, stands_by
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
@@ -25,14 +21,6 @@ from engine.replication.replicas.standbys import Standbys
 from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.gossip.events import Health
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    return detectors(monkeypatch)
 
 
 async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(

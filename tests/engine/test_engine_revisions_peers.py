@@ -3,68 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import (
     DEADLINE_S,
-    Place,
     make_stream,
     open_town,
     pairs_of,
     rows,
-    schema_of,
     until,
 )
+from revised_streams import (
+    Told,
+    changes_of,
+    counted,
+    deletions,
+    keyed_stream,
+    logged,
+    replacements,
+    window_of,
+)
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import BEGINNING, END, REVISED_STIME, REVISION_KIND
+from engine.objects.query import Filter, Query
+from engine.objects.schema import END, REVISED_STIME, REVISION_KIND
 from engine.objects.view import Last, View
 from engine.streams.corrections import Kind
 from overlay.errors import InvalidInputError
-from tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription, Corrections
+from tools.client.async_client import Corrections
 from tools.commands.medusa.post_file import Options, post_rows
 
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-
-
-async def keyed_stream(
-    client: AsyncMedusaClient, place: Place, path: str = "s", **options: object
-) -> str:
-    """A stream of `schema_of` whose key is its time."""
-    schema = msgspec.structs.replace(schema_of(place.participant, "keyed"), key=("t",))
-    await client.create_schema(schema)
-    name = place.name(path)
-    await client.create_stream(
-        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
-    )
-    return name
-
-
-def deletions(times: Iterable[int]) -> pa.Table:
-    times = list(times)
-    return pa.table({REVISION_KIND: ["DELETION"] * len(times), "t": times})
-
-
-def replacements(pairs: Iterable[tuple[int, int]]) -> pa.Table:
-    table = rows(pairs)
-    return table.append_column(REVISION_KIND, pa.array(["REPLACEMENT"] * table.num_rows))
-
-
-def changes_of(table: pa.Table) -> list[tuple[int, str, int, int]]:
-    """(position, kind, stime of the tuple, its value)."""
-    names = ("stime", REVISION_KIND, REVISED_STIME, "value")
-    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
 async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
@@ -99,32 +74,6 @@ async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
             found = [epoch async for epoch in client.subscribe(f"{stream}/revisions")]
             assert sum(epoch.table.num_rows for epoch in found) == 5
             assert found[-1].upto == END
-
-
-def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
-    """How many tuples, and the sum of their values, per window."""
-    return Aggregate(
-        name,
-        source,
-        out,
-        size_us,
-        size_us,
-        (),
-        (
-            AggregateFunction(Function.COUNT, None, "n"),
-            AggregateFunction(Function.SUM, "value", "total"),
-        ),
-    )
-
-
-def logged(place: Place, path: str) -> pa.Table:
-    log = place.kept(path).log
-    epochs = []
-    after = log.start
-    while (epoch := log.read(after)) is not None:
-        epochs.append(epoch.table)
-        after = epoch.upto
-    return pa.concat_tables([log.schema.empty_table(), *epochs])
 
 
 async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
@@ -167,52 +116,6 @@ async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
                 (199, "DELETION", 199, 1, 14),
                 (199, "INSERTION", 199, 1, 15),
             ]
-
-
-class Told:
-    """A stream as a client knows it that heeds every change."""
-
-    def __init__(self) -> None:
-        self.tuples: Counter[tuple[object, ...]] = Counter()
-        self.kinds: list[Kind] = []
-        self.boundary = BEGINNING
-
-    def heed(self, change: Change) -> None:
-        found = Counter(zip(*(c.to_pylist() for c in change.table.columns), strict=True))
-        self.boundary = change.boundary
-        if change.kind is not Kind.INSERTION or found:
-            self.kinds.append(change.kind)
-        match change.kind:
-            case Kind.INSERTION | Kind.TENTATIVE:
-                self.tuples += found
-            case Kind.DELETION:
-                assert found <= self.tuples
-                self.tuples -= found
-            case Kind.REPLACEMENT:
-                for row in found:
-                    (before,) = [each for each in self.tuples if each[:2] == row[:2]]
-                    del self.tuples[before]
-                self.tuples += found
-            case Kind.UNDO:
-                kept = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
-                self.tuples = Counter(kept)
-            case Kind.REC_DONE:
-                pass
-
-    @staticmethod
-    def _within(row: tuple[object, ...], change: Change) -> bool:
-        assert isinstance(row[0], int)
-        return change.after < row[0] <= change.upto
-
-    async def follow(self, subscription: CorrectedSubscription, upto: int) -> None:
-        with trio.fail_after(DEADLINE_S):
-            while self.boundary < upto:
-                self.heed(await anext(subscription))
-
-
-def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[object, ...]:
-    begins = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=start)
-    return (start + size_us - 1, begins, n, total)
 
 
 @pytest.mark.parametrize("corrections", list(Corrections))

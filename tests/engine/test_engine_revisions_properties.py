@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,20 +18,25 @@ import pyarrow.parquet as pq
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import Row, canonical, run_query
-from reference_networks import SOURCE_FIELDS, queries
-
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Filter,
-    Function,
-    Map,
-    Query,
-    Union,
+from reference_interpreter import canonical, run_query
+from reference_networks import queries
+from revised_epochs import (
+    DENSE,
+    HISTORY_US,
+    SCHEMAS,
+    SLACK_US,
+    Act,
+    Model,
+    acts,
+    after,
+    as_rows,
+    entry_of,
 )
-from engine.objects.schema import END, REVISION_KIND, Field, FieldType, Schema
+
+from engine.objects.query import (
+    Query,
+)
+from engine.objects.schema import END, REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig
 from engine.streams.home import Home, open_home
@@ -44,102 +49,6 @@ from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
 from overlay.events import Events
 from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
-
-SLACK_US = 20
-HISTORY_US = 10**9
-FIELDS = (*SOURCE_FIELDS, Field("t", FieldType.LONG))
-KEYED = Schema("s0", FIELDS, time="t", key=("b",))
-PLAIN = Schema("s1", FIELDS, time="t")
-SCHEMAS = {"s0": KEYED, "s1": PLAIN}
-
-payloads = st.fixed_dictionaries(
-    {
-        "a": st.none() | st.integers(-3, 5),
-        "b": st.integers(-3, 5),
-        "c": st.none() | st.sampled_from(["", "x", "X", "x.y"]),
-        "d": st.integers(-8, 8).map(lambda n: n / 4),
-        "t": st.integers(-40, 60),
-    }
-)
-revisions = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payloads)
-
-
-@dataclass(frozen=True)
-class Act:
-    """One post: of tuples, or revisions of s0. promise: a boundary."""
-
-    stream: str
-    rows: list[Row] = field(default_factory=list)
-    revised: list[tuple[str, Row]] = field(default_factory=list)
-    promise: int | None = None
-
-
-acts = st.one_of(
-    st.builds(Act, st.sampled_from(["s0", "s1"]), st.lists(payloads, max_size=6)),
-    st.builds(Act, st.just("s0"), st.just([]), st.lists(revisions, min_size=1, max_size=5)),
-    st.builds(Act, st.sampled_from(["s0", "s1"]), st.just([]), st.just([]), st.integers(-50, 70)),
-)
-
-
-class Model:
-    """A source in plain Python. state: its tuples, as revised."""
-
-    def __init__(self, history_us: int) -> None:
-        self.state: list[Row] = []
-        self.boundary = self.greatest = self.revised_at = -(2**63)
-        self.number = 0
-        self._history_us = history_us
-
-    def take(self, act: Act) -> list[int]:
-        """Returns what was missed."""
-        missed = self._revise(act.revised)
-        for row in act.rows:
-            if row["t"] > self.boundary:
-                self.state.append({**row, "stime": row["t"], "seq": self.number})
-            self.number += 1
-        if act.rows:
-            self.greatest = max(self.greatest, *(row["t"] for row in act.rows))
-            self.boundary = max(self.boundary, self.greatest - SLACK_US - 1)
-        if act.promise is not None:
-            self.boundary = max(self.boundary, act.promise)
-        return missed
-
-    def _revise(self, revised: Sequence[tuple[str, Row]]) -> list[int]:
-        least = max(self.boundary + 1, self.revised_at)
-        state, missed, times = self._revised(revised, least - self._history_us)
-        position = max(least, *times, -(2**63))
-        if any(time <= position - self._history_us for time in times):
-            state, missed, times = self._revised(revised, position - self._history_us)
-            position = max(least, *times, -(2**63))
-        if times:
-            self.state, self.revised_at = state, position
-        return missed
-
-    def _revised(
-        self, revised: Sequence[tuple[str, Row]], after: int
-    ) -> tuple[list[Row], list[int], list[int]]:
-        state, missed, times = list(self.state), [], []
-        for number, (kind, new) in enumerate(revised):
-            found = [row for row in state if row["b"] == new["b"] and row["stime"] > after]
-            newest = max(found, key=lambda row: (row["stime"], row["seq"]), default=None)
-            if newest is None or (kind == "REPLACEMENT" and new["t"] <= after):
-                missed.append(number)
-                continue
-            state.remove(newest)
-            times.append(newest["stime"])
-            if kind == "REPLACEMENT":
-                state.append({**new, "stime": new["t"], "seq": newest["seq"]})
-                times.append(new["t"])
-        return state, missed, times
-
-    @property
-    def rows(self) -> list[Row]:
-        return sorted(self.state, key=lambda row: (row["stime"], row["seq"]))
-
-
-def entry_of(schema: Schema, history_us: int = HISTORY_US) -> StreamEntry:
-    definition = StreamDefinition(schema.name, schema.name, history_us=history_us)
-    return StreamEntry(definition, schema)
 
 
 class Plant:
@@ -253,14 +162,6 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(each.name, each.type) for each in schema])
 
 
-def as_rows(table: pa.Table) -> list[Row]:
-    columns = {
-        name: column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
-    return pa.table(columns).to_pylist()
-
-
 @dataclass(frozen=True)
 class Schedule:
     """When homes and tasks go on: after each act, these; -1: all restart."""
@@ -306,22 +207,6 @@ async def carried_out(
 @given(queries(), st.lists(acts, max_size=12), schedules, schedules)
 def test_any_query(query: Query, done: list[Act], first: Schedule, second: Schedule) -> None:
     check(query, done, first, second)
-
-
-SUM = AggregateFunction(Function.SUM, "b", "total")
-LAST = AggregateFunction(Function.LASTVAL, "a", "last")
-DENSE = Query(
-    "q",
-    (
-        Aggregate("sliding", "s0", "sliding", 30, 10, ("c",), (SUM, LAST)),
-        Filter("odd", "s0", ("odd", "even"), ("b % 2 = 1",), pass_on_false=True),
-        Aggregate("odd_sums", "odd", "odd_sums", 20, 20, (), (SUM,)),
-        Union("both", ("odd", "s1"), "both"),
-        Aggregate("of_both", "both", "of_both", 7, 7, (), (SUM, LAST)),
-        Map("total", "odd_sums", "totals", (("b", "total"),)),
-        Aggregate("again", "totals", "again", 40, 40, (), (SUM,)),
-    ),
-)
 
 
 @st.composite
@@ -399,7 +284,3 @@ def check(
     for name, table in logs.items():
         kept = since(name.removesuffix("/revisions"))
         assert after(table.to_pylist(), kept) == after(again[name].to_pylist(), kept), name
-
-
-def after(rows: Sequence[Row], boundary: int) -> list[Row]:
-    return [row for row in rows if row["stime"] > boundary]

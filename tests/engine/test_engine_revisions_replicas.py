@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from engine_peers import Place, Town, open_town, rows, until
-from test_engine_moves import siblings
-from test_engine_replicas import LOSSLESS, Made, asked, die, made, stands_by
-from test_engine_revisions_peers import (
+from moving_tasks import siblings
+from replicated_queries import LOSSLESS, Made, asked, die, stands_by
+from revised_streams import (
     Told,
     counted,
     deletions,
@@ -24,8 +24,6 @@ from engine.objects.availability import Mode
 from engine.objects.query import Query
 from engine.objects.schema import END
 from tools.client.async_client import AsyncMedusaClient, Corrections
-
-__all__ = ["made"]
 
 
 @asynccontextmanager

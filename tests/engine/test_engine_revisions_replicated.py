@@ -4,11 +4,9 @@ to what plain Python makes of the posts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -16,37 +14,20 @@ import pytest
 import trio
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
-from reference_interpreter import Row
-from revising_town import Peer, Town, check
-from test_engine_revisions_properties import (
+from revised_epochs import (
     HISTORY_US,
     KEYED,
     Act,
     acts,
 )
+from revised_replicas import act, drawn_acts, gone, lived_through
+from revising_town import Peer, Town, check
 
 from engine.objects.schema import REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.streams.revisions.columns import request_schema
 from overlay.errors import NotRetainedError, UnavailableError
-
-
-async def lived_through(
-    done: Sequence[Act], steps: Sequence[tuple[int, int]], history_us: int
-) -> None:
-    with TemporaryDirectory() as folder:
-        town = Town(Path(folder), done, history_us)
-        await town.found()
-        try:
-            for step in steps:
-                await town.do(step)
-            await town.finish()
-            check(town)
-        finally:
-            for peer in town.peers:
-                await peer.close()
-
 
 OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)
 STEPS = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 2**12 - 1)), min_size=30, max_size=70)
@@ -56,22 +37,6 @@ STEPS = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 2**12 - 1)), min_s
 @given(OF_S0, STEPS)
 def test_any_posts(done: list[Act], steps: list[tuple[int, int]]) -> None:
     trio.run(lived_through, done, steps, HISTORY_US)
-
-
-def drawn_acts(rng: Random) -> list[Act]:
-    """Tuples of few keys close together, revisions of them, and a boundary that follows."""
-
-    def row(now: int) -> Row:
-        key, time = rng.randint(0, 5), rng.randint(now - 5, now + 15)
-        return {"a": rng.randint(0, 9), "b": key, "c": rng.choice("xy"), "d": 0.5, "t": time}
-
-    found: list[Act] = []
-    for now in range(0, 150, 10):
-        found.append(Act("s0", [row(now) for _ in range(rng.randint(0, 4))]))
-        kinds = [rng.choice(("DELETION", "REPLACEMENT")) for _ in range(rng.randint(0, 3))]
-        found += [Act("s0", [], [(kind, row(now)) for kind in kinds])] if kinds else []
-        found.append(Act("s0", promise=now + rng.randint(-9, 3)))
-    return found
 
 
 def drawn_steps(rng: Random) -> list[tuple[int, int]]:
@@ -89,15 +54,6 @@ def test_dense_revisions(seed: int, history_us: int) -> None:
     """Drawn all at once: of what Hypothesis draws, little is revised before a home fails."""
     rng = Random(seed)
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
-
-
-def act(*times: int, promise: int | None = None) -> Act:
-    rows = [{"a": 1, "b": time, "c": "x", "d": 0.5, "t": time} for time in times]
-    return Act("s0", rows, promise=promise)
-
-
-def gone(*keys: int) -> Act:
-    return Act("s0", [], [("DELETION", {"b": key}) for key in keys])
 
 
 async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trio
-from test_engine_revisions_properties import DENSE, SCHEMAS, entry_of
+from revised_epochs import DENSE, SCHEMAS, entry_of
 
 from engine.spark.program import Program
 from engine.spark.session import Spark

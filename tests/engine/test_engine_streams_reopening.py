@@ -12,9 +12,9 @@ import pytest
 import trio
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from revised_epochs import HISTORY_US, KEYED, Act
+from revised_replicas import act, drawn_acts, gone, lived_through
 from revising_town import Peer, Town, check, contents
-from test_engine_revisions_properties import HISTORY_US, KEYED, Act
-from test_engine_revisions_replicated import act, drawn_acts, gone, lived_through
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer

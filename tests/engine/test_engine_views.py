@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from engine_peers import (
     DEADLINE_S,
-    Place,
-    Row,
     make_stream,
     open_town,
     pairs_of,
@@ -17,6 +15,7 @@ from engine_peers import (
     to_the_end,
     until,
 )
+from viewed_streams import caught_up, post
 
 from engine.objects.kinds import PRODUCER, STREAM, VIEW
 from engine.objects.schema import BEGINNING, END
@@ -32,7 +31,6 @@ from overlay.errors import (
     NotFoundError,
     NotRetainedError,
 )
-from tools.client.async_client import AsyncMedusaClient
 
 
 @pytest.fixture(autouse=True)
@@ -40,19 +38,6 @@ def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
     for module in ("engine.replication.mirrors", "engine.replication.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
-
-
-async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:
-    """A row at each of these, in one epoch."""
-    found = [(stime, stime) for stime in stimes]
-    await client.post_event(stream, rows(found), boundary=stimes[-1])
-    await client.flush()
-    await until(lambda: place.kept(stream).log.boundary >= stimes[-1])
-    return found
-
-
-async def caught_up(place: Place, view: str, boundary: int) -> None:
-    await until(lambda: place.kept(view).log.boundary >= boundary, f"{view} at {boundary}")
 
 
 async def test_the_last_tuples_move_and_what_is_frozen_does_not(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, received, rows, to_the_end, until
 from homes_town import new_home, replicas_of, siblings
-from test_engine_views import caught_up, post
+from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
 from engine.objects.view import Last, Range, View

@@ -14,7 +14,7 @@ from engine_peers import make_stream, open_town, rows, until
 from hostile_calls import Call, Generator, answer_of, drawn, methods_of
 from hostile_member import HostileMember
 from hostile_siege import admitted
-from test_engine_moves import Sums, expected, post, siblings, windows
+from moving_tasks import Sums, expected, post, siblings, windows
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END

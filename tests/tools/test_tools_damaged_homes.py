@@ -14,7 +14,7 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import Place, make_stream, open_town, received, rows, until
-from test_engine_moves import post, windows
+from moving_tasks import post, windows
 from tools_market_town import contracted, set_up, settle
 
 from engine.replication.moves.messages import Deal

@@ -11,27 +11,21 @@ import trio
 from engine_peers import DEADLINE_S, Place, Town, make_stream, pairs_of, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
+from tools_market_streams import EACH, agreed, arrived, in_force, paid, post, reading, terms
 from tools_market_town import (
-    DAY_S,
     balances,
-    deliver,
     market,
     notes,
     open_market_town,
-    proposed,
     revoked,
     set_up,
     settle,
     settler,
     stays,
-    trader,
 )
 
 from contracts.balances import Balance
 from contracts.deals import content_rate
-from contracts.documents import contract_id
-from contracts.terms import ContentTerms
-from engine.objects.query import Filter, Query
 from engine.objects.schema import END
 from engine.replication.mirror import Mirror
 from engine.replication.moves.messages import Deal
@@ -44,13 +38,9 @@ from overlay.errors import (
     NotFoundError,
 )
 from overlay.events import wall_clock
-from tools.client.async_client import AsyncMedusaClient
 from tools.market.content_deals import Begin, Over, period_start
 from tools.market.content_sender import BEGIN, MAX_KEPT, OVER
 from tools.market.meters import StreamMeter
-
-EACH = 7
-"""Micros a tuple."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,59 +48,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
     monkeypatch.setattr("tools.market.content.LOOK_S", 0.05)
     monkeypatch.setattr("tools.market.content_receiver.RETRY_S", (0.05, 0.1))
-
-
-def terms(stream: str, sender: str = "mit.edu", **options: int) -> ContentTerms:
-    return ContentTerms(stream, sender, **({"per_message": EACH} | options))
-
-
-async def agreed(one: Place, two: Place, content: ContentTerms, valid_s: float = DAY_S) -> str:
-    """A contract in force at both; its id."""
-    proposal, acceptance = proposed(one, two, content, valid_s=valid_s)  # type: ignore[arg-type]
-    await deliver(one, acceptance)
-    contract = contract_id(proposal)
-    await until(lambda: contract in in_force(one) and contract in in_force(two), "in force at both")
-    return contract
-
-
-def in_force(place: Place) -> set[str]:
-    return {contract.id for contract in trader(place)._contracts.in_force()}
-
-
-def copy_of(place: Place, source: str, path: str) -> Query:
-    """All of it again."""
-    box = Filter("all", source, (place.name(path),), ("value >= 0",))
-    return Query(place.name("q/" + path), (box,))
-
-
-async def reading(client: AsyncMedusaClient, place: Place, source: str, path: str = "all") -> None:
-    """A query of that peer reads the stream."""
-    await client.create_query(copy_of(place, source, path))
-    await client.start_query(place.name("q/" + path))
-
-
-async def post(client: AsyncMedusaClient, stream: str, stimes: range, *, end: bool = False) -> None:
-    await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1], end=end)
-    await client.flush()
-
-
-async def arrived(place: Place, boundary: int, path: str = "all") -> None:
-    await until(lambda: place.kept(path).log.boundary >= boundary, f"{path} is at {boundary}")
-
-
-async def paid(payer: Place, payee: Place, contract: str, tuples: int, disputes: int = 0) -> None:
-    """Wait until those tuples are paid for at both, and no others."""
-    spent = earned = Balance(contract)
-    with trio.move_on_after(DEADLINE_S):
-        while (spent.tuples, earned.tuples) != (tuples, tuples):
-            await trio.sleep(0.05)
-            spent, earned = await balances(payer, contract), await balances(payee, contract)
-    said = f"{tuples}: {spent} {earned}\n{notes(payer)}\n--\n{notes(payee)}"
-    amount = tuples * EACH
-    assert (spent.spent, spent.earned, spent.tuples) == (amount, 0, tuples), said
-    assert (earned.earned, earned.spent, earned.tuples) == (amount, 0, tuples), said
-    assert (spent.receipts, spent.disputes) == (earned.receipts, earned.disputes), said
-    assert spent.disputes == disputes, said
 
 
 async def test_the_status_has_the_price_of_a_stream(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, until
-from test_tools_market_content import agreed, arrived, paid, post, reading, terms
+from tools_market_streams import agreed, arrived, paid, post, reading, terms
 from tools_market_town import open_market_town, revoked, set_up, settle, trader
 
 from engine.streams.messages import Subscribe, Tuples

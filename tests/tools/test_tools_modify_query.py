@@ -15,8 +15,8 @@ import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import open_town
-from test_tools_travel import MINUTE_S, THREE, examples, world
 from tools_prompt import Prompt
+from tools_travel import MINUTE_S, THREE, examples, world
 
 from engine.language.modification import BoxChange, Modified
 from engine.objects.definitions import QueryEntry

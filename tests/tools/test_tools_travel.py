@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, open_town, until
+from engine_peers import open_town, until
 from tools_prompt import Prompt
+from tools_travel import THREE, examples, world
 
-from engine.objects.schema import BEGINNING
 from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.blocking import MedusaClient
 from tools.commands.medusa import travel
 from tools.commands.medusa.travel_words import view_in_words
-
-MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
-THREE = 1_521_903_600
-"""2018-03-24T15:00:00Z, seconds since 1970."""
-MINUTE_S = 60
 
 
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-
-
-def examples(language: str, heading: str) -> Iterator[str]:
-    """The blocks of the manual in that language, in the part under that heading."""
-    level = heading.split(" ", 1)[0]
-    text = MANUAL.read_text().split(f"\n{heading}\n", 1)[1]
-    part = re.split(rf"\n#{{2,{len(level)}}} ", text, maxsplit=1)[0]
-    yield from re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
 
 
 def commands(heading: str) -> list[tuple[list[str], str]]:
@@ -53,34 +36,6 @@ def commands(heading: str) -> list[tuple[list[str], str]]:
             assert words[0] == "medusa"
             found.append((words[1:], beside.strip()))
     return found
-
-
-async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> None:
-    """The manual's stream and query, with a tuple each ten seconds from 14:00 on, all read."""
-    document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
-    document = document.replace("conns > 100", "conns > 1")
-    names = await client.create_query_xml(document)
-    assert "medusa://mit.edu/busy_sources" in names
-    await client.start_query("medusa://mit.edu/busy_sources")
-    begin = THREE - 60 * MINUTE_S
-    numbers = range(minutes * 6)
-    table = pa.table(
-        {
-            "ts": pa.array([float(begin + 10 * n) for n in numbers]),
-            "src_ip": pa.array([f"10.0.0.{n % 4}" for n in numbers]),
-            "dst_port": pa.array([n % 7 for n in numbers], pa.int32()),
-        }
-    )
-    for first in range(0, len(numbers), 100):
-        await client.post_event("medusa://mit.edu/conns", table.slice(first, 100))
-        if not first:  # else all may be one epoch, of which nothing is let go before the last tuple
-            await client.flush()
-            await until(lambda: place.kept("conns").log.boundary > BEGINNING)
-    last = (begin + minutes * MINUTE_S) * 1_000_000
-    await client.post_event("medusa://mit.edu/conns", None, boundary=last)
-    await client.flush()
-    for path in ("conns", "busy"):
-        await until(lambda p=path: place.kept(p).log.boundary >= last)
 
 
 def stimes(out: str) -> list[float]:

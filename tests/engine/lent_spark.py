@@ -1,0 +1,30 @@
+"""The tests' one Spark as an engine's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from engine.spark.session import Spark
+
+T = TypeVar("T")
+
+
+class LentSpark:
+    """The one Spark of this process, as every peer's own: it outlives them."""
+
+    def __init__(self, spark: Spark) -> None:
+        self._spark = spark
+
+    def start(self) -> None:
+        self._spark.start()
+
+    restart = start
+
+    def stop(self) -> None:
+        pass
+
+    def run(self, job: Callable[[SparkSession], T]) -> T:
+        return self._spark.run(job)

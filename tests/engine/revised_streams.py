@@ -1,0 +1,124 @@
+"""Streams with keys whose tuples are revised: what is posted, and what comes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pyarrow as pa
+import trio
+from engine_peers import (
+    DEADLINE_S,
+    Place,
+    rows,
+    schema_of,
+)
+
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Aggregate, AggregateFunction, Function
+from engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
+from engine.streams.corrections import Kind
+from tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription
+
+
+async def keyed_stream(
+    client: AsyncMedusaClient, place: Place, path: str = "s", **options: object
+) -> str:
+    """A stream of `schema_of` whose key is its time."""
+    schema = msgspec.structs.replace(schema_of(place.participant, "keyed"), key=("t",))
+    await client.create_schema(schema)
+    name = place.name(path)
+    await client.create_stream(
+        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
+    )
+    return name
+
+
+def deletions(times: Iterable[int]) -> pa.Table:
+    times = list(times)
+    return pa.table({REVISION_KIND: ["DELETION"] * len(times), "t": times})
+
+
+def replacements(pairs: Iterable[tuple[int, int]]) -> pa.Table:
+    table = rows(pairs)
+    return table.append_column(REVISION_KIND, pa.array(["REPLACEMENT"] * table.num_rows))
+
+
+def changes_of(table: pa.Table) -> list[tuple[int, str, int, int]]:
+    """(position, kind, stime of the tuple, its value)."""
+    names = ("stime", REVISION_KIND, REVISED_STIME, "value")
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
+    """How many tuples, and the sum of their values, per window."""
+    return Aggregate(
+        name,
+        source,
+        out,
+        size_us,
+        size_us,
+        (),
+        (
+            AggregateFunction(Function.COUNT, None, "n"),
+            AggregateFunction(Function.SUM, "value", "total"),
+        ),
+    )
+
+
+def logged(place: Place, path: str) -> pa.Table:
+    log = place.kept(path).log
+    epochs = []
+    after = log.start
+    while (epoch := log.read(after)) is not None:
+        epochs.append(epoch.table)
+        after = epoch.upto
+    return pa.concat_tables([log.schema.empty_table(), *epochs])
+
+
+class Told:
+    """A stream as a client knows it that heeds every change."""
+
+    def __init__(self) -> None:
+        self.tuples: Counter[tuple[object, ...]] = Counter()
+        self.kinds: list[Kind] = []
+        self.boundary = BEGINNING
+
+    def heed(self, change: Change) -> None:
+        found = Counter(zip(*(c.to_pylist() for c in change.table.columns), strict=True))
+        self.boundary = change.boundary
+        if change.kind is not Kind.INSERTION or found:
+            self.kinds.append(change.kind)
+        match change.kind:
+            case Kind.INSERTION | Kind.TENTATIVE:
+                self.tuples += found
+            case Kind.DELETION:
+                assert found <= self.tuples
+                self.tuples -= found
+            case Kind.REPLACEMENT:
+                for row in found:
+                    (before,) = [each for each in self.tuples if each[:2] == row[:2]]
+                    del self.tuples[before]
+                self.tuples += found
+            case Kind.UNDO:
+                kept = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
+                self.tuples = Counter(kept)
+            case Kind.REC_DONE:
+                pass
+
+    @staticmethod
+    def _within(row: tuple[object, ...], change: Change) -> bool:
+        assert isinstance(row[0], int)
+        return change.after < row[0] <= change.upto
+
+    async def follow(self, subscription: CorrectedSubscription, upto: int) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while self.boundary < upto:
+                self.heed(await anext(subscription))
+
+
+def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[object, ...]:
+    begins = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=start)
+    return (start + size_us - 1, begins, n, total)

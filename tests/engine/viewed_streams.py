@@ -1,0 +1,25 @@
+"""Streams whose views are read while they are posted to."""
+
+from __future__ import annotations
+
+from engine_peers import (
+    Place,
+    Row,
+    rows,
+    until,
+)
+
+from tools.client.async_client import AsyncMedusaClient
+
+
+async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:
+    """A row at each of these, in one epoch."""
+    found = [(stime, stime) for stime in stimes]
+    await client.post_event(stream, rows(found), boundary=stimes[-1])
+    await client.flush()
+    await until(lambda: place.kept(stream).log.boundary >= stimes[-1])
+    return found
+
+
+async def caught_up(place: Place, view: str, boundary: int) -> None:
+    await until(lambda: place.kept(view).log.boundary >= boundary, f"{view} at {boundary}")
