@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from engine.objects.definitions import ANY, CONTRACT, Policy, StreamDefinition
 from overlay.errors import NotAuthorisedError
+from overlay.listeners import Decision, Listeners
 from overlay.names import ObjectName
 
 
@@ -13,14 +14,13 @@ class Readers:
     """
     Attributes:
         pays: whether a participant has a content contract in force with the owner of that stream,
-            for it, as far as this peer's participant is a party to it. Contracts put their own
-            here.
-        changed: to be told whenever `pays` says something else.
+            for it, as far as this peer's participant is a party to it. The market decides it.
+        changed: told whenever `pays` says something else.
     """
 
     def __init__(self) -> None:
-        self.pays: Callable[[str, str], bool] = lambda _participant, _stream: False
-        self.changed: Callable[[], None] = lambda: None
+        self.pays: Decision[[str, str], bool] = Decision(_nobody_pays)
+        self.changed: Listeners[[]] = Listeners()
 
     def may_read(self, stream: StreamDefinition, participant: str) -> bool:
         """A stream's owner always may; anybody else whom every policy of the stream admits."""
@@ -52,6 +52,10 @@ class Readers:
     def _admits(self, policy: Policy, participant: str) -> bool:
         named = participant == policy.owner or not {participant, ANY}.isdisjoint(policy.readers)
         return named or (CONTRACT in policy.readers and self.pays(participant, policy.stream))
+
+
+def _nobody_pays(_participant: str, _stream: str) -> bool:
+    return False
 
 
 def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:

@@ -41,6 +41,7 @@ from overlay.errors import (
     StorageError,
     UnavailableError,
 )
+from overlay.listeners import Listeners
 from overlay.node import Overlay
 
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
@@ -100,7 +101,7 @@ class QueryHost:
         self._nursery = nursery
         self._queries: dict[str, RunningQuery] = {}
         self._changing = trio.Lock()
-        self.changed: Callable[[str, Placement, Placement], None] = _nobody_minds
+        self.changed: Listeners[[str, Placement, Placement]] = Listeners()
         self.deleted: Callable[[RunningQuery], None] = lambda _: None
         self.vacated: Callable[[str], Awaitable[None]] = _nobody_is_there
         self.appointed: Callable[[], None] = lambda: None
@@ -335,7 +336,7 @@ class QueryHost:
         stored = running.stored.placed(placed.name, placements)
         self.write(running, placements=stored.placements)
         placed.placements = placements
-        self.changed(placed.name, before, placement)
+        self.changed.tell(placed.name, before, placement)
 
     def write(self, running: RunningQuery, **changes: object) -> None:
         """Write down what changes of a query; it counts from then. Blocking.
@@ -438,10 +439,6 @@ class QueryHost:
             self.files.remove(name)
             await self.logs.drop(stored)
             await self.catalog.withdraw(stored)
-
-
-def _nobody_minds(_task: str, _before: Placement, _now: Placement) -> None:
-    pass
 
 
 async def _nobody_is_there(_query: str) -> None:

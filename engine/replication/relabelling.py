@@ -72,7 +72,7 @@ class Relabelling:
         self._returning = returning
         self._changed = trio.Event()
         store.defined = self.heed
-        readers.changed = self.contracts_changed
+        readers.changed.add(self.contracts_changed)
 
     def heed(self, _kept: KeptStream) -> None:
         """A stream that is kept here is defined otherwise."""

@@ -66,5 +66,5 @@ def honest(peer: Peer | None) -> None:
 
 
 def _payer(peer: Peer) -> Payer:
-    settler: Settler = peer.engine.mover.agree.__self__  # type: ignore[attr-defined]
+    settler: Settler = peer.engine.mover.agree._decide.__self__  # type: ignore[attr-defined]
     return settler._settlement._payer

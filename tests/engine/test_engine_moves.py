@@ -174,7 +174,7 @@ async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> N
             await post(client, source, range(250))
             await sums.take(249)
             missed: list[str] = []
-            one.up.engine.mover.missed = lambda worker, _task: missed.append(worker)
+            one.up.engine.mover.missed.add(lambda worker, _task: missed.append(worker))
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
             await post(client, source, range(250, 380))
             await sums.take(379)

@@ -44,7 +44,7 @@ class Bookkeeper:
     """
 
     def __init__(self, peer: Peer) -> None:
-        self._settler: Settler = peer.engine.mover.agree.__self__  # type: ignore[attr-defined]
+        self._settler: Settler = peer.engine.mover.agree._decide.__self__  # type: ignore[attr-defined]
         self._payer = self._settler._settlement._payer
         self.key = peer.engine.overlay.identity.private_key
         self.billed: list[tuple[Proposal, Receipt]] = []

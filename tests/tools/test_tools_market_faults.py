@@ -32,6 +32,7 @@ from engine.replication.moves.messages import Assignment, Deal, MoveRecord, Pass
 from engine.replication.moves.returning import Returning
 from engine.replication.query_files import QueryFiles
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
+from overlay.listeners import Listeners
 from tools.market.settler import Settler
 
 
@@ -101,7 +102,7 @@ async def test_a_placement_whose_end_was_not_told_ends_all_the_same(
     """A crash came between the record and the ledger."""
     async with trade(tmp_path, loads) as town:
         await town.move()
-        monkeypatch.setattr(town.mit.up.engine.queries, "changed", lambda *_: None)
+        monkeypatch.setattr(town.mit.up.engine.queries, "changed", Listeners())
         await town.mit.up.engine.mover.take_home(town.task)
         await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
         await until(lambda: None not in town.ends(town.utah), "and at the worker")

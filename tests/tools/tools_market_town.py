@@ -174,12 +174,12 @@ def binding(place: Place) -> set[str]:
 
 def trader(place: Place) -> Any:
     """What drives the market of a peer: the engine asks it whether to admit a task."""
-    return place.up.engine.assignments.admit.__self__  # type: ignore[attr-defined]
+    return place.up.engine.assignments.admit._decide.__self__  # type: ignore[attr-defined]
 
 
 def settler(place: Place) -> Any:
     """What drives its settlement."""
-    return place.up.engine.mover.agree.__self__  # type: ignore[attr-defined]
+    return place.up.engine.mover.agree._decide.__self__  # type: ignore[attr-defined]
 
 
 # -- what it shows ---------------------------------------------------------------------------------

@@ -114,25 +114,25 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
 
 def _let_decide(tasks: Tasks, trader: Trader) -> None:
     """The trader decides which tasks of others run here, and who may pass ours on."""
-    tasks.assignments.expect = trader.expect
-    tasks.assignments.admit = trader.admit
-    tasks.mover.may_pass_on = trader.check_pass_on
-    tasks.mover.missed = trader.missed
+    tasks.assignments.expect.made_by(trader.expect)
+    tasks.assignments.admit.made_by(trader.admit)
+    tasks.mover.may_pass_on.made_by(trader.check_pass_on)
+    tasks.mover.missed.add(trader.missed)
 
 
 def _let_bill(tasks: Tasks, settler: Settler) -> None:
     """The settler hears where tasks run, and for whom."""
-    tasks.mover.agree = settler.agree
-    tasks.queries.changed = settler.changed
-    tasks.assignments.activated = settler.activated
-    tasks.assignments.ended = settler.ended
+    tasks.mover.agree.made_by(settler.agree)
+    tasks.queries.changed.add(settler.changed)
+    tasks.assignments.activated.add(settler.activated)
+    tasks.assignments.ended.add(settler.ended)
 
 
 def _let_read(
     engine: Engine, content: Content, receiver: ContentReceiver, suggestions: Suggestions
 ) -> None:
     """The contracts decide who may read streams that are paid for, and where ours are read."""
-    engine.readers.pays = content.pays
+    engine.readers.pays.made_by(content.pays)
     engine.mirrors.reading.opening = receiver.opening
     engine.mirrors.left = receiver.left
     engine.mirrors.reading.choose = suggestions.choose

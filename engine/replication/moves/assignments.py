@@ -7,7 +7,6 @@ owner does not know of any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -57,6 +56,7 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
+from overlay.listeners import Decision, Listeners
 from overlay.node import Overlay
 
 CONFIRM_S: Final = 2.0
@@ -78,7 +78,7 @@ class Assignments:
     Attributes:
         expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
         admit: decides whether a peer (hex) of a participant may have that task run here; raises
-            NotAuthorisedError or BusyError where not. Contracts put their own here.
+            NotAuthorisedError or BusyError where not. The market decides it.
         activated: told when a task has become ours, from which boundary on; at least once.
         ended: told when it no longer is, from which boundary on; its inputs can still be counted.
             At least once. Both: (assignment, boundary).
@@ -111,10 +111,10 @@ class Assignments:
         self._released: dict[tuple[str, str, int], int] = {}
         # its owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
-        self.expect: Callable[[str, str, Assignment], None] = lambda *_: None
-        self.admit: Callable[[str, str, Assignment, Task], None] = self._only_siblings
-        self.activated: Callable[[StoredAssignment, int], None] = lambda _stored, _since: None
-        self.ended: Callable[[StoredAssignment, int], None] = lambda _stored, _until: None
+        self.expect: Decision[[str, str, Assignment], None] = Decision(lambda *_: None)
+        self.admit: Decision[[str, str, Assignment, Task], None] = Decision(self._only_siblings)
+        self.activated: Listeners[[StoredAssignment, int]] = Listeners()
+        self.ended: Listeners[[StoredAssignment, int]] = Listeners()
 
     def all(self) -> list[AssignedTask]:
         return list(self._tasks.values())
@@ -229,7 +229,7 @@ class Assignments:
     def _tell_activated(self, assigned: AssignedTask, since: int) -> None:
         if assigned.stored.assignment.deal.contract:
             assigned.hold_for_bill(since)
-        self.activated(assigned.stored, since)
+        self.activated.tell(assigned.stored, since)
 
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
         task, owner = assigned.task, assigned.stored.owner
@@ -298,11 +298,11 @@ class Assignments:
         """What is not known of its end is what we have done: who pays says what was used. It may be
         the first that we hear of having been the task's worker at all."""
         if assigned.stored.since is None and until is not None and since is not None:
-            self.activated(assigned.stored, since)
+            self.activated.tell(assigned.stored, since)
         if until is None and assigned.stored.since is not None:
             until = assigned.boundary
         if until is not None:
-            self.ended(assigned.stored, until)
+            self.ended.tell(assigned.stored, until)
         await self._drop(assigned)
 
     async def relabel(self, assigned: AssignedTask, inputs: dict[str, StreamEntry]) -> None:

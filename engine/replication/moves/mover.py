@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -62,6 +62,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.identity import parse_peer_id
+from overlay.listeners import Decision, Listeners
 from overlay.node import Overlay
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -87,11 +88,11 @@ class Mover:
     Attributes:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises
-            NotAuthorisedError where not. Contracts put their own here.
+            NotAuthorisedError where not. The market decides it.
         teller: tells workers what they are.
         missed: told of a worker that let a task stand still: (worker, task).
-        agree: told of a placement before it counts: (task, placement). What it raises stops the
-            move.
+        agree: asked about a placement before it counts: (task, placement). What it raises stops
+            the move.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class Mover:
         self._preparing: dict[tuple[str, str], int] = {}
         self.teller = Teller(overlay, self._altered)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
-        self.may_pass_on: Callable[[Placement], None] = _only_siblings
-        self.missed: Callable[[str, str], None] = lambda _worker, _task: None
-        self.agree: Callable[[str, Placement], None] = lambda _task, _placement: None
+        self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
+        self.missed: Listeners[[str, str]] = Listeners()
+        self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
 
     def be_patient(self, patience_s: float) -> None:
         """How long a task that runs elsewhere may stand still from now on, seconds."""
@@ -395,9 +396,13 @@ class Mover:
             f"takes {placed.name} home: it stands still at {worker[:8]}",
             task=placed.name,
         )
-        self.missed(worker, placed.name)
+        self.missed.tell(worker, placed.name)
         with suppress(MedusaError):
             await self.take_home(placed.name)
+
+
+def _nobody_minds(_task: str, _placement: Placement) -> None:
+    """Where no contracts are, no placement is paid for."""
 
 
 def _only_siblings(placement: Placement) -> None:
