@@ -17,7 +17,7 @@ from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
 from tools.client.blocking import MedusaClient
 from tools.commands.medusa import travel
-from tools.commands.medusa.travel_words import view_in_words
+from tools.commands.medusa.travel import view_in_words
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask, warnings_of
 from tools.client.entries import entry_of, hidden
 from tools.commands.command_line import read_text, warn
-from tools.commands.medusa.travel_words import past_in_words, view_in_words
+from tools.commands.medusa.travel import past_in_words, view_in_words
 from tools.monitor.availability_words import in_words
 
 T = TypeVar("T")

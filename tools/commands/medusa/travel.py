@@ -1,12 +1,13 @@
-"""`medusa view` and `medusa query copy`: read the interval asked for, and ask the peer."""
+"""`medusa view` and `medusa query copy`: read the interval asked for, ask the peer, and tell."""
 
 from __future__ import annotations
 
-from engine.objects.schema import END
+from engine.objects.query import Query
+from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError
 from tools.client.at_prompt import ask
-from tools.client.times import parse_time
+from tools.client.times import parse_time, show_time
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:
@@ -53,3 +54,31 @@ def copy_query(home: str | None, query: str, new: str, after: str, until: str) -
     """Gives the names of the copy and of its streams. after, until: as people write times."""
     begins, ends = parse_time(after), parse_time(until)
     return ask(home, lambda client: client.copy_query(query, new, begins, ends))
+
+
+def view_in_words(view: View) -> str:
+    """What a view shows."""
+    match view.shows:
+        case Last(rows=rows):
+            told = f"the last {rows:,} tuples of {view.stream}"
+        case Recent(span_us=span):
+            told = f"the last {span / 1e6:g} s of {view.stream}"
+        case Range():
+            told = f"a part of {view.stream}"
+    if view.is_fixed:
+        return f"{told}: {interval_in_words(view.after, view.until)}, and nothing else"
+    return f"{told}, moving with it; copied {interval_in_words(view.after, END)}"
+
+
+def past_in_words(query: Query) -> list[str]:
+    """Over which part of its inputs a query is computed; nothing where over all."""
+    if (query.after, query.until, query.version) == (BEGINNING, END, 0):
+        return []
+    over = interval_in_words(query.after, query.until)
+    return [f"computed over its inputs {over}; version {query.version}"]
+
+
+def interval_in_words(after: int, until: int) -> str:
+    """The tuples with after < stime <= until."""
+    begins = "the beginning" if after == BEGINNING else show_time(after)
+    return f"from {begins} on" if until == END else f"from {begins} to {show_time(until)}"

@@ -54,14 +54,13 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
 
     from engine.objects.view import View
     from tools.commands.medusa import travel
-    from tools.commands.medusa.travel_words import view_in_words
 
     if sum(each is not None for each in (last, last_seconds, range_)) != 1:
         raise click.UsageError("say one of --last, --last-seconds and --range")
     fixed = frozen or range_ is not None
     asked = View(name, stream, travel.shown(last, last_seconds, range_), fixed)
     made = travel.create_view(home, asked)
-    say(as_json, msgspec.to_builtins(made), f"{name}: {view_in_words(made)}")
+    say(as_json, msgspec.to_builtins(made), f"{name}: {travel.view_in_words(made)}")
 
 
 @view.command("delete")
