@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SHOWN_CHARACTERS: Final = 60
-"""Of a value in an error message: enough to recognise it."""
+"""Characters of a value in an error message: enough to recognise the value."""
 
 
 def checked(call: Callable[P, T]) -> Callable[P, T]:

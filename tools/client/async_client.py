@@ -163,7 +163,7 @@ class AsyncMedusaClient(ClientCalls):
                 await poster.flush()
 
     async def poster(self, stream: str) -> Poster:
-        """What posts to that stream: for its counts, and to flush it alone. Under trio."""
+        """The poster of that stream: for its counts, and to flush it alone. Under trio."""
         if stream in self._posters:
             return self._posters[stream]
         entry = await self.stream_entry(stream)
@@ -208,8 +208,8 @@ class AsyncMedusaClient(ClientCalls):
         after: int = BEGINNING,
         subscriber: str = "",
     ) -> CorrectedSubscription:
-        """As `subscribe`, and within the bound of the stream's query also where some of its input
-        is missing: tentative tuples, which are corrected later. And what is revised of stable ones.
+        """The changes of a stream: stable tuples, and within the bound of its query tentative ones
+        where some input is missing, which are corrected later; and revisions of stable tuples.
 
         Args:
             corrections: by an UNDO and all stable tuples, or by the difference alone.

@@ -134,7 +134,7 @@ class MedusaClient:
 
     @property
     def producer(self) -> str:
-        """Who numbers the posts of this client."""
+        """The producer that numbers the posts of this client."""
         return self._client.producer
 
     @property
@@ -214,7 +214,7 @@ class BlockingFollowing(Generic[Item]):
         return self._following.boundary
 
     def __iter__(self) -> Iterator[Item]:
-        """What comes, as it comes, until the stream ends.
+        """The items, as they come, until the stream ends.
 
         Raises:
             MedusaError: the subscription has failed for good.

@@ -20,8 +20,8 @@ from overlay.errors import InvalidInputError, NotRetainedError
 from tools.client.subscription import Epoch, Following, Source, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
-"""Of tuples that are told again after an UNDO, and of their revisions: a revision may reach back to
-the stream's beginning."""
+"""Bytes of tuples that are told again after an UNDO, and of their revisions: a revision may reach
+back to the stream's beginning."""
 
 __all__ = ["Change", "CorrectedSubscription", "Corrections"]
 
@@ -145,7 +145,7 @@ class CorrectedSubscription(Following[Change]):
         return Epoch(stable.after, upto, table)
 
     async def _read(self, stream: str, after: int, upto: int) -> Epoch:
-        """What a stream has of an interval.
+        """The tuples of a stream in an interval.
 
         Raises:
             InvalidInputError: it is more than can be held. MedusaError: it cannot be read.
@@ -198,7 +198,7 @@ class _Reached:
             self._grown = trio.Event()
 
     async def beyond(self, at: int) -> None:
-        """Returns once it is more than that."""
+        """Wait until the number is greater than that."""
         await trio.lowlevel.checkpoint()
         while self.at <= at:
             await self._grown.wait()

@@ -1,4 +1,4 @@
-"""What a peer says of an object, decoded."""
+"""Decodes a peer's description of an object in the catalog."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
 
 
 def hidden(name: str) -> str:
-    """What can be said of an object that is not for us."""
+    """The error about an object that is not for us."""
     owner = ObjectName.parse(name).participant
     return (
         f"{name} is of {owner}, which does not let you read it or post to it: {owner} can name "

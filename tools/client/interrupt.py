@@ -15,7 +15,7 @@ from tools.client.link import open_background
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
-"""And the signal's number: the exit code of who ended by it, as shells have it."""
+"""Plus the signal's number: the exit code of a process that a signal ended, as shells have it."""
 
 
 def run_interruptible(main: Callable[[], Awaitable[T]]) -> T:

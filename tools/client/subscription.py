@@ -92,7 +92,7 @@ class Following(ABC, Generic[Item]):
 
     @abstractmethod
     def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Item, int]]:
-        """What is given out for an epoch, each with the boundary that is reached by it."""
+        """The items that an epoch gives out, each with the boundary that is then reached."""
 
     async def __aenter__(self) -> Self:
         return self

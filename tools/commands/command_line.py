@@ -1,4 +1,4 @@
-"""What all commands have in common: options, documents, output, one-line errors, exit codes."""
+"""The frame of all commands: options, documents, output, one-line errors, exit codes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from overlay.errors import InvalidInputError, MedusaError, NotFoundError, printa
 Function = TypeVar("Function", bound=Callable[..., object])
 
 MAX_DOCUMENT_BYTES: Final = 1020 * 1024
-"""What a peer accepts of one document: a request of 1 MiB has some words beside it."""
+"""Bytes of a document that a peer accepts: a request of 1 MiB has some words beside it."""
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 """128 + SIGINT, as shells do."""
 
 _FAILURES: Final = (MedusaError, OSError, UnicodeEncodeError)
-"""What is told in one line; anything else is a fault of ours."""
+"""Errors that are told in one line; any other is a fault of ours."""
 
 
 def home_option(function: Function) -> Function:

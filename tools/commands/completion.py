@@ -70,5 +70,5 @@ def complete(command: click.Command, name: str) -> None:
 
 
 def variable(name: str) -> str:
-    """Of the environment, by which a command's script asks it; click's way."""
+    """The variable of the environment by which click's script asks the command for completions."""
     return f"_{name}_COMPLETE".replace("-", "_").upper()

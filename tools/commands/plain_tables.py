@@ -14,7 +14,7 @@ from rich.text import Text
 from tools.monitor.tables import add_row
 
 PIPE_COLUMNS: Final = 4096
-"""Of what is no terminal: no line is folded there, so that other programs find names whole."""
+"""Columns of a file or pipe: no line is folded there, so that other programs find names whole."""
 
 
 def lines_table(*headers: str) -> Table:

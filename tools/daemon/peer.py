@@ -58,7 +58,7 @@ from tools.home.token_file import LiveTokens
 from tools.market.opening import open_market
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""That a peer heeds."""
+"""The signals that a peer acts on."""
 
 DISTRIBUTION: Final = "medusa-federation"
 
@@ -145,7 +145,7 @@ async def telling(
 
 @contextmanager
 def _end_noted() -> Iterator[None]:
-    """Whatever ends the process is in its log."""
+    """Note in the log what ends the process."""
     about = f"medusa {version(DISTRIBUTION)}, Python {platform.python_version()}, pid {os.getpid()}"
     LOGGER.info("starts: %s", about)
     try:

@@ -1,1 +1,1 @@
-"""What is kept in a peer's home folder: settings, keys, tokens, where its daemon answers."""
+"""A peer's home folder: its settings, keys, tokens and log, and where its daemon answers."""

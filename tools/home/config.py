@@ -46,7 +46,7 @@ KEEP_ALIVE_S: Final[Mapping[str, float]] = {"local": 0.1, "lan": 0.25, "wan": 1.
 (100 ms, 250 ms, and a second unless said)."""
 
 TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
-"""What `medusa-peer init` writes: every key with its default, commented out."""
+"""The medusa.toml that `medusa-peer init` writes: every key with its default, commented out."""
 
 
 @dataclass(frozen=True)

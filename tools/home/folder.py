@@ -35,7 +35,7 @@ LOCK_PAUSE_S: Final = 0.02
 
 
 class Running(Struct, frozen=True):
-    """What a daemon says about itself in run.json.
+    """The contents of run.json: a daemon's process, peer and addresses.
 
     Attributes:
         peer: its peer id, hex.
@@ -72,7 +72,7 @@ class Home:
 
     @property
     def tokens(self) -> Path:
-        """What is kept of the other tokens, mode 0600."""
+        """The hashes, names and scopes of the other tokens, mode 0600."""
         return self.folder / "tokens.json"
 
     @property

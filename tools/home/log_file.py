@@ -29,7 +29,7 @@ from overlay.log import LEVELS, LOGGER, bound_fields
 FORMS: Final = ("console", "json")
 
 FOLDER_MODE: Final = 0o700
-"""Of `logs/`: a log names queries, streams and their readers."""
+"""The mode of `logs/`: a log names queries, streams and their readers."""
 
 MAX_FILE_BYTES: Final = 16 * 2**20
 """Bytes of the file before it is put aside; with `OLD_FILES` some weeks of an orderly peer."""
@@ -150,7 +150,7 @@ def _text_of(record: logging.LogRecord) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, str | int]:
-    """Of a line of ours; a library's line has those of the context, and its logger's name."""
+    """The fields of a line of ours; a library's line has the context's and its logger's name."""
     library = "" if record.name == LOGGER.name else record.name
     fields = getattr(record, "fields", {**bound_fields(), "library": library})
     return {

@@ -65,7 +65,8 @@ MARKET_STATUS: Final = "market_status"
 
 
 class AskMarket(Struct, frozen=True):
-    """What this peer's own clients may see of its market: contracts are private."""
+    """Ask for the status of the market, which this peer tells its own clients alone: contracts are
+    private."""
 
 
 class ContractStatus(Struct, frozen=True):

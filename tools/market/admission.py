@@ -27,7 +27,7 @@ class Accepted:
 
 
 class Admission:
-    """What our Brain has accepted and its owner has not yet placed here.
+    """The tasks that our Brain has accepted and their owners have not yet placed here.
 
     Args:
         keep_s: how long what was accepted is waited for, seconds: as long as room is kept for it.
@@ -66,7 +66,7 @@ class Admission:
     def expected(
         self, owner: str, participant: str, request: Assignment, now: float
     ) -> Accepted | None:
-        """What we said of that task, by its name; None: nothing, as it is our own participant's.
+        """The acceptance of a task, by its name; None: a task of our own participant needs none.
 
         Raises:
             NotAuthorisedError: we have not accepted it.

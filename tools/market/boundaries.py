@@ -12,5 +12,5 @@ def clamped(boundary: int) -> int:
 
 
 def stime_of(written: int) -> int:
-    """What `clamped` made of a boundary, undone."""
+    """The boundary of which `clamped` made that number."""
     return BEGINNING if written <= -MAX_TIME else END if written >= MAX_TIME else written

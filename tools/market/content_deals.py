@@ -49,7 +49,7 @@ def rate_of(standing: Standing) -> ContentRate:
 
 
 def ended(standing: Standing, upto: int) -> Ended:
-    """What the settlement is told when a deal is over; it is paid for up to `billed` already."""
+    """The event that ends a deal; the deal is paid for up to `billed` already."""
     return Ended(standing.deal.task, standing.deal.fence, max(upto, standing.billed))
 
 

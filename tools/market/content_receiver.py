@@ -56,8 +56,13 @@ RETRY_S: Final = (2.0, 60.0)
 
 @dataclass(slots=True)
 class _Try:
-    """What was done about a contract. start: from where on is to be paid. at: when to try again, on
-    trio's clock, seconds. told: the fence of the deal that the sender knows of."""
+    """The tries to begin a deal.
+
+    Attributes:
+        start: the boundary from which on to pay.
+        at: when to try again, on trio's clock, seconds.
+        told: the fence of the deal that the sender knows of.
+    """
 
     start: int
     at: float = 0.0
@@ -242,7 +247,7 @@ class ContentReceiver:
         return [each for each in deals_in(self._settler.ledger) if each.deal.payer == self._own]
 
     def _paying(self) -> list[Standing]:
-        """Those that have not ended."""
+        """The deals by which we pay that have not ended."""
         return [each for each in self._ours() if each.end is None]
 
     def _deal_under(self, contract: Contract) -> Standing | None:

@@ -40,7 +40,8 @@ class Meter(Protocol):
 
 @dataclass(frozen=True)
 class StreamMeter:
-    """A stream's log. now: microseconds UTC. bills: for who is paid; else for who checks that."""
+    """Counts in a stream's log. now: microseconds UTC. bills: for the side that is paid; else for
+    the side that checks the bill."""
 
     kept: KeptStream
     rate: ContentRate
@@ -68,7 +69,7 @@ class StreamMeter:
 
 @dataclass(frozen=True)
 class Tail:
-    """What the receiver counted when the deal ended: its mirror is gone, or goes on unpaid."""
+    """The receiver's count when its deal ended: its mirror is gone, or goes on unpaid."""
 
     standing: Standing
     ledger: Ledger
@@ -131,7 +132,7 @@ class PaidStreams:
         return None
 
     def kept(self, name: str) -> KeptStream | None:
-        """What this peer keeps under that name."""
+        """The stream that this peer keeps under that name."""
         return self._store.get(name)
 
     def name_of(self, mirror: str) -> str:
@@ -147,7 +148,7 @@ class PaidStreams:
         return self._read_as.pop(mirror, mirror)
 
     def meter(self, deal: Deal) -> Meter:
-        """What counts a stream's tuples.
+        """The meter of a deal for a stream.
 
         Raises:
             NotFoundError: it is not here.

@@ -37,7 +37,11 @@ class OpenDeals:
         self._progress: dict[DealKey, tuple[int, float]] = {}
 
     def hold_inputs(self, now: float) -> None:
-        """What is not yet billed has still to be counted. now: on trio's clock, seconds."""
+        """Keep the inputs of tasks as far as they are not billed yet.
+
+        Args:
+            now: on trio's clock, seconds.
+        """
         earned: dict[tuple[str, int], int] = {}
         owed: dict[str, int] = {}
         progress: dict[DealKey, tuple[int, float]] = {}

@@ -62,7 +62,8 @@ TRIES: Final = (0.5, 2.0, 10.0, 30.0)
 
 
 class Passed(Struct, frozen=True):
-    """A task that you passed on has a new placement, on the same terms; said by who pays you.
+    """The request of "contract.passed", sent by the peer that pays: a task that you passed on has a
+    new placement, on the same terms.
 
     Attributes:
         before: the fence of the placement that ended at `since`.
@@ -172,7 +173,7 @@ class Settler:
             self._overlay.events.note("warning", f"runs {task} without pay: {error}")
 
     def ended(self, stored: StoredAssignment, until: int) -> None:
-        """It no longer is, from that boundary on; the last of it is counted now."""
+        """A task is no longer ours, from that boundary on; the last of it is counted now."""
         if stored.assignment.deal.contract:
             self.handle(Ended(*stored.key, clamped(until)))
 
@@ -181,7 +182,7 @@ class Settler:
         self._passing[request.task] = request
 
     def passed_on(self, stored: StoredAssignment, record: MoveRecord, deal: Deal) -> None:
-        """What we ran for one peer another runs for us now: we are paid, and pay.
+        """A task that we ran for one peer another peer runs for us now: we are paid, and pay.
 
         Raises:
             MedusaError: one of the contracts does not allow it any more.
@@ -261,7 +262,7 @@ class Settler:
         return self._followed.setdefault(key, news.fence) == news.fence
 
     def _pay_next(self, news: Passed) -> None:
-        """Whom we passed the task on to runs it."""
+        """Agree with the peer that we passed the task on to, and that runs it now."""
         asked = self._passing.pop(news.task, None)
         if asked is None or news.fence is None or not asked.deal.contract:
             return
@@ -304,7 +305,7 @@ class Settler:
         )
 
     def handle(self, event: Event) -> None:
-        """What follows from an event is done."""
+        """Carry out the effects of an event."""
         pending = [event]
         while pending:
             for effect in self._settlement.handle(pending.pop(), self._overlay.clock()):
@@ -333,7 +334,7 @@ class Settler:
         await connection.call(method, request, Done, timeout_s=CALL_S)
 
     def _count(self, effect: Count) -> Counted:
-        """As far as our own output is: what is not computed is not paid."""
+        """Count as far as our own output is: only computed tuples are paid."""
         deal = effect.deal
         nothing = Counted(effect.number, effect.after if effect.upto is None else effect.upto, None)
         try:

@@ -170,9 +170,9 @@ class Trader:
             raise InvalidInputError(f"offer {offer.number} is of the future: check your clock")
 
     def _check_partner(self, peer: str, contract: str) -> None:
-        """That peer may offer under that contract. An offer may overtake the contract itself, or
-        come from a peer that we have not heard of: not to say that there is no room, which the
-        other would remember, and pay more to get round.
+        """Check that a peer may offer under that contract. An offer may overtake the contract, or
+        come from a peer that we have not heard of. Such an offer is refused, and not answered that
+        there is no room: the other would remember that, and pay more to get round.
 
         Raises:
             NotAuthorisedError: it may not, yet or any more.
@@ -330,7 +330,7 @@ class Trader:
 
 @dataclass(frozen=True)
 class Gives:
-    """What a partner may be given: what its menu has and whose inputs it may read."""
+    """Tells whether a partner may be given a task: its menu has it, and it may read the inputs."""
 
     menu: Callable[[Item], bool]
     participant: str
@@ -342,8 +342,8 @@ class Gives:
 
 @dataclass(frozen=True)
 class Takes:
-    """What we run for a partner: what our menu has, unless we have passed it on ourselves: it would
-    be paid for in a circle."""
+    """Tells whether we run a task for a partner: our menu has it, and we have not passed it on
+    ourselves, which would be paid for in a circle."""
 
     menu: Callable[[Item], bool]
     passed_on: Callable[[str], bool]

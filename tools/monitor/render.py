@@ -101,7 +101,7 @@ def header(snapshot: Snapshot, width: int) -> Text:
 
 
 def _to_mend(snapshot: Snapshot, width: int) -> Section:
-    """What needs a person, whole; first, since all below it may be wrong for it."""
+    """The faults that need a person, at full length and first: all below may be wrong for them."""
     items: list[list[Line]] = []
     for peer in snapshot.peers:
         for warning in peer.warnings:
@@ -200,7 +200,7 @@ def _ours(snapshot: Snapshot) -> str:
 
 
 def _ordered_streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
-    """What is not settled, then sources, what is derived, and copies; busy ones first."""
+    """The order of streams: unsettled ones, sources, derived ones, copies; busy ones first."""
     roles, ours = {"source": 0, "derived": 1, "mirror": 2}, _ours(snapshot)
 
     def order(both: tuple[PeerStatus, StreamStatus]) -> tuple[bool, bool, int, float, str]:
@@ -212,7 +212,7 @@ def _ordered_streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]
 
 
 def _ordered_tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
-    """What fails first, then what costs most."""
+    """The order of tasks: those that fail first, then those that cost most."""
     ours = _ours(snapshot)
 
     def order(both: tuple[PeerStatus, TaskStatus]) -> tuple[bool, bool, float, str]:
@@ -223,7 +223,7 @@ def _ordered_tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
 
 
 def _worse(peer: PeerStatus) -> str:
-    """What it says of itself, or, where that is worse, what the failure detector says."""
+    """A peer's state by its own word, or by the failure detector's where that is worse."""
     return peer.state if peer.health in {"", "alive"} else peer.health
 
 
@@ -235,7 +235,7 @@ def _load(peer: PeerStatus) -> Text:
 
 
 def _lag(stream: StreamStatus) -> Text:
-    """Of a stream in which nothing comes it says how long that has been so, and is no lag."""
+    """The lag of a stream. Where no tuples come it is the time for which none came, and no lag."""
     if show_time(stream.boundary) == "ended":
         return Text("-", "dim")
     idle = stream.rate == 0

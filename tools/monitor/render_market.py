@@ -95,12 +95,12 @@ def _prices(contract: ContractStatus) -> str:
 
 
 def _contract_order(contract: ContractStatus) -> tuple[bool, float, str]:
-    """What needs a person, then what is used most."""
+    """The order of contracts: those that need a person, then those that are used most."""
     return contract.state == "in force", -contract.given - contract.taken, contract.partner
 
 
 def _traded(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
-    """What runs here for others, and there for us; the heaviest first."""
+    """The tasks that run here for others, and there for us; the heaviest first."""
     both = [("for", task) for task in market.taken] + [("at", task) for task in market.given]
     both.sort(key=lambda each: (-each[1].load, each[1].task))
     columns = [titled("Traded tasks"), names("runs"), *figures("units", "price")]

@@ -67,7 +67,7 @@ Line: TypeAlias = Sequence["str | Text"]
 """The cells of one line; a single one is as wide as the table."""
 
 Item: TypeAlias = Sequence[Line]
-"""What is shown whole: most are one line."""
+"""Lines of an item that are shown whole: most items have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class Section:
         return sum(map(len, self.items))
 
     def matching(self, words: str) -> Section:
-        """With the items that have all these words, in whatever case."""
+        """The section with the items that have all these words, in whatever case."""
         wanted = words.lower().split()
         return replace(
             self, items=[item for item in self.items if all(w in _said(item) for w in wanted)]
         )
 
     def draw(self, room: int, top: int = 0) -> RenderableType:
-        """With the items from the one numbered `top` on that have room in so many lines; one that
+        """The section with the items from number `top` on that have room in so many lines; one that
         is longer than all the room is cut."""
         shown = fitting(self.items[top:], room)
         hidden = len(self.items) - len(shown)

@@ -112,7 +112,7 @@ class Monitor:
             self._draw()
 
     async def _heed_signals(self, scope: trio.CancelScope) -> None:
-        """Of the terminal: it is gone, or has another size."""
+        """Act on signals of the terminal: it is gone, or has another size."""
         with trio.open_signal_receiver(signal.SIGHUP, signal.SIGWINCH) as signals:
             async for number in signals:
                 if number == signal.SIGHUP:

@@ -13,10 +13,10 @@ from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
 
 SHOWN_CHARACTERS: Final = 60
-"""Of a value in an error message: enough to recognise it."""
+"""Characters of a value in an error message: enough to recognise the value."""
 
 SHOWN_NAMES: Final = 30
-"""Of columns in a message: Zeek's conn.log has two dozen."""
+"""Names of columns in a message: Zeek's conn.log has two dozen."""
 
 
 class Columns:
@@ -36,11 +36,11 @@ class Columns:
         self._columns = {field: column for column, field in self._names.items()}
 
     def column_of(self, field: str) -> str:
-        """What the file calls a field."""
+        """The name that a field has in the file."""
         return self._columns.get(field, field)
 
     def wanted(self, columns: Sequence[str]) -> list[str]:
-        """Those of a file's columns that become fields."""
+        """The columns of a file that become fields."""
         return [column for column in columns if self._is_field(column)]
 
     def take(self, columns: Sequence[str]) -> list[str]:
@@ -55,7 +55,7 @@ class Columns:
         return named
 
     def refusal(self, columns: Sequence[str]) -> str:
-        """What to say of those that the schema does not have; "": there are none."""
+        """The error about columns that the schema does not have; "": there are none."""
         fields = {field.name for field in self.schema.fields}
         named = [self._names.get(column, column) for column in columns]
         extra = [name for name in named if name not in fields]
@@ -118,7 +118,7 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) 
 
 
 def _said_of(extra: Sequence[str], schema: Schema, *, flags: bool) -> str:
-    """Of columns that are no fields. flags: whether a command reads them, which has some."""
+    """The error about columns that are no fields. flags: name the command's options about them."""
     if not extra:
         return ""
     mend = (

@@ -15,7 +15,7 @@ from overlay.errors import InvalidInputError
 from tools.rows.row_input import end_of_first_line
 
 MAX_COLUMNS: Final = 4096
-"""Of a file: well above any schema's fields. Each costs memory before its name is known."""
+"""Columns of a file: well above any schema's fields. Each costs memory before its name is known."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 """The first characters of such a text."""

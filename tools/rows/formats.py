@@ -28,7 +28,7 @@ BATCH_ROWS: Final = 65_536
 """Rows of a batch: large enough for vectors, small enough for one message."""
 
 BATCH_BYTES: Final = 32 * 2**20
-"""Of a batch's columns, where rows are long: as much as a poster has on its way."""
+"""Bytes of a batch's columns, where rows are long: as much as a poster has on its way."""
 
 PARQUET_ROWS: Final = 8192
 """Read at once from Parquet, which does not tell before how long its rows are."""
@@ -212,7 +212,7 @@ def _parts(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _bytes(table: pa.Table) -> int:
-    """Of its columns, with each value of a dictionary as often as it occurs."""
+    """Bytes of a table's columns, with each value of a dictionary as often as it occurs."""
     total: int = table.nbytes
     for column in table.columns:
         if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):

@@ -17,7 +17,7 @@ from overlay.errors import InvalidInputError
 from tools.rows.columns import Columns
 
 MAX_ARRAY_BYTES: Final = 64 * 2**20
-"""Of an array, which is read as a whole: as Python's objects its rows take several times that."""
+"""Bytes of an array, which is read as a whole: its rows take several times that as objects."""
 
 MAX_SECONDS: Final = 9.2e12
 """From the epoch: what int64 microseconds can hold."""
@@ -60,7 +60,7 @@ class JsonRows:
         self._array: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]  # made above
 
     def tables(self, blocks: Iterator[bytes]) -> Iterator[pa.Table]:
-        """Of blocks of lines with an object each; empty lines are skipped.
+        """The rows of blocks of lines with an object each; empty lines are skipped.
 
         Raises:
             InvalidInputError: naming the row (lines that are not empty, from 1) and the field.
@@ -78,7 +78,7 @@ class JsonRows:
             yield self._table(rows)
 
     def array(self, pieces: Iterator[bytes]) -> Iterator[pa.Table]:
-        """Of an array of objects, which is read as a whole.
+        """The rows of an array of objects, which is read as a whole.
 
         Raises:
             InvalidInputError: naming the row, from 1, and the field; or it is too long.
@@ -123,7 +123,7 @@ class JsonRows:
             row += 1
 
     def _extra(self, line: bytes) -> str:
-        """What to say of its fields that the schema does not have."""
+        """The error about fields of an object that the schema does not have."""
         if not self._columns.ignore_extra:
             with suppress(*MALFORMED):
                 return self._columns.refusal(list(_KEYS.decode(line)))

@@ -73,7 +73,7 @@ class RowInput(io.RawIOBase):
         return self._head
 
     def whole(self) -> IO[bytes]:
-        """All of it, from the beginning, for who reads it in an order of his own."""
+        """The whole file, from the beginning, for a reader that seeks in it."""
         if self.live:
             return io.BufferedReader(self)
         self._file.seek(0)
@@ -174,7 +174,8 @@ def end_of_lines(data: bytes) -> int:
 
 
 def end_of_quoted_lines(data: bytes) -> int:
-    """As `end_of_lines`, of CSV: line ends within quotation marks do not count (RFC 4180)."""
+    """The end of the last whole line of CSV; line ends within quotation marks do not count (RFC
+    4180)."""
     end, marks = len(data), data.count(b'"')
     while True:
         before = data.rfind(b"\n", 0, end) + 1
@@ -187,7 +188,7 @@ def end_of_quoted_lines(data: bytes) -> int:
 
 
 def end_of_first_line(data: bytes) -> int:
-    """Of CSV; 0: it is not whole."""
+    """The end of the first line of CSV; 0: it is not whole."""
     start = marks = 0
     while end := data.find(b"\n", start) + 1:
         marks += data.count(b'"', start, end)

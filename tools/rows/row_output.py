@@ -31,7 +31,7 @@ GROUP_ROWS: Final = 131_072
 """Rows of a row group of Parquet, which are in memory until it is written."""
 
 GROUP_BYTES: Final = 32 * 2**20
-"""Of such rows, where they are long."""
+"""Bytes of such rows, where they are long."""
 
 FINISH_S: Final = 2.0
 """A reader of our pipe that takes nothing for so long is not told that the rows have ended."""
@@ -86,7 +86,7 @@ def readable(table: pa.Table) -> pa.Table:
 
 
 def harmless(table: pa.Table) -> pa.Table:
-    """With `?` for each character of a text that would steer a terminal, as `ls` does it."""
+    """The table with `?` for each character that would steer a terminal, as `ls` writes it."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             texts = pc.replace_substring_regex(table.column(index), STEERING, "?")

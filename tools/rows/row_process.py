@@ -148,7 +148,7 @@ def open_to_read(path: Path) -> IO[bytes]:
 
 
 def reading_of(path: Path, reading: Reading) -> Reading:
-    """With the format that the file's name says, unless another was asked for."""
+    """The reading with the format that the file's name says, unless another was asked for."""
     return reading if reading.kind else replace(reading, kind=format_of(path))
 
 

@@ -104,14 +104,14 @@ def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskSt
 
 
 def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
-    """What the tasks of a query do now, in words."""
+    """Sentences about the tasks of a query now."""
     return [
         f"{task.name} is {task.state}{f': {task.reason}' if task.reason else ''}" for task in tasks
     ]
 
 
 def told_of(kind: str, entry: object) -> list[str]:
-    """What is worth saying in words of an entry in the catalog."""
+    """Sentences about an entry in the catalog."""
     try:
         if kind == "view":
             return [view_in_words(msgspec.convert(entry, View))]

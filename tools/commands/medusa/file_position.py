@@ -23,7 +23,7 @@ from overlay.encoding import decode
 from overlay.errors import InvalidInputError
 
 _DIGEST_BYTES: Final = 16
-"""Of a file's rows: two that differ by chance or mistake never have the same."""
+"""Bytes of the digest of a file's rows: two that differ by chance or mistake differ in it."""
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -37,7 +37,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def offset(self) -> bytes:
-        """As it is stored."""
+        """The position as the stream's home stores it."""
         return msgspec.msgpack.encode(self)
 
 

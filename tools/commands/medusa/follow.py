@@ -62,7 +62,7 @@ class Growing:
         self.close()
 
     def close(self) -> None:
-        """It grows no more."""
+        """Read no more of the file than there is."""
         if self._end >= 0:
             os.close(self._end)
             self._end = -1

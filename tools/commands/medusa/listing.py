@@ -29,7 +29,7 @@ LOOKUPS_AT_ONCE: Final = 8
 """Each is some questions to the DHT: enough to hide their round trips, no burst."""
 
 OWN_ROLES: Final = ("source", "derived")
-"""Of a stream where it is made; elsewhere it is a mirror."""
+"""The roles of a stream where it is made; elsewhere it is a mirror."""
 
 
 class StreamLine(msgspec.Struct, frozen=True):

@@ -65,9 +65,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Done:
-    """What the stream took. before: rows of the file that it had already. boundary: its boundary
-    afterwards, microseconds. missed: the rows of the file, from 1, that revise nothing that is
-    there. dropped: columns of the file that the schema does not have."""
+    """The rows that the stream took.
+
+    Attributes:
+        before: rows of the file that it had already.
+        boundary: its boundary afterwards, microseconds.
+        missed: the rows of the file, from 1, that revise nothing that is there.
+        dropped: columns of the file that the schema does not have.
+    """
 
     rows: int
     before: int
@@ -135,7 +140,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
 
 
 def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
-    """What to do where not one row of a file has come into the stream."""
+    """Advice where not one row of a file has come into the stream."""
     told = f"{stream}: not one of {done.rows:,} rows is in time; they are in {stream}/late"
     if ended_before:
         return (
@@ -249,7 +254,7 @@ def _check(file: str, reading: Reading) -> None:
 
 
 def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
-    """What of the file is stored.
+    """The rows of the file that are stored.
 
     Raises:
         InvalidInputError: a client of another kind has posted as this producer.

@@ -124,7 +124,7 @@ class _Output:
 
 @contextmanager
 def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterator[_Output]:
-    """What is written when the block ends is whole, also where Ctrl-C or an error ends it."""
+    """The output is whole when the block ends, also where Ctrl-C or an error ends it."""
     writer = open_writer(file, Format(options.kind), schema)
     try:
         yield _Output(writer, options.limit)
@@ -133,7 +133,8 @@ def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterat
 
 
 def marked_schema(schema: pa.Schema) -> pa.Schema:
-    """With a first column for the kind of change; an UNDO leaves all others but stime empty."""
+    """The schema with a first column for the kind of change; an UNDO leaves all others but stime
+    empty."""
     name = KIND
     while name in schema.names:
         name += "_"

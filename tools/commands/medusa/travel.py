@@ -11,7 +11,7 @@ from tools.client.times import parse_time, show_time
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:
-    """What the one of these options that is given asks for.
+    """The part of a stream that a view shows, by the one of these options that is given.
 
     Raises:
         InvalidInputError: a time is none.
@@ -57,7 +57,7 @@ def copy_query(home: str | None, query: str, new: str, after: str, until: str) -
 
 
 def view_in_words(view: View) -> str:
-    """What a view shows."""
+    """A sentence about the part of a stream that a view shows."""
     match view.shows:
         case Last(rows=rows):
             told = f"the last {rows:,} tuples of {view.stream}"
@@ -71,7 +71,7 @@ def view_in_words(view: View) -> str:
 
 
 def past_in_words(query: Query) -> list[str]:
-    """Over which part of its inputs a query is computed; nothing where over all."""
+    """A sentence about the part of its inputs that a query is computed over; none if over all."""
     if (query.after, query.until, query.version) == (BEGINNING, END, 0):
         return []
     over = interval_in_words(query.after, query.until)
@@ -79,6 +79,6 @@ def past_in_words(query: Query) -> list[str]:
 
 
 def interval_in_words(after: int, until: int) -> str:
-    """The tuples with after < stime <= until."""
+    """Words for the interval after < stime <= until."""
     begins = "the beginning" if after == BEGINNING else show_time(after)
     return f"from {begins} on" if until == END else f"from {begins} to {show_time(until)}"

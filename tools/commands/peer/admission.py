@@ -39,7 +39,7 @@ not want it."""
 
 
 def _nobody_asked() -> None:
-    """It was agreed to beforehand."""
+    """Agree without asking: the person has agreed beforehand."""
 
 
 OUR_ROOT: Final = "say where it is with --our-root HOME"
@@ -175,7 +175,7 @@ def written_policy(home: Home, policy: str) -> str:
 
 
 def members(home: Home) -> Roll:
-    """Who belongs to the federation, as far as this home has heard.
+    """The roll of the federation, as far as this home has heard.
 
     Raises:
         NotFoundError: this home is in no federation.

@@ -1,4 +1,4 @@
-"""What ends with a membership or a contract, in words for the person who is asked to confirm."""
+"""The effects of ending a membership or a contract, told to the person who must confirm it."""
 
 from __future__ import annotations
 

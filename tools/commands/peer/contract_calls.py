@@ -38,7 +38,7 @@ HAND_OVER_S: Final = 15.0
 
 @dataclass(frozen=True)
 class Office:
-    """What a command needs to deal with the contracts of a home. now: seconds since the epoch."""
+    """A home, its identity and its book of contracts. now: seconds since the epoch."""
 
     home: Home
     identity: Identity
@@ -170,7 +170,7 @@ def revoke_contract(office: Office, root: Root, contract: Contract) -> Outcome:
 
 
 def balances(office: Office, contract: str) -> Balances:
-    """What this peer earned and spent, from the running peer or from its ledger.
+    """The balances of this peer, from the running peer or from its ledger.
 
     Args:
         contract: one id; "" for all.

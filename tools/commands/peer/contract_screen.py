@@ -72,7 +72,7 @@ def contract_details(office: Office, contract: Contract) -> Table:
 
 
 def told(outcome: Outcome, office: Office) -> str:
-    """Who has heard of it."""
+    """A sentence about the parties that have heard of a contract."""
     other = outcome.contract.counterparty(office.participant)
     if outcome.trouble:
         return (

@@ -60,7 +60,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_menu(text: str) -> Menu:
-    """What one side runs: `LOAD`, `LOAD:KINDS` or `LOAD:KINDS:PATTERNS`; lists with commas, all
+    """The menu of one side: `LOAD`, `LOAD:KINDS` or `LOAD:KINDS:PATTERNS`; lists with commas, all
     kinds are `*`.
 
     Raises:

@@ -76,7 +76,7 @@ def make_sibling(home: Home, other: Home) -> Made:
 
 
 def next_steps(home: Home, made: Made) -> str:
-    """What a person does after `medusa-peer init`, in words."""
+    """Directions for a person after `medusa-peer init`."""
     lines = [f"peer {made.peer[:8]} of {made.participant} lives in {home.folder}"]
     run = f"medusa-peer run --home {home.folder}"
     if made.federation is None:

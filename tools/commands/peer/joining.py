@@ -96,7 +96,7 @@ def _dialable(address: Address) -> Address:
 
 
 def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
-    """Whom a token is for, what it says, and the federation that it describes."""
+    """The identity that a token is for, its invitation, and the federation that it describes."""
     home.require()
     identity = Identity.load(home.folder)
     invitation = decode_invite(token)
