@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.addresses import Address, shown
+from overlay.addresses import Address, is_unspecified, outward_host, shown
 from overlay.errors import InvalidInputError
 
-__all__ = ["Address", "format_address", "parse_address"]
+__all__ = ["Address", "dialable", "format_address", "parse_address"]
 
 MAX_PORT = 65_535
 
@@ -29,3 +29,9 @@ def parse_address(text: str) -> Address:
 def format_address(address: Address) -> str:
     """The inverse of `parse_address`."""
     return shown(address)
+
+
+def dialable(address: Address) -> Address:
+    """The address; for 0.0.0.0, which nobody can dial, the one on the interface that leads out."""
+    host, port = address
+    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import trio
 
-from overlay.addresses import is_unspecified, outward_host
 from overlay.certificates import der
 from overlay.errors import InvalidInputError, UnavailableError, UntrustedError
 from overlay.identity import Identity
 from overlay.invite import Invite, decode_invite
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
-from tools.home.addresses import Address, format_address
+from tools.home.addresses import Address, dialable, format_address
 from tools.home.config import load_overlay, read_bootstrap, write_bootstrap
 from tools.home.federation import meet_members
 from tools.home.folder import Home
@@ -81,18 +80,12 @@ def addresses_of(home: Home) -> tuple[Address, ...]:
         own = settings.advertise or settings.listen
     others = read_bootstrap(home)
     if own is not None and own[1] != 0:
-        return (_dialable(own), *others)
+        return (dialable(own), *others)
     if others:
         return others
     raise InvalidInputError(
         "no address to join by: start this peer first, or say --address HOST:PORT"
     )
-
-
-def _dialable(address: Address) -> Address:
-    """0.0.0.0 is no address of anyone: the one on the interface that leads out."""
-    host, port = address
-    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address
 
 
 def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:

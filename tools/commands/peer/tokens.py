@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from overlay.addresses import is_unspecified, outward_host
 from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
 from overlay.errors import InvalidInputError, MedusaError
 from overlay.identity import Identity
@@ -17,7 +16,7 @@ from tools.client.at_prompt import ask_daemon
 from tools.client.times import show_clock
 from tools.commands.peer.contract_terms import parse_duration
 from tools.commands.plain_tables import lines_table
-from tools.home.addresses import Address, parse_address
+from tools.home.addresses import Address, dialable, parse_address
 from tools.home.config import load_client
 from tools.home.folder import Home
 from tools.home.token_file import TokenFile
@@ -143,7 +142,7 @@ def _address(home: Home, given: str | None) -> Address | None:
         raise InvalidInputError(f"address {given}: nobody can dial port 0")
     if port == 0:
         return None
-    return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else (host, port)
+    return dialable((host, port))
 
 
 def _text(home: Home, secret: bytes, address: Address | None) -> str:
