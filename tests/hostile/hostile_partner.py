@@ -19,7 +19,7 @@ Lie = Callable[[Caller, Struct, bytes, Duplex], Awaitable[None]]
 def answer_with(peer: Peer, method: str, lie: Lie) -> None:
     """From now on that peer answers a method so."""
     methods = peer.engine.overlay.service._methods
-    methods[method] = dataclasses.replace(methods[method], handler=lie)
+    methods[method] = dataclasses.replace(methods[method], answer=lie)
 
 
 def say(peer: Peer, method: str, *messages: Struct | bytes) -> None:
