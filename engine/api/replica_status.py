@@ -28,7 +28,7 @@ def replica_status(engine: Engine) -> tuple[ReplicaStatus, ...]:
 
 
 def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
-    availability, tenure = running.stored.availability, running.stored.tenure
+    availability, term = running.stored.availability, running.stored.term
     gaps = [
         task.boundary - care.boundaries[task.name]
         for task in running.tasks
@@ -39,9 +39,9 @@ def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
         "primary",
         availability.mode,
         availability.recovery,
-        tenure.fence,
-        tenure.primary,
-        tenure.secondary,
+        term.number,
+        term.holder,
+        term.secondary,
         max(0, *gaps) if gaps else UNKNOWN,
         _state(running, care),
     )
@@ -49,7 +49,7 @@ def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
 
 def _state(running: RunningQuery, care: Care) -> str:
     availability = running.stored.availability
-    if not running.stored.tenure.secondary:
+    if not running.stored.term.secondary:
         return "alone"
     if care.told is None:
         ready = False
@@ -66,15 +66,15 @@ def _state(running: RunningQuery, care: Care) -> str:
 
 
 def _of_standby(standby: Standby) -> ReplicaStatus:
-    availability, tenure = standby.stored.availability, standby.tenure
+    availability, term = standby.stored.availability, standby.term
     return ReplicaStatus(
         standby.name,
         "secondary",
         availability.mode,
         availability.recovery,
-        tenure.fence,
-        tenure.primary,
-        tenure.secondary,
+        term.number,
+        term.holder,
+        term.secondary,
         standby.behind_us if standby.boundaries else UNKNOWN,
         "standing by",
     )

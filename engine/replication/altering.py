@@ -71,7 +71,7 @@ class Altering:
             definition = altered(before, alteration)
             if definition != before:
                 # beyond what another peer may have made of it while it had the query
-                edition = max(definition.edition, running.stored.tenure.fence)
+                edition = max(definition.edition, running.stored.term.number)
                 known = replace(
                     entry.altered.get(stream, AlteredOutput()),
                     edition=edition,
@@ -87,7 +87,7 @@ class Altering:
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: RunningQuery) -> None:
-        if not running.stored.tenure.secondary:
+        if not running.stored.term.secondary:
             return
         async with self._primaries.care(running.name).talking:
             try:

@@ -109,7 +109,7 @@ class Digests:
 
     def _versions(self) -> tuple[Version, ...]:
         fenced = [
-            Version(key_of_stream(task.name), running.stored.tenure.fence, 0)
+            Version(key_of_stream(task.name), running.stored.term.number, 0)
             for running in self._queries.all()
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks

@@ -184,7 +184,7 @@ class Modifier:
             at = self._earliest(running, plan, least)
             stored = modified(running.stored, plan.query, at)
             self._write(running, stored, plan.from_boundary(at), parted=())
-            if running.stored.tenure.secondary:
+            if running.stored.term.secondary:
                 running.halt()
             else:
                 self._queries.catalog.publish_soon(running)

@@ -12,7 +12,7 @@ import trio
 from dht.catalog import Catalog, Published
 from engine.objects.definitions import Producer, StreamEntry
 from engine.objects.kinds import PRODUCER, STREAM, lookup
-from engine.replication.tenure import latest_fence
+from engine.replication.term import QUERIES
 from overlay.connection import Connection
 from overlay.errors import (
     ConflictError,
@@ -156,11 +156,11 @@ class Producers:
         return [each for each in found if self._is_believable(each.value.fence)]
 
     def _is_believable(self, fence: int) -> bool:
-        return fence <= latest_fence(self._overlay.clock())
+        return QUERIES.believes(fence, self._overlay.clock())
 
     def _note_future(self, stream: str, peer: bytes) -> None:
         whose = f"its producer {peer.hex()[:8]}" if peer else "its producer"
-        text = f"disbelieves a fence of the future of {stream}; check the clock of {whose}"
+        text = f"disbelieves a term of the future of {stream}; check the clock of {whose}"
         self._overlay.events.note("warning", text)
 
     def versions(self, stream: str) -> list[bytes]:

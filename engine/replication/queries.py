@@ -26,8 +26,8 @@ from engine.replication.query_creation import Creation
 from engine.replication.query_files import QueryFiles
 from engine.replication.query_logs import QueryLogs
 from engine.replication.running_query import RunningQuery
-from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure, next_fence
+from engine.replication.stored_query import StoredQuery, written
+from engine.replication.term import QUERIES, Term
 from engine.streams.config import EngineConfig
 from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
@@ -66,7 +66,7 @@ class QueryHost:
         deleted: told of a query that is no more.
         vacated: returns once this peer does not stand by for a query of that name; raises what
             stands against that.
-        appointed: told when a query here has another tenure.
+        appointed: told when a query here has another term.
         pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
         leaving: those that another peer has by now, until nothing of them is left here.
         unfit: of the last run, with why they do not run any more: a limit is new.
@@ -142,10 +142,10 @@ class QueryHost:
         await self.vacated(query.name)
         for output in outputs:
             await self._mirrors.make_way(output)
-        # consumers may remember the fence of a query of that name that was deleted long ago
-        known = max(map(self._producers.fence, outputs), default=0)
-        fence = next_fence(known, self._clock(), self._peer)
-        stored = msgspec.structs.replace(creation, tenure=Tenure(fence, self._peer))
+        # consumers may remember the term of a query of that name that was deleted long ago
+        known = map(self._producers.fence, outputs)
+        number = QUERIES.next(known, self._clock(), self._peer)
+        stored = creation.under(Term(creation.name, number, self._peer))
         try:
             for name in stored.kept:
                 await self._store.drop(name)  # what was declared is now produced
@@ -235,7 +235,7 @@ class QueryHost:
         """It is found by its name here."""
         self._queries[running.name] = running
         for task in running.tasks:
-            self._producers.believe(task.name, running.stored.tenure.fence)
+            self._producers.believe(task.name, running.stored.term.number)
 
     async def relinquish(self, name: str) -> RunningQuery:
         """It is another peer's, which has published it: stop it, and forget it but for its logs.
@@ -351,10 +351,10 @@ class QueryHost:
         self.files.save(stored)
         running.stored = stored
 
-    def appoint(self, running: RunningQuery, tenure: Tenure) -> None:
-        """Another tenure, written down and then announced. Blocking. Raises: as `write`."""
-        parted = tuple(peer for peer in running.stored.parted if peer != tenure.secondary)
-        self.write(running, tenure=tenure, parted=parted)
+    def appoint(self, running: RunningQuery, term: Term) -> None:
+        """Another term, written down and then announced. Blocking. Raises: as `write`."""
+        parted = tuple(peer for peer in running.stored.parted if peer != term.secondary)
+        self.write(running, written_term=written(term), parted=parted)
         self.catalog.publish_soon(running)
         self.appointed()
 
@@ -415,7 +415,7 @@ class QueryHost:
     def _place_home(self, running: RunningQuery) -> list[PlacedTask]:
         away = [task for task in running.tasks if task.current.worker]
         for task in away:
-            self.place(task, task.home)
+            self.place(task, Placement(task.next_number(), since=task.boundary))
         return away
 
     def _check_unread(self, running: RunningQuery) -> None:

@@ -92,13 +92,13 @@ class QueryCatalog:
 
     async def name_worker(self, running: RunningQuery, placed: PlacedTask) -> None:
         """Tell who computes a task now. Raises: as `publish`."""
-        tenure = running.stored.tenure
+        term = running.stored.term
         # read and declared in one step: of two that publish, the later one says what is so
         producer = Producer(
             placed.name,
             worker=placed.current.worker,
-            secondary=tenure.secondary,
-            fence=tenure.fence,
+            secondary=term.secondary,
+            fence=term.number,
             edition=running.stored.entry.edition,
         )
         await self._producers.name_producer(producer)

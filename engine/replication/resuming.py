@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import latest_fence, next_fence
+from engine.replication.term import QUERIES
 from overlay.errors import InvalidInputError, StorageError
 from overlay.node import Overlay
 
@@ -33,33 +33,33 @@ class Resuming:
         await queries.catalog.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
-        """Nobody believes the fences that our clock made while it was ahead: make others."""
+        """Nobody believes the numbers that our clock made while it was ahead: make others."""
         for running in self._queries.all():
-            tenure = self._renumbered(running.stored).tenure
-            if tenure == running.stored.tenure:
+            term = self._renumbered(running.stored).term
+            if term == running.stored.term:
                 continue
             try:
-                self._queries.appoint(running, tenure)
+                self._queries.appoint(running, term)
             except StorageError as error:
                 self._events.note("error", f"could not renumber {running.name}: {error}")
 
     def _renumbered(self, stored: StoredQuery) -> StoredQuery:
-        """The query under a fence that can be believed. Where another peer has it, under none: its
-        next word counts."""
-        tenure, now = stored.tenure, self._clock()
-        if tenure.fence <= latest_fence(now):
+        """The query in a term that can be believed. Where another peer has it, in none: the next
+        word of that peer counts."""
+        term, now = stored.term, self._clock()
+        if QUERIES.believes(term.number, now):
             return stored
-        fence = 0
-        if tenure.primary in {"", self._peer}:
-            known = max(map(self._producers.fence, stored.entry.outputs), default=0)
-            fence = next_fence(known, now, self._peer)
-        text = f"goes on with {stored.name} under fence {fence}: its fence {tenure.fence} is of"
+        number = 0
+        if term.holder in {"", self._peer}:
+            known = map(self._producers.fence, stored.entry.outputs)
+            number = QUERIES.next(known, now, self._peer)
+        text = f"goes on with {stored.name} in term {number}: its term {term.number} is of"
         self._events.note("error", f"{text} the future, made by a wrong clock")
-        return replace(stored, tenure=replace(tenure, fence=fence))
+        return stored.under(replace(term, number=number))
 
     async def _resume(self, stored: StoredQuery) -> None:
         queries = self._queries
-        if stored.tenure.primary not in {"", self._peer}:
+        if stored.term.holder not in {"", self._peer}:
             queries.pending[stored.name] = stored
             return
         try:
@@ -68,7 +68,7 @@ class Resuming:
             queries.unfit[stored.name] = stored, str(error)
             self._events.note("error", f"does not run {stored.name} any more: {error}; delete it")
             return
-        if stored.tenure.secondary:
+        if stored.term.secondary:
             queries.pending[stored.name] = stored
             queries.admit(running)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.objects.availability import Availability
 from engine.objects.definitions import (
@@ -11,9 +11,27 @@ from engine.objects.definitions import (
     StreamEntry,
 )
 from engine.replication.moves.placements import Placements
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from engine.tasks.former import Former
 from engine.tasks.network import Network
+
+
+class WrittenTerm(Struct, frozen=True):
+    """The term of a query as files and messages hold it; see `Term`."""
+
+    fence: int = 0
+    primary: str = ""
+    secondary: str = ""
+
+    def of(self, query: str) -> Term:
+        """The term. query: its name."""
+        members = (self.secondary,) if self.secondary else ()
+        return Term(query, self.fence, self.primary, members)
+
+
+def written(term: Term) -> WrittenTerm:
+    """The form of a query's term for files and messages."""
+    return WrittenTerm(term.number, term.holder, term.secondary)
 
 
 class StoredQuery(Struct, frozen=True):
@@ -21,7 +39,7 @@ class StoredQuery(Struct, frozen=True):
 
     Attributes:
         placements: by task, of those that have ever moved.
-        tenure: who has it, and who takes over.
+        written_term: see `term`.
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.streams.kept.key_of`).
         former: editions of the query that somebody may still compute, the oldest first.
@@ -34,7 +52,7 @@ class StoredQuery(Struct, frozen=True):
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...]
     placements: dict[str, Placements] = {}
-    tenure: Tenure = Tenure()
+    written_term: WrittenTerm = field(default=WrittenTerm(), name="tenure")
     positions: dict[str, int] = {}
     variant: str = ""
     former: tuple[Former, ...] = ()
@@ -44,6 +62,15 @@ class StoredQuery(Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.entry.query.name
+
+    @property
+    def term(self) -> Term:
+        """Its holder is the query's primary, its member the secondary."""
+        return self.written_term.of(self.name)
+
+    def under(self, term: Term) -> StoredQuery:
+        """The same, under another term."""
+        return msgspec.structs.replace(self, written_term=written(term))
 
     @property
     def published(self) -> QueryEntry:

@@ -49,7 +49,7 @@ def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
 
 def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
     queries = (
-        PrimaryView(name, running.stored.tenure.fence)
+        PrimaryView(name, running.stored.term.number)
         for name, running in sorted(engine.queries._queries.items())
         if running.stored.entry.status is QueryStatus.RUNNING
     )
@@ -90,13 +90,13 @@ def covered(
     for (name, primary), (other, secondary) in permutations(peers.items(), 2):
         engine = primary.engine
         for running in engine.queries.replicated():
-            tenure, wanted = running.stored.tenure, running.stored.availability
+            term, wanted = running.stored.term, running.stored.availability
             asked = (wanted.mode, wanted.recovery) == (Mode.PASSIVE_STANDBY, Recovery.PRECISE)
             standby = secondary.engine.standbys.get(running.name)
             care = engine.primaries.care(running.name)
             if not (asked and care.caught_up and standby is not None):
                 continue
-            if (standby.tenure, tenure.secondary) != (tenure, _id(secondary)):
+            if (standby.term, term.secondary) != (term, _id(secondary)):
                 continue
             if sum(running.name in _replicated(peer) for peer in peers.values()) > 1:
                 continue  # who has been taken over and does not know it yet waits for nobody
@@ -107,7 +107,7 @@ def covered(
                 now,
                 look,
                 running.name,
-                f"{tenure.fence} {name} {lives[name]} {other} {lives[other]} {care.goal} {works}",
+                f"{term.number} {name} {lives[name]} {other} {lives[other]} {care.goal} {works}",
                 {task.name: task.boundary for task in here},
                 {task.name: standby.boundaries[task.name] for task in here},
             )

@@ -26,7 +26,8 @@ from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.digests import Digest, Version
 from engine.replication.producers import key_of_stream
 from engine.replication.replicas.messages import KeptUp, StandBy
-from engine.replication.tenure import Tenure, latest_fence
+from engine.replication.stored_query import WrittenTerm
+from engine.replication.term import QUERIES
 from overlay.clock import AGREE_S, shown
 from overlay.encoding import encode
 from overlay.errors import InvalidInputError
@@ -220,14 +221,14 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
             await own_something(mit, client)
 
         def fence() -> int:
-            return mit.up.engine.queries.get(mit.name("odd")).stored.tenure.fence
+            return mit.up.engine.queries.get(mit.name("odd")).stored.term.number
 
-        assert fence() > latest_fence(mit.wall() - DAY)
+        assert fence() > QUERIES.latest(mit.wall() - DAY)
         mit.clock_off_s = 0.0
         if restarted:
             await town.restart(mit)
-        await until(lambda: 0 < fence() <= latest_fence(mit.wall()))
-        assert any("fence" in text and "wrong clock" in text for text in mit.errors())
+        await until(lambda: 0 < fence() <= QUERIES.latest(mit.wall()))
+        assert any("term" in text and "wrong clock" in text for text in mit.errors())
         utah = await town.settle("utah.edu")
         await town.acquainted(mit, utah)
         async with utah.client() as far:
@@ -245,23 +246,23 @@ async def test_a_fence_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> 
             await own_something(mit, client)
             stream = mit.name("odds")
             assert await received(far.subscribe(stream), 1) == [(1, 1)]
-            for fence in (2**62, latest_fence(mit.wall() + 3600)):
+            for fence in (2**62, QUERIES.latest(mit.wall() + 3600)):
                 claim = Producer(stream, fence=fence)
                 await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
                 thief.up.engine.overlay.gossip.publish(
                     encode(Digest(0, 1, (Version(key_of_stream(stream), fence, 7),)))
                 )
                 stored = mit.up.engine.queries.get(mit.name("odd")).stored
-                tenure = Tenure(fence, thief.id, mit.id)
-                lie = StandBy(msgspec.structs.replace(stored, tenure=tenure))
+                term = WrittenTerm(fence, thief.id, mit.id)
+                lie = StandBy(msgspec.structs.replace(stored, written_term=term))
                 connection = await thief.up.engine.overlay.connect(bytes.fromhex(mit.id))
                 with pytest.raises(InvalidInputError, match="of the future: check the clock"):
                     await connection.call("replica.stand_by", lie, KeptUp)
             for place in (mit, utah):
                 await place.up.engine.producers.learn(stream)
-                assert place.up.engine.producers.fence(stream) < latest_fence(mit.wall())
+                assert place.up.engine.producers.fence(stream) < QUERIES.latest(mit.wall())
                 events = place.up.engine.overlay.events.recent()
-                assert any("disbelieves a fence of the future" in e.text for e in events)
+                assert any("disbelieves a term of the future" in e.text for e in events)
             await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
             await client.flush()
             assert await received(far.subscribe(stream, 10), 1) == [(11, 7)]

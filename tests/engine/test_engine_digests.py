@@ -61,9 +61,9 @@ class Around:
 
     def has(self, stream: str, fence: int) -> None:
         task = SimpleNamespace(name=stream, boundary=17)
-        tenure = SimpleNamespace(fence=fence)
+        term = SimpleNamespace(number=fence)
         wanted = SimpleNamespace(mode=Mode.ACTIVE_STANDBY)
-        stored = SimpleNamespace(tenure=tenure, availability=wanted)
+        stored = SimpleNamespace(term=term, availability=wanted)
         self.queries.append(SimpleNamespace(tasks=[task], stored=stored))
 
 

@@ -20,7 +20,7 @@ from engine.replication.producers import (
     in_order,
     key_of_stream,
 )
-from engine.replication.tenure import latest_fence, next_fence
+from engine.replication.term import QUERIES
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.gossip.events import Health
@@ -247,17 +247,17 @@ async def test_a_fence_of_the_future_is_not_believed_and_can_be_outdone(
     """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
     catalog.say(PRIMARY, 5)
     assert await reached(producers) == PRIMARY
-    for claimed in (2**62, latest_fence(network.now) + 1):
+    for claimed in (2**62, QUERIES.latest(network.now) + 1):
         catalog.say(SECONDARY, claimed)
         await producers.learn(STREAM)
         assert not producers.believe(STREAM, claimed, SECONDARY)
         assert producers.fence(STREAM) == 5
         assert await producers.publishers(STREAM) == []
         assert await producers.successor(STREAM, PRIMARY) is None
-    assert any("fence of the future" in event.text for event in network.events.recent())
+    assert any("term of the future" in event.text for event in network.events.recent())
     # the greatest that is believed is outdone by the next that somebody takes
-    assert producers.believe(STREAM, latest_fence(network.now), SECONDARY)
-    taken = next_fence(producers.fence(STREAM), network.now, PRIMARY.hex())
+    assert producers.believe(STREAM, QUERIES.latest(network.now), SECONDARY)
+    taken = QUERIES.next([producers.fence(STREAM)], network.now, PRIMARY.hex())
     network.now += 0.002
     assert producers.believe(STREAM, taken, PRIMARY)
 
@@ -266,9 +266,9 @@ async def test_a_fence_believed_while_our_clock_was_ahead_counts_no_more(
     producers: Producers, network: Network
 ) -> None:
     network.now += 100 * 86_400
-    assert producers.believe(STREAM, next_fence(0, network.now, SECONDARY.hex()), SECONDARY)
+    assert producers.believe(STREAM, QUERIES.next([], network.now, SECONDARY.hex()), SECONDARY)
     network.now -= 100 * 86_400
     assert producers.fence(STREAM) == 0
-    fence = next_fence(0, network.now, PRIMARY.hex())
+    fence = QUERIES.next([], network.now, PRIMARY.hex())
     assert producers.believe(STREAM, fence, PRIMARY)
     assert producers.fence(STREAM) == fence

@@ -18,7 +18,7 @@ from engine.objects.schema import END
 from engine.replication.producers import Producers
 from engine.replication.query_catalog import QueryCatalog
 from engine.replication.running_query import RunningQuery
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from overlay.errors import ConflictError
 from overlay.events import Events
 
@@ -54,7 +54,7 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     )
     entry = SimpleNamespace(edition=0)
     stored = SimpleNamespace(
-        name="medusa://mit.edu/q", tenure=Tenure(7, "aa", "bb"), entry=entry, published=entry
+        name="medusa://mit.edu/q", term=Term("q", 7, "aa", ("bb",)), entry=entry, published=entry
     )
     running = cast("RunningQuery", SimpleNamespace(tasks=[placed], stored=stored))
     async with trio.open_nursery() as nursery:

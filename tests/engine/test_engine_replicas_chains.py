@@ -196,7 +196,7 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             await owner.start_query(query.name)
             await stands_by(primary, secondary, "q/out")
         stored = primary.up.engine.queries.get(query.name).stored
-        fence = stored.tenure.fence
+        fence = stored.term.number
 
         async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
             connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
@@ -234,7 +234,7 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             async with connection.open("subscribe", subscribe) as duplex:
                 await duplex.receive(Tuples)
         await trio.sleep(0.2)
-        assert primary.up.engine.queries.get(query.name).stored.tenure.fence == fence
+        assert primary.up.engine.queries.get(query.name).stored.term.number == fence
 
 
 async def test_a_deleted_query_leaves_no_standby(tmp_path: Path, made: Made) -> None:

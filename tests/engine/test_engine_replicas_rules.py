@@ -25,11 +25,9 @@ from engine.replication.replicas.watch import (
     Tick,
     Watch,
 )
-from engine.replication.tenure import Tenure, check_fence, latest_fence, next_fence
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval, needs
-from overlay.errors import InvalidInputError
 from overlay.gossip.events import Health
 
 # -- the watch ------------------------------------------------------------------------------------
@@ -182,44 +180,7 @@ def test_after_amnesia_every_window_is_whole(sizes: list[int], at: int) -> None:
         assert all(interval.lo >= boundaries[stream] for stream in task.inputs)
 
 
-# -- tenures and choices --------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "b"])), min_size=2))
-def test_of_two_tenures_all_believe_the_same(ranks: list[tuple[int, str]]) -> None:
-    tenures = [Tenure(fence, primary) for fence, primary in ranks]
-    best = tenures[0]
-    for tenure in tenures:
-        best = tenure if tenure.succeeds(best) else best
-    assert best.rank == max(ranks)
-
-
-NOWS = st.floats(0, 4e9)
-TAKERS = st.binary(min_size=20, max_size=20).map(bytes.hex)
-
-
-@given(st.data(), NOWS, TAKERS)
-def test_a_fence_only_grows(data: st.DataObject, now: float, taker: str) -> None:
-    fence = data.draw(st.integers(0, latest_fence(now)))
-    assert next_fence(fence, now, taker) > fence
-
-
-@given(st.integers(0, 2**62), NOWS, TAKERS)
-def test_a_fence_that_is_taken_is_believed_whatever_was_claimed_before(
-    claimed: int, now: float, taker: str
-) -> None:
-    """By the time that others hear of it: two milliseconds, and their clocks may be behind."""
-    taken = next_fence(claimed, now, taker)
-    check_fence("q", taken, now + 0.002)
-    if claimed > latest_fence(now):
-        with pytest.raises(InvalidInputError, match="of the future: check the clock"):
-            check_fence("q", claimed, now)
-
-
-def test_two_that_take_over_in_one_moment_have_fences_of_their_own() -> None:
-    one, two = (next_fence(7, 1767225608.026, peer) for peer in ("a1" * 20, "b2" * 20))
-    assert one != two
-    assert max(one, two) <= latest_fence(1767225608.026)
+# -- choices --------------------------------------------------------------------------------------
 
 
 PEERS = [bytes([number]) * 20 for number in range(1, 9)]

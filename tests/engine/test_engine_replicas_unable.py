@@ -204,7 +204,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
             boundary = standby_boundary(secondary, "q/out", "out")
             await until(lambda: boundary() == 9 * hour)
             standby.note_boundaries(trio.current_time())
-            late = KeepUp(query.name, standby.tenure.fence, {}, {home.name("out"): 8 * hour})
+            late = KeepUp(query.name, standby.term.number, {}, {home.name("out"): 8 * hour})
             assert standby.hear(late, trio.current_time()).behind_us < 1_500_000
             assert standby.hear(late, trio.current_time() + 5).behind_us > 4_000_000
 

@@ -20,7 +20,7 @@ from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
 from engine.replication.moves.mover import Mover
 from engine.replication.producers import Producers
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.entries import Bytes
@@ -273,7 +273,7 @@ def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def fences_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Tenure, "succeeds", lambda _tenure, _other: False)
+    patch.setattr(Term, "succeeds", lambda _term, _other: False)
     patch.setattr(Producers, "fence", lambda _producers, _stream: 0)
 
 

@@ -46,7 +46,7 @@ from engine.replication.moves.messages import (
     ReadInput,
 )
 from engine.replication.replicas.messages import KeepUp, StandBy
-from engine.replication.tenure import Tenure
+from engine.replication.stored_query import WrittenTerm
 from engine.replication.views.messages import Locate
 from engine.streams.messages import (
     Acknowledge,
@@ -143,15 +143,15 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
     query = stored.entry.query
     deal = Deal(contract, brown.id, CHEAP, COST_NS)
     theirs, given = brown.up.engine.queries.find(brown.name("out"))
-    tenure = Tenure(7, sibling.id, mit.id)
+    term = WrittenTerm(7, sibling.id, mit.id)
     item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (brown.name("s"),))
     availability = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
     return [
         *(source, safe, source.schema, source.stream, safe.stream, query, *query.boxes),
-        *(query.boxes[0].functions[0], source.schema.fields[0], availability, tenure),
+        *(query.boxes[0].functions[0], source.schema.fields[0], availability, term),
         View(mit.name("view"), source.stream.name, Last(5)),
         *(Last(5), Recent(1_000), Range(0, 100)),
-        msgspec.structs.replace(stored, tenure=tenure),
+        msgspec.structs.replace(stored, written_term=term),
         Assignment(given.name, 9, theirs.entry.query, theirs.inputs, (), given.boundary, deal),
         deal,
         Former(100, query.boxes),
@@ -173,7 +173,7 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         Found(safe, keeper.tenure.ballot.electors),
         Follow(safe.stream.name, keeper.tenure.ballot.promised),
         Locate(source.stream.name, Last(5), True),
-        StandBy(msgspec.structs.replace(stored, tenure=tenure)),
+        StandBy(msgspec.structs.replace(stored, written_term=term)),
         KeepUp(query.name, 7, {}, {}),
         Passed(placed.name, 1, 5),
     ]

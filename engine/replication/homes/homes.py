@@ -30,8 +30,8 @@ from engine.replication.homes.messages import (
 )
 from engine.replication.homes.shipping import ship
 from engine.replication.producers import Producers
-from engine.replication.tenure import latest_fence
 from engine.streams.messages import Done, Tuples
+from engine.replication.term import QUERIES
 from engine.streams.store import StreamStore
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
@@ -99,7 +99,7 @@ class Homes:
 
     async def resume(self) -> None:
         """Open what the last run kept, as a replica or witness of whoever is home now."""
-        latest = latest_fence(self._overlay.clock())
+        latest = QUERIES.latest(self._overlay.clock())
         for stored in self._files.load():
             ballot = without_future(stored.ballot, latest)
             await self._start(msgspec.structs.replace(stored, ballot=ballot))

@@ -37,7 +37,7 @@ from engine.replication.homes.logs import ElectorLogs
 from engine.replication.homes.messages import TELL, Message, Request, Tell, Told, highest_fence
 from engine.replication.homes.tenure import BEATS, HomeTenure
 from engine.replication.producers import Producers
-from engine.replication.tenure import check_fence
+from engine.replication.term import QUERIES
 from engine.streams.journal import Position
 from engine.streams.kept import KeptStream, entries_of
 from engine.streams.store import StreamStore
@@ -188,7 +188,7 @@ class Keeper:
         if isinstance(event, Received | Called):
             # They count up by one, far below what clocks make: who claims one beyond leaves none.
             fence = event.fence if isinstance(event, Called) else highest_fence(event.message)
-            check_fence(self.name, fence, self.around.overlay.clock())
+            QUERIES.check(self.name, fence, self.around.overlay.clock())
         async with self._lock:
             home = self.tenure.home
             effects = self.tenure.handle(event, trio.current_time())

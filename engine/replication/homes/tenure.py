@@ -69,6 +69,7 @@ from engine.replication.homes.messages import (
     View,
     Vote,
 )
+from engine.replication.term import next_number
 from engine.streams.journal import START, Position
 
 BEATS: Final = 4
@@ -260,7 +261,7 @@ class HomeTenure(Elector):
 
     def _stand(self, now: float) -> list[Effect]:
         seen = [self.ballot.promised, *(view.promised for view in self._views.values())]
-        self.fence = max(seen) + 1
+        self.fence = next_number(max(seen))
         self.role, self._since = Role.STANDING, now
         kept = promise(self.ballot, self.fence, self.own)
         assert kept is not None, "a higher fence than any before"

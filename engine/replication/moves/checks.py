@@ -15,11 +15,11 @@ from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
 from engine.replication.moves.messages import Assignment
 from engine.replication.producers import Producers
+from engine.replication.term import TASKS
 from engine.streams.store import StreamStore
 from engine.tasks.former import check_history
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
-from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
 from overlay.threads import Threads
@@ -54,7 +54,7 @@ def check_form(request: Assignment, now: float) -> None:
             raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
     numbers = (
         ("boundary", request.after, BEGINNING, END - 1),
-        ("fence", request.fence, 0, latest_number(now, MILLIS)),
+        ("fence", request.fence, 0, TASKS.latest(now)),
         ("load", request.load, 0.0, math.inf),
         ("rate", request.rate, 0.0, math.inf),
     )

@@ -50,7 +50,6 @@ from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.streams.config import EngineConfig
-from overlay.clock import MILLIS, latest_number
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -223,7 +222,7 @@ class Mover:
         async with placed.moving:
             if placed.current is not known:
                 raise ConflictError(f"{task} has moved meanwhile")
-            fence = self._next_fence(placed)
+            fence = placed.next_number()
             source = placed.current.worker or self._here
             with self._prepared_for(task, to, fence):
                 carry_bytes = await self._prepare(stored, placed, to, fence, deal) if to else 0
@@ -267,16 +266,6 @@ class Mover:
             yield
         finally:
             del self._preparing[task, to]
-
-    def _next_fence(self, placed: PlacedTask) -> int:
-        """Greater than any before, of a task of that name deleted long ago as well: receipts name
-        a placement by it. Not than one that a clock which was ahead has made: no worker would take
-        that."""
-        now = self._overlay.clock()
-        before = (placed.current.fence, placed.tried)
-        last = max((fence for fence in before if fence <= latest_number(now, MILLIS)), default=0)
-        placed.tried = max(last + 1, int(now * MILLIS))
-        return placed.tried
 
     def _check_movable(self, placed: PlacedTask, to: str) -> None:
         if not placed.running:
@@ -384,7 +373,7 @@ class Mover:
         async with placed.moving:
             if placed.running or not placed.current.worker:
                 return
-            home = Placement(self._next_fence(placed), since=END)
+            home = Placement(placed.next_number(), since=END)
             with suppress(MedusaError):  # a full disk: the next time
                 self._queries.place(placed, home)
                 await self._send_subscribers(placed)

@@ -15,6 +15,7 @@ import trio
 from engine.objects.schema import BEGINNING, END
 from engine.replication.mirror import Mirror
 from engine.replication.moves.placements import Placement, Placements
+from engine.replication.term import TASKS
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Subscribe
 from engine.streams.store import StreamStore
@@ -58,7 +59,7 @@ class PlacedTask:
     Attributes:
         placements: who worked and works on it.
         moving: held while that is being changed.
-        tried: the fence of the last move, which may have failed: no two workers hear of one fence.
+        tried: the number of the last move, which may have failed: no two workers hear of one.
         load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
             nanoseconds a row, as last measured here.
         behind_since: since when a worker has let us wait for what its inputs already allow, on
@@ -107,10 +108,11 @@ class PlacedTask:
     def current(self) -> Placement:
         return self.placements[-1]
 
-    @property
-    def home(self) -> Placement:
-        """The placement that takes it home where it stands."""
-        return Placement(self.current.fence + 1, since=self.boundary)
+    def next_number(self) -> int:
+        """For the next placement; receipts name a placement by it."""
+        known = (self.current.fence, self.tried)
+        self.tried = TASKS.next(known, self._overlay.clock())
+        return self.tried
 
     @property
     def running(self) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from engine.replication.replicas.messages import Dismiss, Dismissed, KeptUp
-from engine.replication.tenure import check_fence
+from engine.replication.term import QUERIES
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -28,7 +28,7 @@ async def ask(
     """
     connection = await overlay.connect(parse_peer_id(peer))
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
-    check_fence(method, answer.tenure.fence, overlay.clock())
+    QUERIES.check(method, answer.written_term.fence, overlay.clock())
     return answer
 
 

@@ -166,7 +166,7 @@ def let_go_upstream(running: RunningQuery, care: Care, mirrors: Mirrors) -> None
         keep = END
         if mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
             keep = (positions(running) | care.positions)[name]
-        elif mode is Mode.PASSIVE_STANDBY and running.stored.tenure.secondary:
+        elif mode is Mode.PASSIVE_STANDBY and running.stored.term.secondary:
             keep = _checkpointed(running, care, name)
         mirrors.need(name, running.name, keep)
 
@@ -190,7 +190,7 @@ def release(running: RunningQuery, care: Care, now: float) -> bool:
     gated = (
         availability.mode is Mode.PASSIVE_STANDBY
         and availability.recovery is Recovery.PRECISE
-        and running.stored.tenure.secondary
+        and running.stored.term.secondary
     )
     if not gated:
         open_gates(running)
@@ -231,7 +231,7 @@ def computed(running: RunningQuery, care: Care) -> dict[str, int]:
     if stored.availability.mode is Mode.NONE:
         return found
     others = [positions(running)]
-    if stored.tenure.secondary:
+    if stored.term.secondary:
         others.append(care.positions)
         if stored.availability.mode in {Mode.ACTIVE_STANDBY, Mode.PASSIVE_STANDBY}:
             others.append(care.boundaries)

@@ -5,11 +5,10 @@ Both are peers of the participant whose query it is.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.objects.schema import BEGINNING
-from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure
+from engine.replication.stored_query import StoredQuery, WrittenTerm
 from engine.streams.leases import Lease
 
 
@@ -39,14 +38,14 @@ class KeptUp(Struct, frozen=True):
     """The secondary's answer to `StandBy` and `KeepUp`: how far it is.
 
     Attributes:
-        tenure: the highest that the secondary knows of.
+        written_term: the latest that the secondary knows of.
         boundaries: by stream, how far it has what it keeps.
         positions: by stream, from where it would go on if it were restarted now.
         earliest: it cannot go on with the last modification at its boundary, and stands still
             until it hears of it again: the earliest boundary at which it could; BEGINNING: it can.
     """
 
-    tenure: Tenure
+    written_term: WrittenTerm = field(name="tenure")
     boundaries: dict[str, int]
     positions: dict[str, int] = {}
     earliest: int = BEGINNING

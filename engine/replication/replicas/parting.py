@@ -72,7 +72,7 @@ class Parting:
         """
         if self._overlay.gossip.health(parse_peer_id(peer)).gone:
             raise UnavailableError("it is gone")
-        return (await dismiss(self._overlay, peer, running.name, running.stored.tenure.fence)).given
+        return (await dismiss(self._overlay, peer, running.name, running.stored.term.number)).given
 
 
 def _listed(peers: list[str]) -> str:

@@ -31,7 +31,7 @@ from engine.replication.replicas.succession import Succession
 from engine.replication.replicas.watch import PARTED_S
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from engine.streams.log import StreamLog
 from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
@@ -104,9 +104,9 @@ class Primaries:
         if query in self._queries.pending:
             return
         running = self._queries.get(query)
-        tenure, told = running.stored.tenure, self.care(query).told
-        asked = told is not None and told.tenure.secondary == secondary  # not written down yet
-        if (tenure.secondary != secondary and not asked) or tenure.fence != fence:
+        term, told = running.stored.term, self.care(query).told
+        asked = told is not None and told.term.secondary == secondary  # not written down yet
+        if (term.secondary != secondary and not asked) or term.number != fence:
             raise ConflictError(f"{query[:256]} has another secondary")
 
     def replicated(self, secondary: str, query: str, stream: str) -> StreamLog:
@@ -117,7 +117,7 @@ class Primaries:
         """
         running = self._queries.get(query)
         told = self.care(query).told
-        if told is None or told.tenure.secondary != secondary:
+        if told is None or told.term.secondary != secondary:
             raise NotFoundError(f"{query}: you are not its secondary")
         return upkeep.log_of(running, stream)
 
@@ -143,13 +143,13 @@ class Primaries:
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
         """
-        tenure = running.stored.tenure
+        term = running.stored.term
         if self._succession.is_over(running):
             raise UnavailableError(f"{running.name} is changing hands; try again")
-        if tenure.secondary and not self._lives(tenure.secondary):
+        if term.secondary and not self._lives(term.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
         given = await self._parting.settle(running, alone=alone)
-        if tenure.secondary:
+        if term.secondary:
             await self._keep_up(running, self.care(running.name))
         return given
 
@@ -160,7 +160,7 @@ class Primaries:
             MedusaError: it is not known whether that one has it.
         """
         care = self.care(running.name)
-        if not await self._stand_by(running, care, running.stored.tenure):
+        if not await self._stand_by(running, care, running.stored.term):
             raise UnavailableError(f"{running.name} is another peer's by now")
         return care.earliest
 
@@ -186,7 +186,7 @@ class Primaries:
     def _detected(self, peer: bytes, health: Health) -> None:
         if health.gone:
             for running in self._queries.replicated():
-                if running.stored.tenure.secondary == peer.hex():
+                if running.stored.term.secondary == peer.hex():
                     self._nursery.start_soon(self._look_after, running)
 
     async def _look_after(self, running: RunningQuery) -> None:
@@ -202,10 +202,10 @@ class Primaries:
                 )
 
     async def _attend(self, running: RunningQuery, care: Care) -> None:
-        tenure = running.stored.tenure
+        term = running.stored.term
         if self._succession.is_over(running):
             await self._succession.give_way(running)
-        elif tenure.secondary and self._lives(tenure.secondary):
+        elif term.secondary and self._lives(term.secondary):
             await self._keep_up(running, care)
         elif trio.current_time() > running.taken_over_at + SETTLE_S:
             await self._recruit(running, care)
@@ -219,29 +219,29 @@ class Primaries:
     async def _recruit(self, running: RunningQuery, care: Care) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
         care.reset()
-        if running.stored.tenure.secondary:
+        if running.stored.term.secondary:
             running.parted_at = trio.current_time()
-            self._parting.part_from(running, running.stored.tenure.secondary)
+            self._parting.part_from(running, running.stored.term.secondary)
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
         siblings = self._overlay.living_siblings()
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
             care.reset()
-            tenure = msgspec.structs.replace(running.stored.tenure, secondary=candidate.hex())
+            term = msgspec.structs.replace(running.stored.term, members=(candidate.hex(),))
             # Until it is known to be the secondary.
             self._parting.part_from(running, candidate.hex())
             try:
-                agreed = await self._stand_by(running, care, tenure)
+                agreed = await self._stand_by(running, care, term)
             except MedusaError:  # why ever it does not: the next one
                 running.parted_at = trio.current_time()
                 if not self._succession.is_ours(running):
                     return
                 continue
             if not self._succession.is_ours(running):
-                await self._dismiss(tenure, running.name)
+                await self._dismiss(term)
             elif agreed:
-                self._queries.appoint(running, tenure)
+                self._queries.appoint(running, term)
                 self._overlay.events.note(
                     "info", f"took {candidate.hex()[:8]} as the secondary of {running.name}"
                 )
@@ -249,8 +249,8 @@ class Primaries:
         care.reset()
         upkeep.hold_no_more(running)
         self._let_go_on(running)
-        if running.stored.tenure.secondary:
-            alone = msgspec.structs.replace(running.stored.tenure, secondary="")
+        if running.stored.term.secondary:
+            alone = msgspec.structs.replace(running.stored.term, members=())
             self._queries.appoint(running, alone)
 
     def _let_go_on(self, running: RunningQuery) -> None:
@@ -259,29 +259,27 @@ class Primaries:
             running.go_on()
             self._queries.catalog.publish_soon(running)  # it was not to be known before
 
-    async def _stand_by(self, running: RunningQuery, care: Care, tenure: Tenure) -> bool:
+    async def _stand_by(self, running: RunningQuery, care: Care, term: Term) -> bool:
         """Whether that peer stands by; or else we have been succeeded."""
         stored = msgspec.structs.replace(
-            running.stored,
-            tenure=tenure,
-            positions=upkeep.positions(running, modest=care.modest),
+            running.stored.under(term), positions=upkeep.positions(running, modest=care.modest)
         )
         care.told, care.positions = stored, stored.positions
         upkeep.hold_for(running, care, stored.positions)
         message = StandBy(stored)
-        answer = await ask(self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S)
+        answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.halted:
-            await self._dismiss(tenure, running.name)  # what it has is past what counts by now
+            await self._dismiss(term)  # what it has is past what counts by now
             answer = await ask(
-                self._overlay, tenure.secondary, "replica.stand_by", message, RECRUIT_S
+                self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )
         return await self._heed(running, care, answer)
 
     async def _keep_up(self, running: RunningQuery, care: Care) -> None:
-        tenure = running.stored.tenure
+        term = running.stored.term
         if care.told is None or not _unchanged(care.told, running.stored):
             try:
-                await self._stand_by(running, care, tenure)
+                await self._stand_by(running, care, term)
                 if care.earliest > BEGINNING:
                     self.refused(running)
             except UnavailableError:
@@ -297,9 +295,9 @@ class Primaries:
         boundaries = {task.name: task.boundary for task in running.tasks}
         known = [lease for task in running.tasks for lease in self._store.leases(task.name)]
         leases = care.untold(known)
-        message = KeepUp(running.name, tenure.fence, upkeep.positions(running), boundaries, leases)
+        message = KeepUp(running.name, term.number, upkeep.positions(running), boundaries, leases)
         try:
-            answer = await ask(self._overlay, tenure.secondary, "replica.keep_up", message)
+            answer = await ask(self._overlay, term.secondary, "replica.keep_up", message)
         except NotFoundError:  # it was told before it agreed, or has lost it
             care.told = None
             care.lost()
@@ -310,9 +308,10 @@ class Primaries:
     async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
         if not self._succession.is_ours(running):
             return True
-        if answer.tenure.succeeds(running.stored.tenure):
+        known = answer.written_term.of(running.name)
+        if known.succeeds(running.stored.term):
             for task in running.tasks:
-                self._producers.believe(task.name, answer.tenure.fence)
+                self._producers.believe(task.name, known.number)
             await self._succession.step_down(running)
             return False
         care.earliest = answer.earliest
@@ -332,15 +331,15 @@ class Primaries:
         """Its secondary hears of it; if not now, when it asks."""
         upkeep.hold_no_more(running)
         self._forget(running)
-        if running.stored.tenure.secondary:
-            self._nursery.start_soon(self._dismiss, running.stored.tenure, running.name)
+        if running.stored.term.secondary:
+            self._nursery.start_soon(self._dismiss, running.stored.term)
 
     def _forget(self, running: RunningQuery) -> None:
         self._cares.pop(running.name, None)
 
-    async def _dismiss(self, tenure: Tenure, query: str) -> None:
+    async def _dismiss(self, term: Term) -> None:
         with suppress(MedusaError):
-            await dismiss(self._overlay, tenure.secondary, query, tenure.fence)
+            await dismiss(self._overlay, term.secondary, term.subject, term.number)
 
 
 def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from engine.replication.mirror_sources import Feed, FromProducers
 from engine.replication.producers import Producers
 from engine.replication.replicas.messages import ReadReplica
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from engine.streams.messages import Subscribe
 from engine.streams.store import StreamStore
 from overlay.errors import NotRetainedError
@@ -23,16 +23,16 @@ class FromPrimary:
         lost: it has no more what would come next: the copy is to begin anew.
     """
 
-    def __init__(self, overlay: Overlay, query: str, tenure: Tenure) -> None:
+    def __init__(self, overlay: Overlay, query: str, term: Term) -> None:
         self._overlay = overlay
         self._query = query
-        self.tenure = tenure
+        self.term = term
         self.lost = False
 
     @asynccontextmanager
     async def subscribe(self, request: Subscribe) -> AsyncIterator[Feed]:
-        connection = await self._overlay.connect(parse_peer_id(self.tenure.primary))
-        read = ReadReplica(self._query, self.tenure.fence, request.stream, request.after)
+        connection = await self._overlay.connect(parse_peer_id(self.term.holder))
+        read = ReadReplica(self._query, self.term.number, request.stream, request.after)
         async with connection.open("replica.read", read) as duplex:
             yield duplex
 

@@ -26,7 +26,7 @@ from engine.replication.replicas.sources import FromPrimary, InputOfReplica
 from engine.replication.replicas.watch import Heard, Watch
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure
+from engine.replication.term import Term
 from engine.streams.kept import KeptStream, Role, key_of
 from engine.streams.store import REPLICA, StreamStore
 from engine.tasks.former import changed, made_since
@@ -49,7 +49,7 @@ GRACE_S: Final = 60.0
 class Standby:
     """
     Attributes:
-        stored: as a takeover would go on with it, but for the tenure.
+        stored: as a takeover would go on with it, but for the term.
         decided: as it is written down once this peer has taken over, until nothing is left to do.
         saved: the positions that are on disk.
         watch: what is known of the primary.
@@ -83,7 +83,7 @@ class Standby:
         self._producers = producers
         self._mirrors = mirrors
         self._queries = queries
-        self._primary = FromPrimary(overlay, self.name, stored.tenure)
+        self._primary = FromPrimary(overlay, self.name, stored.term)
         self._inputs: list[InputOfReplica] = []
         self._kept: dict[str, KeptStream] = {}
         self._tasks = tasks
@@ -98,16 +98,16 @@ class Standby:
     def name(self) -> str:
         return self.stored.name
 
-    def yields_to(self, tenure: Tenure) -> bool:
+    def yields_to(self, term: Term) -> bool:
         """Whether it is to let go of the query by the word of that primary: it has not taken over
         itself, and that one is its own or a later one."""
-        own = tenure.rank == self.tenure.rank
-        return self.decided is None and (own or tenure.fence > self.tenure.fence)
+        own = term.rank == self.term.rank
+        return self.decided is None and (own or term.number > self.term.number)
 
     @property
-    def tenure(self) -> Tenure:
+    def term(self) -> Term:
         """The highest that is known of it here."""
-        return self.stored.tenure if self.decided is None else self.decided.tenure
+        return self.stored.term if self.decided is None else self.decided.term
 
     @property
     def lost(self) -> bool:

@@ -1,6 +1,6 @@
 """The secondary's side: the queries that this peer would go on with, and the takeover itself.
 
-A takeover is decided by writing down a tenure with a higher fence. What follows can be repeated:
+A takeover is decided by writing down a term with a higher number. What follows can be repeated:
 the outputs are served, the catalog names this peer, consumers come from the boundary they hold, and
 who has the lower fence steps down when it hears of the higher one.
 """
@@ -30,8 +30,8 @@ from engine.replication.replicas.messages import (
 )
 from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
-from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure, check_fence, latest_fence, next_fence
+from engine.replication.stored_query import StoredQuery, written
+from engine.replication.term import QUERIES, Term
 from engine.streams.kept import KeptStream, Role
 from engine.streams.leases import Lease
 from engine.streams.messages import Done
@@ -120,17 +120,17 @@ class Standbys:
         Raises:
             NotAuthorisedError: the query is not of our participant, or not the caller's.
             InvalidInputError: it makes no sense.
-            ConflictError: a later tenure is known here.
+            ConflictError: a later term is known here.
             BusyError: too many already, or not yet.
         """
         stored = request.stored
         self._check_ours(primary, participant, stored)
         async with self._changing:
             known = self._known(stored.name)
-            if known.succeeds(stored.tenure):
-                return KeptUp(known, {})
+            if known.succeeds(stored.term):
+                return KeptUp(written(known), {})
             for output in stored.entry.outputs:
-                self._producers.believe(output, stored.tenure.fence)
+                self._producers.believe(output, stored.term.number)
             if self._queries.occupied(stored.name):
                 raise BusyError(f"{stored.name}: this peer is still leaving it")
             standby = self._standbys.get(stored.name)
@@ -154,10 +154,10 @@ class Standbys:
         standby = self._standbys.get(request.query)
         if standby is None:
             known = self._known(request.query)
-            if known.fence > request.fence:
-                return KeptUp(known, {})
+            if known.number > request.fence:
+                return KeptUp(written(known), {})
             raise NotFoundError(f"{request.query[:256]}: this peer does not stand by for it")
-        if (standby.tenure.primary, standby.tenure.fence) == (primary, request.fence):
+        if (standby.term.holder, standby.term.number) == (primary, request.fence):
             self._adopt(standby, request.leases)
             now = trio.current_time()
             effects = standby.watch.handle(standby.hear(request, now), now)
@@ -180,12 +180,14 @@ class Standbys:
             ConflictError: this peer has, or may come to have, the query all the same.
         """
         self._check_owner(participant, request.query)
-        check_fence(request.query, request.fence, self._overlay.clock())
+        QUERIES.check(request.query, request.fence, self._overlay.clock())
         async with self._changing:
             standby = self._standbys.get(request.query)
-            if standby is not None and standby.yields_to(Tenure(request.fence, primary)):
+            if standby is not None and standby.yields_to(
+                Term(request.query, request.fence, primary)
+            ):
                 await self._drop(standby)
-            if self._known(request.query).primary:
+            if self._known(request.query).holder:
                 raise ConflictError(f"{request.query[:256]}: this peer has not let go of it")
             return Dismissed(self._queries.files.given(request.query))
 
@@ -206,35 +208,35 @@ class Standbys:
 
     def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
         self._check_owner(participant, stored.name)
-        check_fence(stored.name, stored.tenure.fence, self._overlay.clock())
-        if (stored.tenure.primary, stored.tenure.secondary) != (primary, self._here):
-            raise InvalidInputError(f"{stored.name}: a tenure of other peers")
+        QUERIES.check(stored.name, stored.term.number, self._overlay.clock())
+        if (stored.term.holder, stored.term.secondary) != (primary, self._here):
+            raise InvalidInputError(f"{stored.name}: a term of other peers")
 
     def _check_owner(self, participant: str, query: str) -> None:
         owner = ObjectName.parse(query).participant
         if not owner == participant == self._participant:
             raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
 
-    def _known(self, query: str) -> Tenure:
-        """The highest tenure of the query that this peer knows of, and that can be believed."""
+    def _known(self, query: str) -> Term:
+        """The latest term of the query that this peer knows of, and that can be believed."""
         known = self._here_known(query)
-        return known if known.fence <= latest_fence(self._overlay.clock()) else Tenure()
+        return known if QUERIES.believes(known.number, self._overlay.clock()) else Term(query)
 
-    def _here_known(self, query: str) -> Tenure:
+    def _here_known(self, query: str) -> Term:
         with suppress(NotFoundError):
-            return self._queries.get(query).stored.tenure
+            return self._queries.get(query).stored.term
         pending = self._queries.pending.get(query)
         if pending is not None:
-            return pending.tenure
+            return pending.term
         standby = self._standbys.get(query)
-        return Tenure() if standby is None else standby.tenure
+        return Term(query) if standby is None else standby.term
 
     # -- over time ----------------------------------------------------------------------------
 
     async def resume(self) -> None:
         """Take up what the last run stood by for."""
         for stored in list(self._queries.pending.values()):
-            if stored.tenure.primary in {"", self._here}:
+            if stored.term.holder in {"", self._here}:
                 continue
             try:
                 await self._open(stored, again=True)
@@ -263,14 +265,14 @@ class Standbys:
             return
         standby.note_boundaries(trio.current_time())
         standby.heed_silence(trio.current_time())
-        self._tell(standby, self._overlay.gossip.health(_id(standby.tenure.primary)))
+        self._tell(standby, self._overlay.gossip.health(_id(standby.term.holder)))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.lost:
             self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
 
     def _detected(self, peer: bytes, health: Health) -> None:
         for standby in self.all():
-            if standby.tenure.primary == peer.hex():
+            if standby.term.holder == peer.hex():
                 self._tell(standby, health)
 
     def _tell(self, standby: Standby, health: Health) -> None:
@@ -280,7 +282,7 @@ class Standbys:
         for effect in effects:
             match effect:
                 case Doubt():
-                    self._overlay.gossip.doubt(_id(standby.tenure.primary))
+                    self._overlay.gossip.doubt(_id(standby.term.holder))
                 case Ask():
                     self._nursery.start_soon(self._ask, standby)
                 case TakeOver(reason):
@@ -292,10 +294,10 @@ class Standbys:
         """A primary that lives and does not know us any more is one that needs us no more."""
         if standby.decided is not None:
             return
-        question = Incumbent(standby.name, standby.tenure.fence)
+        question = Incumbent(standby.name, standby.term.number)
         with suppress(MedusaError):
             try:
-                connection = await self._overlay.connect(_id(standby.tenure.primary))
+                connection = await self._overlay.connect(_id(standby.term.holder))
                 await connection.call("replica.incumbent", question, Done, timeout_s=ASK_CALL_S)
             except (NotFoundError, ConflictError):
                 await self._give_up(standby)
@@ -349,7 +351,7 @@ class Standbys:
             standby.succeeding = False
         self._overlay.events.note(
             "warning",
-            f"took over {standby.name} from {standby.stored.tenure.primary[:8]}: {reason}",
+            f"took over {standby.name} from {standby.stored.term.holder[:8]}: {reason}",
             query=standby.name,
             term=term,
         )
@@ -386,7 +388,7 @@ class Standbys:
         with suppress(MedusaError):
             if over or edition > known.edition:
                 await self._give_up(standby)  # what we would go on with is over
-            elif (found.query, found.peer) == (known.query, standby.stored.tenure.primary):
+            elif (found.query, found.peer) == (known.query, standby.stored.term.holder):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:
                         await standby.take_status(found)
@@ -402,18 +404,19 @@ class Standbys:
 
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""
-        before = max(standby.tenure.fence, *map(self._producers.fence, _outputs(standby)))
-        tenure = Tenure(next_fence(before, self._overlay.clock(), self._here), self._here)
+        known = (standby.term.number, *map(self._producers.fence, _outputs(standby)))
+        number = QUERIES.next(known, self._overlay.clock(), self._here)
+        term = Term(standby.name, number, self._here)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
-        before_us = standby.stored.parted_from(standby.tenure.primary)
+        before_us = standby.stored.parted_from(standby.term.holder)
         parted = tuple(peer for peer in before_us if peer != self._here)
-        stored = msgspec.structs.replace(standby.stored, entry=entry, tenure=tenure, parted=parted)
+        stored = msgspec.structs.replace(standby.stored, entry=entry, parted=parted).under(term)
         self._queries.files.save(stored)
         standby.decided = stored
         return stored
 
     async def _succeed(self, standby: Standby) -> int:
-        """Returns the fence under which this peer has it."""
+        """Returns the number of the term in which this peer has it."""
         stored = standby.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()
@@ -430,7 +433,7 @@ class Standbys:
             standby.let_go()
             for task in running.tasks:
                 self._mirrors.read_anew(task.name)
-        return stored.tenure.fence
+        return stored.term.number
 
 
 def _outputs(standby: Standby) -> tuple[str, ...]:
@@ -438,7 +441,7 @@ def _outputs(standby: Standby) -> tuple[str, ...]:
 
 
 def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
-    return KeptUp(standby.tenure, standby.boundaries, standby.saved, earliest)
+    return KeptUp(written(standby.term), standby.boundaries, standby.saved, earliest)
 
 
 def _id(peer: str) -> bytes:

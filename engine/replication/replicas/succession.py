@@ -1,7 +1,7 @@
-"""Who has a query: a primary that restarts, or hears of a higher fence than its own, finds out.
+"""Who has a query: a primary that restarts, or hears of a later term than its own, finds out.
 
 Where it has been taken over it steps down; where the one that took over is gone as well it has the
-query again, under a higher fence.
+query again, in a later term.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.replication.replicas.messages import KeepUp
 from engine.replication.replicas.parting import Parting
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
-from engine.replication.tenure import Tenure, next_fence
+from engine.replication.term import QUERIES, Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -63,8 +63,8 @@ class Succession:
         self._stepped_down = stepped_down
 
     def is_over(self, running: RunningQuery) -> bool:
-        """A higher fence than ours is known."""
-        return self._known_fence(running.stored) > running.stored.tenure.fence
+        """A later term than ours is known."""
+        return self._known_number(running.stored) > running.stored.term.number
 
     def is_ours(self, running: RunningQuery) -> bool:
         """Still: it may have been deleted while others were asked about it."""
@@ -79,7 +79,7 @@ class Succession:
         running = self._queries.get(stored.name)
         del self._queries.pending[stored.name]
         try:
-            if answer is not None and answer.succeeds(stored.tenure):
+            if answer is not None and answer.succeeds(stored.term):
                 self._overlay.events.note(
                     "info", f"gave up {stored.name}: it has been taken over meanwhile"
                 )
@@ -87,14 +87,14 @@ class Succession:
                 return
             if self.is_over(running):
                 self._insist(running, successor)  # it was, by a peer that is gone itself
-            if running.stored.tenure.secondary:
+            if running.stored.term.secondary:
                 running.halt()  # it may not have heard of the last modification
             self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: RunningQuery) -> None:
-        """It is over: whose the higher fence is has the query, unless that one is gone as well."""
+        """It is over: the holder of the later term has it, unless that one is gone as well."""
         peer = await self._successor(running.stored)
         if not self.is_over(running) or not self.is_ours(running):  # by now
             return
@@ -124,21 +124,22 @@ class Succession:
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
     def _insist(self, running: RunningQuery, gone: str) -> None:
-        """Have it again, under a fence of our own that is higher than that of who is gone."""
+        """Have it again, in a later term than that of the peer that is gone."""
         self._parting.part_from(running, gone)
-        known = max(self._known_fence(running.stored), running.stored.tenure.fence)
-        tenure = Tenure(next_fence(known, self._overlay.clock(), self._here), self._here)
-        self._queries.appoint(running, tenure)
+        known = (self._known_number(running.stored), running.stored.term.number)
+        number = QUERIES.next(known, self._overlay.clock(), self._here)
+        self._queries.appoint(running, Term(running.name, number, self._here))
         self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
 
-    async def _asked(self, stored: StoredQuery, peer: str) -> Tenure | None:
-        """The tenure that the peer which should have the query now knows of; None: it says none."""
-        contested = self._known_fence(stored) > stored.tenure.fence
+    async def _asked(self, stored: StoredQuery, peer: str) -> Term | None:
+        """The term that the peer which should have the query now knows of; None: it says none."""
+        contested = self._known_number(stored) > stored.term.number
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
             while self._lives(peer):
-                message = KeepUp(stored.name, stored.tenure.fence, {}, {})
+                message = KeepUp(stored.name, stored.term.number, {}, {})
                 try:
-                    return (await ask(self._overlay, peer, "replica.keep_up", message)).tenure
+                    answer = await ask(self._overlay, peer, "replica.keep_up", message)
+                    return answer.written_term.of(stored.name)
                 except UnavailableError:
                     await trio.sleep(AGAIN_S)
                 except MedusaError:
@@ -152,10 +153,10 @@ class Succession:
                 await self._producers.learn(output)
             peer = (await self._queries.catalog.entry(stored.name)).peer
             parse_peer_id(peer)
-            return stored.tenure.secondary if peer == self._here else peer
-        return stored.tenure.secondary
+            return stored.term.secondary if peer == self._here else peer
+        return stored.term.secondary
 
-    def _known_fence(self, stored: StoredQuery) -> int:
+    def _known_number(self, stored: StoredQuery) -> int:
         return max(map(self._producers.fence, stored.entry.outputs), default=0)
 
     def _lives(self, peer: str) -> bool:
