@@ -160,12 +160,12 @@ class Modifier:
         placed = [task for task in running.tasks if task.name in plan.names]
         async with AsyncExitStack() as stack:
             for task in placed:
-                if task.current.worker:
+                if task.current.term.holder:
                     await self._mover.take_home(task.name)
             with trio.move_on_after(MOVE_S) as waiting:
                 for task in placed:
                     await stack.enter_async_context(task.moving)
-            if waiting.cancelled_caught or any(task.current.worker for task in placed):
+            if waiting.cancelled_caught or any(task.current.term.holder for task in placed):
                 raise UnavailableError(f"{running.name}: a task of it is being moved; try again")
             for task in placed:
                 await self._mover.teller.until_told(task)

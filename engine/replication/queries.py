@@ -334,7 +334,7 @@ class QueryHost:
         placements = replaced(placed.placements, placement)
         before = placed.current
         stored = running.stored.placed(placed.name, placements)
-        self.write(running, placements=stored.placements)
+        self.write(running, written_placements=stored.written_placements)
         placed.placements = placements
         self.changed.tell(placed.name, before, placement)
 
@@ -413,9 +413,9 @@ class QueryHost:
             await self.name_worker(task)
 
     def _place_home(self, running: RunningQuery) -> list[PlacedTask]:
-        away = [task for task in running.tasks if task.current.worker]
+        away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
-            self.place(task, Placement(task.next_number(), since=task.boundary))
+            self.place(task, Placement(Term(task.name, task.next_number(), since=task.boundary)))
         return away
 
     def _check_unread(self, running: RunningQuery) -> None:

@@ -96,7 +96,7 @@ class QueryCatalog:
         # read and declared in one step: of two that publish, the later one says what is so
         producer = Producer(
             placed.name,
-            worker=placed.current.worker,
+            worker=placed.current.term.holder,
             secondary=term.secondary,
             fence=term.number,
             edition=running.stored.entry.edition,

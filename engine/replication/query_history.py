@@ -115,7 +115,7 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
         since=told.since,
         positions=told.positions,
         variant=told.variant,
-        placements=told.placements,
+        written_placements=told.written_placements,
         parted=told.parted,
     )
     return as_known == told and told.entry.outputs == known.entry.outputs

@@ -11,7 +11,6 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.mirror_sources import short_digest
 from engine.replication.mirrors import Mirrors
 from engine.replication.moves.placed_task import PlacedTask
-from engine.replication.moves.placements import of
 from engine.replication.replicas.positions import needed
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
@@ -169,7 +168,7 @@ class QueryLogs:
                 logs[task.output],
                 store=self._store,
                 overlay=self._overlay,
-                placements=of(stored.placements.get(task.name)),
+                placements=stored.placements(task.name),
                 fork=self._fork(runner, stored.availability.bound_s, logs, executor),
             )
             for task, runner in zip(tasks, runners, strict=True)

@@ -139,9 +139,9 @@ class Relabelling:
             self._queries.catalog.publish_soon(running)
 
     async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
-        if not placed.current.worker or placed.moving.locked():
+        if not placed.current.term.holder or placed.moving.locked():
             return
-        worker = self._mover.participant_of(placed.current.worker)
+        worker = self._mover.participant_of(placed.current.term.holder)
         try:
             check_worker(placed.runner.task, network, worker, self._readers)
         except NotAuthorisedError as error:

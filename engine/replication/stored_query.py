@@ -10,7 +10,8 @@ from engine.objects.definitions import (
     QueryEntry,
     StreamEntry,
 )
-from engine.replication.moves.placements import Placements
+from engine.replication.moves import placements as records
+from engine.replication.moves.placements import Placements, WrittenPlacement, at_home
 from engine.replication.term import Term
 from engine.tasks.former import Former
 from engine.tasks.network import Network
@@ -38,7 +39,7 @@ class StoredQuery(Struct, frozen=True):
     """What a restart needs.
 
     Attributes:
-        placements: by task, of those that have ever moved.
+        written_placements: see `placements`, by task, of those that have ever moved.
         written_term: see `term`.
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.streams.kept.key_of`).
@@ -51,7 +52,9 @@ class StoredQuery(Struct, frozen=True):
     entry: QueryEntry
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...]
-    placements: dict[str, Placements] = {}
+    written_placements: dict[str, tuple[WrittenPlacement, ...]] = field(
+        default_factory=dict, name="placements"
+    )
     written_term: WrittenTerm = field(default=WrittenTerm(), name="tenure")
     positions: dict[str, int] = {}
     variant: str = ""
@@ -92,6 +95,12 @@ class StoredQuery(Struct, frozen=True):
         """`parted`, with that peer (hex) besides."""
         return tuple(sorted({*self.parted, peer} - {""}))
 
+    def placements(self, task: str) -> Placements:
+        """Who worked and works on a task."""
+        known = self.written_placements.get(task, ())
+        return tuple(each.of(task) for each in known) or at_home(task)
+
     def placed(self, task: str, placements: Placements) -> StoredQuery:
         """The same, with another record of who works on a task."""
-        return msgspec.structs.replace(self, placements={**self.placements, task: placements})
+        known = {**self.written_placements, task: tuple(map(records.written, placements))}
+        return msgspec.structs.replace(self, written_placements=known)

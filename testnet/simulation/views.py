@@ -38,9 +38,9 @@ def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
             if each.stored.since is not None
         ),
         gives=tuple(
-            WorkView(task.name, task.current.fence, task.current.worker)
+            WorkView(task.name, task.current.term.number, task.current.term.holder)
             for task in engine.queries.tasks()
-            if task.current.worker
+            if task.current.term.holder
         ),
         health={other.hex(): overlay.gossip.health(other).value for other in others},
         incarnation=overlay.gossip.incarnation,
@@ -102,7 +102,7 @@ def covered(
                 continue  # who has been taken over and does not know it yet waits for nobody
             # what another peer works on it gives to consumers itself, and waits for nobody
             here = [task for task in running.tasks if task.name not in worked]
-            works = [task.current.fence for task in here]
+            works = [task.current.term.number for task in here]
             yield Covered(
                 now,
                 look,

@@ -117,7 +117,7 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
             await sums.take(529)
             done = await modify(client, query.name, LONGER)
             _, placed = one.up.engine.queries.find(one.name("sums"))
-            assert not placed.current.worker
+            assert not placed.current.term.holder
             assert placed.given >= 499, "the worker said how far it had come"
             await post(client, source, range(530, 1000))
             await sums.take(999)
@@ -127,7 +127,7 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
             await town.restart(two)  # which plans the task with both editions again
             await post(client, source, range(1100, 1700))
             await sums.take(1699)
-            assert placed.current.worker == two.id
+            assert placed.current.term.holder == two.id
             await client.post_event(source, rows((t, t) for t in range(1700, 2000)), end=True)
             await sums.take(END)
         editions = [Edition(query), edition(query, done.since, LONGER)]

@@ -138,7 +138,7 @@ async def _move(one: Place, two: Place) -> None:
 async def _home_again(one: Place) -> None:
     while True:
         _, placed = one.up.engine.queries.find(one.name("out"))
-        if not placed.current.worker:
+        if not placed.current.term.holder:
             return
         try:
             await one.up.engine.mover.take_home(one.name("out"))

@@ -261,7 +261,7 @@ async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: 
             lying.kept.log.append(boundary, None)
             await post(client, source, range(250, 520))
             await sums.take(519)
-            assert not placed(one).current.worker
+            assert not placed(one).current.term.holder
             await client.post_event(source, rows([(600, 600)]), end=True)
             await sums.take(END)
             assert sums.rows == [
@@ -289,7 +289,7 @@ async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
                     await mover.pass_on(two.id, PassOn(task, fence, to, Deal("d", two.id, 1, 1)))
             with pytest.raises(NotAuthorisedError, match="you pay for"):
                 await mover.pass_on(two.id, PassOn(task, fence, three.id, Deal("d", one.id, 1, 1)))
-            assert placed(one).current.worker == two.id
+            assert placed(one).current.term.holder == two.id
 
 
 async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
                         MoveRecord,
                         timeout_s=DEADLINE_S,
                     )
-            assert placed(one).current.worker == two.id
+            assert placed(one).current.term.holder == two.id
 
 
 # -- two things at once ----------------------------------------------------------------------------
@@ -398,7 +398,7 @@ async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
                 nursery.start_soon(pass_on)
                 await trio.testing.wait_all_tasks_blocked()
                 here = placed(one).placements
-                placed(one).placements = (*here, replace_placement(here[-1], fence=7))
+                placed(one).placements = (*here, replace_placement(here[-1], number=7))
             assert outcomes == ["ConflictError"]
             placed(one).placements = here
             await client.post_event(source, rows([(300, 1)]), end=True)
@@ -406,7 +406,8 @@ async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
 
 
 def replace_placement(placement: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(placement, **changes)
+    term = msgspec.structs.replace(placement.term, **changes)
+    return msgspec.structs.replace(placement, term=term)
 
 
 async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
@@ -449,7 +450,7 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -
             await sums.take(END)
             assert sums.rows == [*expected(range(250)), (399, 1)]
             await until(lambda: not two.up.engine.assignments.all(), "released")
-            assert placed(one).current.since == END
+            assert placed(one).current.term.since == END
             assert [kept.name for kept in two.up.engine.store.all()] == []
 
 
@@ -471,7 +472,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
                 at = hours * HOUR_US
                 await poster.post_event(source, rows([(at, hours)]), boundary=at + 9)
                 await sums.take(at + 9)
-            begun = placed(one).current.since
+            begun = placed(one).current.term.since
             await until(
                 lambda: two.up.engine.assignments.all()[0].kept.log.start > begun,  # type: ignore[union-attr]
                 "the output's beginning is gone",
@@ -481,7 +482,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
             at = 6 * HOUR_US
             await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
             await sums.take(at + SIZE_US)
-            assert placed(one).current.worker == two.id, "it went on there"
+            assert placed(one).current.term.holder == two.id, "it went on there"
             late = [(hours * HOUR_US + SIZE_US - 1, hours) for hours in range(1, 7)]
             assert sums.rows == [*expected(range(250)), *late]
 
@@ -530,7 +531,7 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Pat
             with pytest.raises(ConflictError):
                 await queries.set_status(one.name("q/out"), QueryStatus.STOPPED)
         await town.restart(one)
-        assert not placed(one).current.worker
+        assert not placed(one).current.term.holder
         await until(lambda: not two.up.engine.assignments.all())
 
 
@@ -569,7 +570,7 @@ async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
         async with one.client() as client:
             source, sums = await running(client, one)
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
-            since = placed(one).current.since
+            since = placed(one).current.term.since
             for start in range(250, 750, 100):
                 await post(client, source, range(start, start + 100))
                 await sums.take(start + 99)
@@ -595,4 +596,4 @@ async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_pat
             record = await client.move_task(home.name("out"), worker.id)
             assert record.fence <= home.wall() * 1000
             await post(poster, source, range(520))
-            await until(lambda: placed.current.worker == worker.id)
+            await until(lambda: placed.current.term.holder == worker.id)

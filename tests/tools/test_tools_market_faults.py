@@ -135,7 +135,7 @@ async def test_who_never_pays_fills_no_disk(
         await town.move()
         (guest,) = town.utah.up.engine.assignments.all()
         (placed,) = town.mit.up.engine.queries.tasks()
-        since = placed.current.since
+        since = placed.current.term.since
         for _ in range(5):
             await town.work.post(100)
         await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")

@@ -210,7 +210,7 @@ async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
                 await until(lambda t=stimes[-1]: mit.kept("a").log.boundary >= t)
                 count += 10
             _, placed = mit.up.engine.queries.find(mit.name("a"))
-            tuples = count - 1 - placed.current.since
+            tuples = count - 1 - placed.current.term.since
             await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
 
 

@@ -234,7 +234,7 @@ def working_at(place: Place) -> set[str]:
 def away(place: Place) -> dict[str, str]:
     """Its tasks that run elsewhere, and where."""
     tasks = place.up.engine.queries.tasks()
-    return {task.name: task.current.worker for task in tasks if task.current.worker}
+    return {task.name: task.current.term.holder for task in tasks if task.current.term.holder}
 
 
 # -- work ------------------------------------------------------------------------------------------
@@ -297,9 +297,9 @@ class Work:
         """Tuples of the source within the task's placements at a peer."""
         _, placed = self.place.up.engine.queries.find(task)
         return sum(
-            len(range(max(0, p.since + 1), min(self.posted, (p.until or self.posted) + 1)))
+            len(range(max(0, p.term.since + 1), min(self.posted, (p.until or self.posted) + 1)))
             for p in placed.placements
-            if p.worker == place.id
+            if p.term.holder == place.id
         )
 
 

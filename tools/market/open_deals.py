@@ -87,6 +87,6 @@ class OpenDeals:
 def _end_of(placed: PlacedTask, standing: Standing) -> int | None:
     """Where that placement ended; None: it lasts."""
     for placement in placed.placements:
-        if placement.fence == standing.deal.fence:
+        if placement.term.number == standing.deal.fence:
             return None if placement.until is None else clamped(placement.until)
     return standing.billed  # it never came to it, or that was long ago

@@ -146,18 +146,19 @@ class Settler:
         if placement.owed.contract:
             owed = placement.owed
             account = Account(owed.contract, self._own, parse_peer_id(placement.payee))
-            self.agree_on(account, _rate(owed), task, fence=placement.fence, since=placement.since)
+            term = placement.term
+            self.agree_on(account, _rate(owed), task, fence=term.number, since=term.since)
             self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
         """The owner has placed a task: the deal before is over."""
         if not before.owed.contract:
             return
-        self.handle(Ended(task, before.fence, clamped(now.since)))
+        self.handle(Ended(task, before.term.number, clamped(now.term.since)))
         stays = now.payee == before.payee
-        if before.payee != before.worker or (stays and now.worker != now.payee):
-            fence, worker = (now.fence, now.worker) if stays else (None, "")
-            news = Passed(task, before.fence, now.since, fence, worker)
+        if before.payee != before.term.holder or (stays and now.term.holder != now.payee):
+            number, worker = (now.term.number, now.term.holder) if stays else (None, "")
+            news = Passed(task, before.term.number, now.term.since, number, worker)
             self._nursery.start_soon(self._tell, before.payee, news)
 
     def activated(self, stored: StoredAssignment, since: int) -> None:

@@ -49,6 +49,7 @@ from engine.replication.moves.telling import CALL_S, Teller
 from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
+from engine.replication.term import Term
 from engine.streams.config import EngineConfig
 from overlay.errors import (
     ClosedError,
@@ -170,7 +171,7 @@ class Mover:
 
     def _working(self, task: str, fence: int, worker: str) -> PlacedTask:
         _, placed = self._queries.find(task)
-        if (placed.current.worker, placed.current.fence) != (worker, fence):
+        if (placed.current.term.holder, placed.current.term.number) != (worker, fence):
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return placed
 
@@ -222,18 +223,16 @@ class Mover:
         async with placed.moving:
             if placed.current is not known:
                 raise ConflictError(f"{task} has moved meanwhile")
-            fence = placed.next_number()
-            source = placed.current.worker or self._here
-            with self._prepared_for(task, to, fence):
-                carry_bytes = await self._prepare(stored, placed, to, fence, deal) if to else 0
+            number = placed.next_number()
+            source = placed.current.term.holder or self._here
+            with self._prepared_for(task, to, number):
+                carry_bytes = await self._prepare(stored, placed, to, number, deal) if to else 0
                 self._check_movable(placed, to)
                 async with placed.paused():
                     self._check_movable(placed, to)  # it may rest because its query was stopped
                     committed_at = placed.kept.log.moved_at
                     placement = Placement(
-                        fence=fence,
-                        worker=to,
-                        since=placed.boundary,
+                        Term(task, number, to, since=placed.boundary),
                         deal=deal,
                         payee=payee,
                         owed=owed,
@@ -245,8 +244,8 @@ class Mover:
         record = MoveRecord(
             at=self._overlay.clock(),
             task=task,
-            fence=fence,
-            since=placement.since,
+            fence=number,
+            since=placement.term.since,
             source=source,
             target=to or self._here,
             contract=owed.contract,
@@ -272,7 +271,7 @@ class Mover:
             raise StoppedError(f"{placed.name} does not run: start its query first")
         if to and placed.runner.halt.at < END:
             raise ConflictError(f"{placed.name} is being modified: try again")
-        if placed.current.worker == to:
+        if placed.current.term.holder == to:
             raise ConflictError(f"{placed.name} is there already")
         if to:
             parse_peer_id(to)
@@ -319,7 +318,7 @@ class Mover:
             "info",
             f"moved {placed.name} from {record.source[:8]} to {record.target[:8]}",
             task=placed.name,
-            term=placed.current.fence,
+            term=placed.current.term.number,
         )
         self._nursery.start_soon(self._send_subscribers, placed)
         self._nursery.start_soon(self.teller.tell, placed)
@@ -329,7 +328,7 @@ class Mover:
         self, placed: PlacedTask, record: MoveRecord, committed_at: float
     ) -> None:
         """Remember the move, with the time that the output stood still; 0: nothing came."""
-        since = placed.current.since
+        since = placed.current.term.since
         stood_s = 0.0
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
             await placed.kept.log.wait_beyond(since)
@@ -338,7 +337,7 @@ class Mover:
 
     async def _send_subscribers(self, placed: PlacedTask) -> None:
         """The catalog first, so that who is sent away finds the worker there."""
-        worker = placed.current.worker
+        worker = placed.current.term.holder
         try:
             await self._queries.name_worker(placed)
         except MedusaError as error:
@@ -362,7 +361,7 @@ class Mover:
                     continue
                 if self.teller.untold(placed):
                     self._nursery.start_soon(self.teller.tell, placed)
-                if placed.boundary == END and placed.current.worker:
+                if placed.boundary == END and placed.current.term.holder:
                     self._nursery.start_soon(self._dismiss, placed)
                 patience_s = placed.current.owed.availability_s or self._patience_s
                 if placed.watch(trio.current_time()) > patience_s:
@@ -371,15 +370,15 @@ class Mover:
     async def _dismiss(self, placed: PlacedTask) -> None:
         """The output has ended: its worker has nothing more to do, and we have all of it."""
         async with placed.moving:
-            if placed.running or not placed.current.worker:
+            if placed.running or not placed.current.term.holder:
                 return
-            home = Placement(placed.next_number(), since=END)
+            home = Placement(Term(placed.name, placed.next_number(), since=END))
             with suppress(MedusaError):  # a full disk: the next time
                 self._queries.place(placed, home)
                 await self._send_subscribers(placed)
 
     async def _miss(self, placed: PlacedTask) -> None:
-        worker = placed.current.worker
+        worker = placed.current.term.holder
         self._overlay.events.note(
             "warning",
             f"takes {placed.name} home: it stands still at {worker[:8]}",

@@ -110,7 +110,7 @@ class PlacedTask:
 
     def next_number(self) -> int:
         """For the next placement; receipts name a placement by it."""
-        known = (self.current.fence, self.tried)
+        known = (self.current.term.number, self.tried)
         self.tried = TASKS.next(known, self._overlay.clock())
         return self.tried
 
@@ -140,7 +140,7 @@ class PlacedTask:
 
     async def _work(self) -> None:
         self.runner.expect(self.load, self.rate)
-        if not self.current.worker:
+        if not self.current.term.holder:
             await self.runner.run()
             return
         seen = self.boundary
@@ -152,9 +152,9 @@ class PlacedTask:
 
         mirror = Mirror(
             self.kept,
-            FromWorker(self._overlay, self.current.worker),
+            FromWorker(self._overlay, self.current.term.holder),
             store=self._store,
-            subscriber=f"{OWNER} {self.current.fence}",
+            subscriber=f"{OWNER} {self.current.term.number}",
             events=self._events,
             committed=committed,
             due=self.runner.wait_for_inputs,  # or its word alone could end the stream
@@ -181,14 +181,14 @@ class PlacedTask:
         """Note what it takes here, or would take."""
         status = self.status(stopped=False)
         self.rate = status.input_rate
-        if self.current.worker:
+        if self.current.term.holder:
             self.load = self.runner.predicted_load
         else:
             self.load, self.cost_ns = status.load, status.cost_ns
 
     def watch(self, now: float) -> float:
         """How long a worker has let us wait, seconds. now: on trio's clock."""
-        if not self.current.worker or self.boundary >= self.runner.input_boundary:
+        if not self.current.term.holder or self.boundary >= self.runner.input_boundary:
             self.behind_since = None
             return 0.0
         if self.behind_since is None or self.kept.moved_at > self.behind_since:
@@ -208,4 +208,4 @@ class PlacedTask:
         return self.runner.count(after, upto)
 
     def status(self, *, stopped: bool) -> TaskStatus:
-        return self.runner.status(stopped=stopped, worker=self.current.worker)
+        return self.runner.status(stopped=stopped, worker=self.current.term.holder)

@@ -9,18 +9,18 @@ from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.messages import Confirmed, Deal, Standing
+from engine.replication.term import Term
 
 REMEMBERED: Final = 16
 """Placements of a task that are kept, the current one included: those before are long settled."""
 
 
 class Placement(Struct, frozen=True):
-    """Who works on a task from one boundary to the next.
+    """A term of a task, with the bargain that goes with it.
 
     Attributes:
-        fence: its number; the owner's decisions count up.
-        worker: peer id (hex), "" for the owner itself.
-        since, until: the boundaries of the output, microseconds; until: None while it lasts.
+        term: its holder is the worker, "" for the owner itself.
+        until: the boundary of the output at which it ended, microseconds; None while it lasts.
         deal: what the worker was told, that is its terms with whoever gave it the task.
         payee, owed: whom the owner pays (hex), and on what terms: the worker, unless the task
             was passed on; then the one that it was given to.
@@ -28,9 +28,7 @@ class Placement(Struct, frozen=True):
             a restart goes on from.
     """
 
-    fence: int = 0
-    worker: str = ""
-    since: int = BEGINNING
+    term: Term
     until: int | None = None
     deal: Deal = Deal()
     payee: str = ""
@@ -42,25 +40,59 @@ class Placement(Struct, frozen=True):
 Placements = tuple[Placement, ...]
 """Oldest first; the last is the current one."""
 
-AT_HOME: Final[Placements] = (Placement(),)
+
+def at_home(task: str) -> Placements:
+    """Those of a task that has never moved."""
+    return (Placement(Term(task)),)
 
 
 def replaced(placements: Placements, new: Placement) -> Placements:
     """The record with another current placement, which begins where the last one ends."""
-    ended = msgspec.structs.replace(placements[-1], until=new.since)
+    ended = msgspec.structs.replace(placements[-1], until=new.term.since)
     return (*placements[:-1], ended, new)[-REMEMBERED:]
 
 
-def standing(placements: Placements, worker: str, fence: int) -> Confirmed:
+def standing(placements: Placements, worker: str, number: int) -> Confirmed:
     """What the owner says to a worker that asks whether it is the task's worker."""
     for placement in placements:
-        if (placement.fence, placement.worker) == (fence, worker):
+        term = placement.term
+        if (term.number, term.holder) == (number, worker):
             if placement.until is None:
-                return Confirmed(Standing.ACTIVE, since=placement.since)
-            return Confirmed(Standing.RELEASED, placement.since, placement.until)
+                return Confirmed(Standing.ACTIVE, since=term.since)
+            return Confirmed(Standing.RELEASED, term.since, placement.until)
     return Confirmed(Standing.RELEASED)
 
 
-def of(placements: Placements | None) -> Placements:
-    """A stored record, or that of a task that has never moved."""
-    return placements or AT_HOME
+class WrittenPlacement(Struct, frozen=True):
+    """A placement as the query's file holds it; see `Placement`."""
+
+    fence: int = 0
+    worker: str = ""
+    since: int = BEGINNING
+    until: int | None = None
+    deal: Deal = Deal()
+    payee: str = ""
+    owed: Deal = Deal()
+    load: float = 0.0
+    rate: float = 0.0
+
+    def of(self, task: str) -> Placement:
+        """The placement. task: its name."""
+        term = Term(task, self.fence, self.worker, since=self.since)
+        return Placement(term, self.until, self.deal, self.payee, self.owed, self.load, self.rate)
+
+
+def written(placement: Placement) -> WrittenPlacement:
+    """The form of a placement for the query's file."""
+    term = placement.term
+    return WrittenPlacement(
+        term.number,
+        term.holder,
+        term.since,
+        placement.until,
+        placement.deal,
+        placement.payee,
+        placement.owed,
+        placement.load,
+        placement.rate,
+    )

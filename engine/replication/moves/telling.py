@@ -49,7 +49,7 @@ class Teller:
         return [
             placement
             for placement in placed.placements[-2:]
-            if placement.worker and self._news(placed, placement) not in self._told
+            if placement.term.holder and self._news(placed, placement) not in self._told
         ]
 
     async def tell(self, placed: PlacedTask) -> None:
@@ -83,30 +83,30 @@ class Teller:
         if not left:
             return
         raise UnavailableError(
-            f"{placed.name}: peer {left[0].worker[:8]} has not heard yet that it does not compute "
-            "it any more; try again"
+            f"{placed.name}: peer {left[0].term.holder[:8]} has not heard yet that it does not "
+            "compute it any more; try again"
         )
 
     def _unheard(self, placed: PlacedTask) -> list[Placement]:
         """Of those untold, the ones whose worker lives."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
-        named = [(each, parse_peer_id(each.worker)) for each in self.untold(placed)]
+        named = [(each, parse_peer_id(each.term.holder)) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
     def _news(self, placed: PlacedTask, placement: Placement) -> News:
         works = placement.until is None
         altered = tuple(sorted(self._altered(placed).items())) if works else None
-        return placed.name, placement.fence, altered
+        return placed.name, placement.term.number, altered
 
     async def _tell_one(self, placed: PlacedTask, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
-        connection = await self._overlay.connect(parse_peer_id(placement.worker))
+        connection = await self._overlay.connect(parse_peer_id(placement.term.holder))
         if placement.until is None:
             activate = Activate(
-                placed.name, placement.fence, placement.since, self._altered(placed)
+                placed.name, placement.term.number, placement.term.since, self._altered(placed)
             )
             await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
             return BEGINNING
-        release = Release(placed.name, placement.fence, placement.until, placement.since)
+        release = Release(placed.name, placement.term.number, placement.until, placement.term.since)
         answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
         return answer.reached

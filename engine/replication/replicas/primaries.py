@@ -345,7 +345,7 @@ class Primaries:
 def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
     same = msgspec.structs.replace(
         told,
-        placements=stored.placements,
+        written_placements=stored.written_placements,
         positions=stored.positions,
         variant=stored.variant,
         parted=stored.parted,

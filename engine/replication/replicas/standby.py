@@ -70,7 +70,7 @@ class Standby:
         queries: QueryHost,
         resumed: bool = False,
     ) -> None:
-        self.stored = msgspec.structs.replace(stored, variant=REPLICA, placements={})
+        self.stored = msgspec.structs.replace(stored, variant=REPLICA, written_placements={})
         self.watch = Watch(stored.availability.bound_s, trio.current_time(), resumed=resumed)
         self.decided: StoredQuery | None = None
         self.saved: dict[str, int] = {}

@@ -1,0 +1,88 @@
+"""An owner's record of who worked on a task: from which boundary to which, and on what terms."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.objects.schema import BEGINNING
+from engine.replication.moves.messages import Deal, Standing
+from engine.replication.moves.placements import (
+    REMEMBERED,
+    Placement,
+    WrittenPlacement,
+    at_home,
+    replaced,
+    standing,
+    written,
+)
+from engine.replication.term import Term
+from overlay.encoding import decode, encode
+
+TASK = "medusa://mit.edu/out"
+DEALS = st.builds(Deal, st.sampled_from(["", "c1"]), st.sampled_from(["", "aa"]), st.integers(0, 9))
+PLACEMENTS = st.builds(
+    Placement,
+    st.builds(
+        Term,
+        st.just(TASK),
+        st.integers(0, 2**62),
+        st.sampled_from(["", "aa", "bb"]),
+        since=st.integers(BEGINNING, 2**62),
+    ),
+    st.none() | st.integers(BEGINNING, 2**62),
+    DEALS,
+    st.sampled_from(["", "aa"]),
+    DEALS,
+    st.floats(0, 9),
+    st.floats(0, 9),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "aa", "bb"]), st.integers(0, 50)), max_size=40))
+def test_each_worker_is_paid_from_its_first_boundary_to_the_next_ones(
+    moves: list[tuple[str, int]],
+) -> None:
+    record, boundary = at_home(TASK), 0
+    paid: dict[int, list[int]] = {}
+    for number, (worker, made) in enumerate(moves, 1):
+        paid.setdefault(number - 1, []).extend(range(boundary, boundary + made))
+        boundary += made
+        record = replaced(record, Placement(Term(TASK, number, worker, since=boundary)))
+        now = standing(record, worker, number)
+        assert (now.standing, now.since) == (Standing.ACTIVE, boundary)
+    assert len(record) == min(len(moves) + 1, REMEMBERED)
+    assert record[-1].until is None
+    for before, after in pairwise(record):
+        term = before.term
+        assert before.until == after.term.since
+        over = standing(record, term.holder, term.number)
+        assert (over.standing, over.since, over.until) == (
+            Standing.RELEASED,
+            term.since,
+            before.until,
+        )
+        first = 0 if term.since == BEGINNING else term.since
+        assert list(range(first, before.until)) == paid[term.number]
+    assert standing(record, "cc", record[-1].term.number).since is None
+
+
+@given(PLACEMENTS)
+def test_the_file_of_a_query_holds_placements_in_the_form_of_the_first_release(
+    placement: Placement,
+) -> None:
+    term, form = placement.term, written(placement)
+    plain = decode(encode(form), dict, limit=4096, what="a placement")
+    assert list(plain) == [
+        *("fence", "worker", "since", "until", "deal", "payee", "owed", "load", "rate")
+    ]
+    assert (plain["fence"], plain["worker"], plain["since"]) == (
+        term.number,
+        term.holder,
+        term.since,
+    )
+    assert plain["until"] == placement.until
+    assert form.of(TASK) == placement
+    assert decode(encode(plain), WrittenPlacement, limit=4096, what="a placement") == form
