@@ -55,7 +55,7 @@ def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
     )
     keepers = {kept.name: engine.homes.get(kept.name) for kept in engine.store.all()}
     homes = (
-        PrimaryView(name, keeper.tenure.ballot.fence)
+        PrimaryView(name, keeper.election.ballot.number)
         for name, keeper in sorted(keepers.items())
         if keeper is not None and keeper.is_home
     )

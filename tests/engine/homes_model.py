@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from engine.replication.homes.ballot import Ballot
+from engine.replication.homes.election import Election
 from engine.replication.homes.elector import Role
 from engine.replication.homes.events import (
     Activated,
@@ -33,7 +34,6 @@ from engine.replication.homes.events import (
     Won,
 )
 from engine.replication.homes.messages import Message
-from engine.replication.homes.tenure import HomeTenure
 
 QUIET_S = 1.0
 
@@ -61,7 +61,7 @@ class Node:
     name: str
     ballot: Ballot
     journal: Journal = field(default_factory=list)
-    tenure: HomeTenure | None = None
+    election: Election | None = None
     pending: dict[str, int] = field(default_factory=dict)
     """Posts accepted and not acknowledged: the journal's length with them."""
     stopped: bool = False
@@ -96,27 +96,27 @@ class World:
         for node in self.nodes.values():
             self.start(node)
         first = self.nodes["a"]
-        assert first.tenure is not None
-        self.do(first, first.tenure.found(self.now))
+        assert first.election is not None
+        self.do(first, first.election.found(self.now))
 
     def start(self, node: Node) -> None:
-        node.tenure = HomeTenure(
+        node.election = Election(
             node.name, node.ballot, quiet_s=QUIET_S, rng=self.rng, now=self.now
         )
 
     def crash(self, node: Node) -> None:
-        node.tenure = None
+        node.election = None
         node.pending.clear()
         for call in [c for c in self.calls if node.name in {c.home, c.peer}]:
             self.hang_up(call)
 
     def feed(self, node: Node, event: Event) -> None:
-        if node.tenure is not None:
-            self.do(node, node.tenure.handle(event, self.now))
+        if node.election is not None:
+            self.do(node, node.election.handle(event, self.now))
 
     def do(self, node: Node, effects: list[Effect]) -> None:
         for effect in effects:
-            assert node.tenure is not None
+            assert node.election is not None
             match effect:
                 case Keep(ballot):
                     node.ballot = ballot
@@ -129,9 +129,9 @@ class World:
                 case StopShipping():
                     for call in [c for c in self.calls if c.home == node.name]:
                         self.calls.remove(call)
-                case Activated(tenure):
-                    assert not 0 < self.deleted <= tenure.fence, "it has a home again"
-                    assert self.activated.setdefault(tenure.fence, node.name) == node.name
+                case Activated(term):
+                    assert not 0 < self.deleted <= term.number, "it has a home again"
+                    assert self.activated.setdefault(term.number, node.name) == node.name
                 case Committed(upto):
                     for text in [t for t, length in node.pending.items() if length <= upto[1]]:
                         del node.pending[text]
@@ -141,15 +141,15 @@ class World:
                 case Drop():
                     assert node.ballot.deleted, "it is on disk before anything goes"
                     node.journal.clear()
-                    assert node.ballot.tenure is not None
-                    self.deleted = self.deleted or node.ballot.tenure.fence
+                    assert node.ballot.term is not None
+                    self.deleted = self.deleted or node.ballot.term.number
 
     def post(self, node: Node, what: str = "post") -> None:
-        if node.tenure is None or node.tenure.role is not Role.HOME:
+        if node.election is None or node.election.role is not Role.HOME:
             return
         self.posted += 1
         text = f"{what} {self.posted}"
-        node.journal.append((node.tenure.fence, text))
+        node.journal.append((node.election.number, text))
         node.pending[text] = len(node.journal)
 
     def end(self, node: Node) -> None:
@@ -157,42 +157,42 @@ class World:
 
     def ended(self, node: Node) -> str:
         """The end of the stream that readers find there, if they do: what is committed."""
-        assert node.tenure is not None
-        committed = [text for _, text in node.journal[: node.tenure.committed[1]]]
+        assert node.election is not None
+        committed = [text for _, text in node.journal[: node.election.committed[1]]]
         marks = [text for text in committed if text == REOPENED or text.startswith("end")]
         return marks[-1] if marks and marks[-1] != REOPENED else ""
 
     def tell_end(self, node: Node) -> None:
         """A reader that finds the end there asks for it."""
-        if node.tenure is None or not (end := self.ended(node)):
+        if node.election is None or not (end := self.ended(node)):
             return
-        effects = node.tenure.tell_end("a reader")
+        effects = node.election.tell_end("a reader")
         if effects is not None:
             self.do(node, effects)
             self.told.add(end)
 
     def reopen(self, node: Node) -> None:
-        if node.tenure is None or node.tenure.role is not Role.HOME or not self.ended(node):
+        if node.election is None or node.election.role is not Role.HOME or not self.ended(node):
             return
-        self.do(node, node.tenure.reopen(self.now))
+        self.do(node, node.election.reopen(self.now))
 
     def delete(self, node: Node) -> None:
-        if node.tenure is not None and node.tenure.is_confirmed(self.now):
-            self.do(node, node.tenure.delete(self.now))
+        if node.election is not None and node.election.is_confirmed(self.now):
+            self.do(node, node.election.delete(self.now))
 
     def post_again(self, node: Node, text: str) -> None:
         """A poster that was not answered; what is there is not stored twice."""
-        if node.tenure is None or node.tenure.role is not Role.HOME:
+        if node.election is None or node.election.role is not Role.HOME:
             return
         if text not in {known for _, known in node.journal}:
-            node.journal.append((node.tenure.fence, text))
+            node.journal.append((node.election.number, text))
         node.pending[text] = len(node.journal)
 
     # -- calls --------------------------------------------------------------------------------
 
     def reaches(self, one: str, other: str) -> bool:
         return frozenset((one, other)) not in self.cut and all(
-            self.nodes[name].tenure is not None for name in (one, other)
+            self.nodes[name].election is not None for name in (one, other)
         )
 
     def dial(self, node: Node, peer: str, fence: int) -> None:
@@ -203,15 +203,15 @@ class World:
             return
         other = self.nodes[peer]
         self.feed(other, Called(node.name, fence))
-        assert other.tenure is not None
-        if not other.tenure.may_store(node.name, fence):
+        assert other.election is not None
+        if not other.election.may_store(node.name, fence):
             self.hang_up(call)
             return
         for older in [c for c in self.calls if c.peer == peer and c is not call]:
             self.hang_up(older)
         continues = other.ballot.joined > 0 and node.journal[: len(other.journal)] == other.journal
-        assert node.tenure is not None
-        if not continues and node.tenure.role is Role.HOME:
+        assert node.election is not None
+        if not continues and node.election.role is Role.HOME:
             self.hang_up(call)
             return
         call.parts.append((len(other.journal) if continues else 0, []))
@@ -228,8 +228,8 @@ class World:
         if not self.reaches(call.home, call.peer):
             self.hang_up(call)
             return
-        assert home.tenure is not None
-        assert peer.tenure is not None
+        assert home.election is not None
+        assert peer.election is not None
         if call.answers and self.rng.random() < 0.5:
             length = call.answers.pop(0)
             if not call.joined:
@@ -240,7 +240,7 @@ class World:
             return
         if call.parts and self.rng.random() < 0.7:
             at, rows = call.parts.pop(0)
-            if not peer.tenure.may_store(call.home, call.fence):
+            if not peer.election.may_store(call.home, call.fence):
                 self.hang_up(call)
                 return
             if not rows:  # all there was, as a whole
@@ -250,7 +250,7 @@ class World:
             else:
                 assert peer.journal[at:] == [], (at, peer.journal)
                 peer.journal += rows
-                peer.tenure.hear(call.fence, self.now)
+                peer.election.hear(call.fence, self.now)
             call.answers.append(len(peer.journal))
             return
         if call.joined and call.at < len(home.journal):
@@ -269,7 +269,7 @@ class World:
         """Everybody, one perhaps left out, is up and reaches everybody, for a while."""
         self.cut.clear()
         for node in self.nodes.values():
-            if node.tenure is None and node is not down:
+            if node.election is None and node is not down:
                 self.start(node)
         end = self.now + seconds
         while self.now < end:
@@ -287,7 +287,7 @@ class World:
         return [
             node
             for node in self.nodes.values()
-            if node.tenure is not None and node.tenure.role is Role.HOME
+            if node.election is not None and node.election.role is Role.HOME
         ]
 
     def check(self) -> None:
@@ -297,12 +297,12 @@ class World:
             assert not node.ballot.deleted or self.deleted
             assert not node.ballot.deleted or not node.journal, "files are left"
         if self.deleted:
-            fences = [node.tenure.fence for node in self.homes() if node.tenure is not None]
+            fences = [node.election.number for node in self.homes() if node.election is not None]
             assert max(fences, default=0) < self.deleted, "it has a home again"
             return
         for node in self.homes():
-            assert node.tenure is not None
-            fence = node.tenure.fence
+            assert node.election is not None
+            fence = node.election.number
             if fence != max(self.activated):
                 continue
             all_texts = [text for _, text in node.journal]

@@ -37,10 +37,10 @@ def kept_at(place: Place, stream: str) -> KeptStream:
 
 
 def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
-    """The others of the tenure that its home knows of."""
-    tenure = keeper(home, stream).tenure.ballot.tenure
-    assert tenure is not None
-    return [place for place in places if place.peer is not None and place.id in tenure.replicas]
+    """The others of the term that its home knows of."""
+    term = keeper(home, stream).election.ballot.term
+    assert term is not None
+    return [place for place in places if place.peer is not None and place.id in term.replicas]
 
 
 def serves_as_home(place: Place, stream: str) -> bool:
@@ -51,7 +51,7 @@ def serves_as_home(place: Place, stream: str) -> bool:
 
 def home_of(places: list[Place], stream: str) -> Place | None:
     at_home = [p for p in places if p.peer is not None and serves_as_home(p, stream)]
-    return max(at_home, key=lambda p: keeper(p, stream).tenure.fence) if at_home else None
+    return max(at_home, key=lambda p: keeper(p, stream).election.number) if at_home else None
 
 
 async def new_home(places: list[Place], stream: str, besides: Place | None = None) -> Place:

@@ -165,7 +165,7 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
     async with siblings(tmp_path, 4) as (town, peers):
         async with peers[0].client() as client:
             stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
-        electors = keeper(peers[0], stream).tenure.ballot.electors
+        electors = keeper(peers[0], stream).election.ballot.electors
         places = [place for place in peers if place.id in electors]
         (side,) = [place for place in peers if place.id not in electors]
         async with side.client() as client:
@@ -184,7 +184,7 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
             await client.flush()
             await client.alter_stream(stream, Alteration(readers=("*",)))
             await town.start(first)
-            await until(lambda: keeper(first, stream).tenure.home == home.id)
+            await until(lambda: keeper(first, stream).election.home == home.id)
             await town.stop(home)
             again = await new_home(places, stream, besides=home)
             assert keeper(again, stream).entry.stream.edition == 2

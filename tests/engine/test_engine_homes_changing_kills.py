@@ -25,7 +25,7 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 
 STEPS_OF_REOPENING: list[Step] = [
-    ("replication.homes.tenure:HomeTenure.reopen", "after", 1),
+    ("replication.homes.election:Election.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 1),
     ("streams.log:StreamLog.reopen", "after", 2),
     ("streams.replica:Replica.lead", "before", 1),
@@ -35,7 +35,7 @@ STEPS_OF_REOPENING: list[Step] = [
 ]
 
 STEPS_OF_DELETING: list[Step] = [
-    ("replication.homes.tenure:HomeTenure.delete", "after", 1),
+    ("replication.homes.election:Election.delete", "after", 1),
     ("replication.homes.ballot_files:BallotFiles.save", "before", 1),
     ("replication.homes.ballot_files:BallotFiles.save", "after", 1),
     ("replication.homes.keeper:Keeper._drop", "before", 1),

@@ -28,7 +28,7 @@ def folder(place: Place, stream: str) -> Path:
 
 
 def ballot(place: Place, stream: str) -> Ballot:
-    return place.up.engine.homes._keepers[stream].tenure.ballot
+    return place.up.engine.homes._keepers[stream].election.ballot
 
 
 async def gone(client: AsyncMedusaClient, stream: str) -> None:
@@ -171,9 +171,9 @@ async def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
             silent = sorted(place.id for place in others)
             for place in others:
                 await town.stop(place)
-            tenure = keeper(home, stream).tenure
-            await until(lambda: not tenure.is_confirmed(trio.current_time()))
-            await until(lambda: tenure.down == tuple(silent))
+            election = keeper(home, stream).election
+            await until(lambda: not election.is_confirmed(trio.current_time()))
+            await until(lambda: election.down == tuple(silent))
             with pytest.raises(UnavailableError, match=f", and {in_words(silent)} "):
                 await client.delete_stream(stream)
             assert not ballot(home, stream).deleted
@@ -215,7 +215,7 @@ async def test_a_home_that_dies_in_the_middle(
             stream = await posted(client, home)
             its = keeper(home, stream)
             with monkeypatch.context() as patching:
-                patching.setattr(its.tenure, "_take_installed", lambda *_: [])
+                patching.setattr(its.election, "_take_installed", lambda *_: [])
                 waited_for = in_words(place.id for place in others)
                 with pytest.raises(UnavailableError, match=f"of its electors, and {waited_for} "):
                     await client.delete_stream(stream)
@@ -234,7 +234,7 @@ def in_words(peers: Iterable[str]) -> str:
 
 
 def _asked(found: Ballot) -> bool:
-    return found.deleted or (found.tenure is not None and found.tenure.deleted)
+    return found.deleted or (found.term is not None and found.term.deleted)
 
 
 async def test_a_crash_before_the_files_are_gone(

@@ -51,7 +51,7 @@ async def test_a_stream_of_k_2_loses_two_peers_at_once(tmp_path: Path) -> None:
         assert len(replicas_of(places, stream, home)) == 2
         for place in (first, replica):
             await town.start(place)
-        await until(lambda: keeper(first, stream).tenure.home == home.id)
+        await until(lambda: keeper(first, stream).election.home == home.id)
 
 
 async def test_the_next_home_knows_how_far_a_producer_is(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
             posted = await post(client, stream, range(1, 41))
             home = keeper(first, stream)
             assert home.is_home, "slow is not lost"
-            assert home.tenure.committed == home.logs.home.source.position
+            assert home.election.committed == home.logs.home.source.position
             await town.stop(first)
         monkeypatch.undo()
         home_now = await new_home(places, stream)
@@ -154,7 +154,7 @@ async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
         for path in journals:
             path.write_bytes(b"torn")
         await town.start(replica)
-        await until(lambda: keeper(replica, stream).tenure.ballot.joined == 0)
+        await until(lambda: keeper(replica, stream).election.ballot.joined == 0)
         text = "what it had as a replica is not whole"
         events = replica.up.engine.overlay.events.recent()
         assert any(text in event.text for event in events)
@@ -238,10 +238,10 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(tmp_path: Pa
         (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
         flip(path, end - 300)
         await town.start(first)
-        await until(lambda: keeper(first, stream).tenure.ballot.joined == 0)
+        await until(lambda: keeper(first, stream).election.ballot.joined == 0)
         assert "bytes from byte" in said(first)
         await town.start(replica)
-        await until(lambda: keeper(first, stream).tenure.ballot.joined > 0)
+        await until(lambda: keeper(first, stream).election.ballot.joined > 0)
         home = await new_home(places, stream)
         async with home.client() as client:
             await client.post_event(stream, rows([(10, 10)]), boundary=10)
@@ -266,4 +266,4 @@ async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(tmp_pa
         async with replica.client() as client:
             posted += await post(client, stream, range(11, 16))
             assert await received(client.subscribe(stream), 15) == posted
-        assert keeper(first, stream).tenure.home == replica.id
+        assert keeper(first, stream).election.home == replica.id

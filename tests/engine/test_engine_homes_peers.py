@@ -16,7 +16,7 @@ from engine_peers import (
 )
 from homes_town import QUIET_S, keeper, kept_at, new_home, replicas_of, siblings
 
-from engine.replication.homes.ballot import Tenure
+from engine.replication.homes.ballot import SourceTerm
 from engine.replication.homes.ballot_files import StoredBallot
 from engine.replication.homes.messages import TELL, AskVote, Install, Tell, Told
 from engine.streams.kept import Role
@@ -70,7 +70,7 @@ async def test_the_replica_takes_over_with_all_that_was_acknowledged(tmp_path: P
             assert await received(subscription, 10) == [(n, n) for n in range(11, 21)]
             # the old home comes back, and is a replica when the new one dies
             await town.start(first)
-            await until(lambda: keeper(first, stream).tenure.home == home.id, "it hears")
+            await until(lambda: keeper(first, stream).election.home == home.id, "it hears")
             assert kept_at(first, stream).role is Role.REPLICA
 
 
@@ -79,7 +79,7 @@ async def test_home_after_home_dies_and_everything_is_there_once(tmp_path: Path)
     async with siblings(tmp_path, 4) as (town, peers):
         async with peers[0].client() as client:
             stream = await make_stream(client, peers[0], "s", k_safety=1)
-        electors = keeper(peers[0], stream).tenure.ballot.electors
+        electors = keeper(peers[0], stream).election.ballot.electors
         places = [place for place in peers if place.id in electors]
         (side,) = [place for place in peers if place.id not in electors]
         async with side.client() as client:
@@ -175,7 +175,7 @@ async def test_an_elector_that_claims_a_fence_of_the_future_stops_nobody(tmp_pat
             await client.post_event(stream, rows([(1, 1)]), boundary=1)
             await client.flush()
             members = (third.id, second.id)
-            for message in (AskVote(2**62), Install(Tenure(2**62, third.id, members[1:]))):
+            for message in (AskVote(2**62), Install(SourceTerm(2**62, third.id, members[1:]))):
                 for place in (first, second):
                     connection = await third.up.engine.overlay.connect(bytes.fromhex(place.id))
                     with pytest.raises(InvalidInputError, match="of the future: check the clock"):

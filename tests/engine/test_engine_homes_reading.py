@@ -70,8 +70,8 @@ async def take_over(place: Place, stream: str, without: str = "") -> None:
     """It stands although the home lives, and wins. without: nobody that it ships to."""
     candidate = keeper(place, stream)
     async with candidate._lock:
-        effects = candidate.tenure._stand(trio.current_time())
-        candidate.tenure._crew._avoided[without] = float("inf")
+        effects = candidate.election._stand(trio.current_time())
+        candidate.election._crew._avoided[without] = float("inf")
         await candidate._carry_out(effects, None)
     await until(lambda: serves_as_home(place, stream), "it is home")
 
@@ -109,7 +109,7 @@ async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_t
         assert await received(subscription, 5) == posted
         (replica,) = replicas_of(places, stream, first)
         home = keeper(first, stream)
-        await home._carry_out(home.tenure._follow(trio.current_time(), succeeded=False), None)
+        await home._carry_out(home.election._follow(trio.current_time(), succeeded=False), None)
         await take_over(replica, stream, without=first.id)
         async with places[2].client() as there:
             later = await post(there, stream, range(6, 11))

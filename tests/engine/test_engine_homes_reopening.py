@@ -95,7 +95,7 @@ async def test_an_elector_that_is_away_is_named(tmp_path: Path) -> None:
             witness = next(p for p in places[1:] if p not in replicas_of(places, stream, home))
             away = witness.id
             await town.stop(witness)
-            unconfirmed = keeper(home, stream).tenure.unconfirmed
+            unconfirmed = keeper(home, stream).election.unconfirmed
             await until(lambda: unconfirmed(trio.current_time()) == (away,))
             with pytest.raises(UnavailableError, match=f"and peer {away[:8]} did not answer"):
                 await client.reopen_stream(stream)

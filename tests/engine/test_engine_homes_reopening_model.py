@@ -10,12 +10,12 @@ from homes_model import QUIET_S, Node, World
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from msgspec.structs import replace
-from test_engine_homes_tenure import COMMON, Electors, many_lives, wander
+from test_engine_homes_election import COMMON, Electors, many_lives, wander
 
 from engine.replication.homes.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
+from engine.replication.homes.election import Election, Refused
 from engine.replication.homes.events import Effect, Send
 from engine.replication.homes.messages import Vote
-from engine.replication.homes.tenure import HomeTenure, Refused
 
 
 class Reopening(Electors):
@@ -43,10 +43,10 @@ class Reopening(Electors):
         self.world.reopen(home)
         self.world.settle()
         (home,) = self.world.homes()
-        assert home.tenure is not None
+        assert home.election is not None
         assert bool(self.world.ended(home)) == bool(self.world.told)
         if self.world.told:
-            assert home.tenure.refused == Refused(("a reader",), ())
+            assert home.election.refused == Refused(("a reader",), ())
 
 
 class ReopeningFive(Reopening):
@@ -96,7 +96,7 @@ def live_with_ends(world: World, steps: int) -> None:
 def test_the_model_notices_a_home_that_does_not_wait_for_all_votes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HomeTenure, "_may_reopen", lambda its: its._told is not None)
+    monkeypatch.setattr(Election, "_may_reopen", lambda its: its._told is not None)
     with pytest.raises(AssertionError, match="was told"):
         many_lives(40, 6_000, with_ends_and_readers)
 
@@ -133,19 +133,19 @@ def ended(k: int) -> tuple[World, Node]:
 @pytest.mark.parametrize("k", [1, 2])
 def test_a_stream_is_not_reopened_while_an_elector_is_away(k: int) -> None:
     world, home = ended(k)
-    assert home.tenure is not None
+    assert home.election is not None
     away = world.nodes["abcde"[2 * k]]
     world.crash(away)
-    fence = home.tenure.fence
+    fence = home.election.number
     world.reopen(home)  # before anybody has noticed: it is asked for its vote, and gives none
-    assert home.tenure.fence == fence + 1
+    assert home.election.number == fence + 1
     world.settle(4 * QUIET_S, down=away)
     (home,) = world.homes()
-    assert home.tenure is not None
-    assert home.tenure.refused == Refused((), (away.name,))
-    fence = home.tenure.fence
+    assert home.election is not None
+    assert home.election.refused == Refused((), (away.name,))
+    fence = home.election.number
     world.reopen(home)
-    assert (home.tenure.refused, home.tenure.fence) == (Refused((), (away.name,)), fence)
+    assert (home.election.refused, home.election.number) == (Refused((), (away.name,)), fence)
     assert world.ended(home)
 
 
@@ -153,8 +153,8 @@ def test_an_elector_of_an_earlier_version_does_not_know_whom_it_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, home = ended(1)
-    assert home.tenure is not None
-    old = world.nodes["b"].tenure
+    assert home.election is not None
+    old = world.nodes["b"].election
     assert old is not None
     asked = old._asked_to_vote
 
@@ -167,7 +167,7 @@ def test_an_elector_of_an_earlier_version_does_not_know_whom_it_told(
     monkeypatch.setattr(old, "_asked_to_vote", answer)
     world.reopen(home)
     world.settle()
-    assert home.tenure.refused == Refused((), ("b",))
+    assert home.election.refused == Refused((), ("b",))
 
 
 def test_who_is_told_of_the_end_is_bounded() -> None:

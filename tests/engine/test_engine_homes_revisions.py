@@ -108,7 +108,7 @@ async def test_home_after_home_dies_between_revisions(tmp_path: Path) -> None:
     async with siblings(tmp_path, 4) as (town, peers):
         async with peers[0].client() as client:
             stream = await keyed_stream(client, peers[0], k_safety=1)
-        electors = keeper(peers[0], stream).tenure.ballot.electors
+        electors = keeper(peers[0], stream).election.ballot.electors
         places = [place for place in peers if place.id in electors]
         (side,) = [place for place in peers if place.id not in electors]
         oracle = Oracle()
@@ -134,7 +134,7 @@ async def test_home_after_home_dies_between_revisions(tmp_path: Path) -> None:
             await source.follow(of_source, END)
             assert sums.tuples == oracle.windows()
             assert {row[0]: row[-1] for row in source.tuples} == oracle.values
-            members = keeper(await new_home(places, stream), stream).tenure.ballot.tenure
+            members = keeper(await new_home(places, stream), stream).election.ballot.term
             assert members is not None
             for place in [place for place in places if place.id in members.members]:
                 await until(lambda p=place: kept_at(p, stream).log.boundary == END)
@@ -249,8 +249,8 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
     async with siblings(tmp_path) as (_, places), places[0].client() as client:
         first = places[0]
         stream = await keyed_stream(client, first, k_safety=1)
-        fence = keeper(first, stream).tenure.fence
         look_up = Revising.look_up
+        fence = keeper(first, stream).election.number
 
         def slowly(*args: Any) -> LookedUp:
             sleep(5 * QUIET_S)
@@ -260,7 +260,7 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
         await client.post_event(stream, rows([(10, 1)]))
         assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
         assert keeper(first, stream).is_home
-        assert keeper(first, stream).tenure.fence == fence
+        assert keeper(first, stream).election.number == fence
 
 
 async def test_a_witness_that_becomes_home_finds_all_of_the_history(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING
+from engine.replication.homes.ballot import Ballot, SourceTerm
+from engine.replication.homes.messages import Install, Installed, Tell, View, Vote
 from engine.replication.replicas.messages import KeptUp
 from engine.replication.stored_query import WrittenTerm, written
 from engine.replication.term import QUERIES, TASKS, Mint, Term, next_number
@@ -17,6 +19,7 @@ NOWS = st.floats(0, 4e9)
 TAKERS = st.binary(min_size=20, max_size=20).map(bytes.hex)
 MINTS = st.sampled_from([QUERIES, TASKS])
 QUERY = "medusa://mit.edu/q"
+STREAM = "medusa://mit.edu/s"
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "b"])), min_size=2))
@@ -91,3 +94,29 @@ def test_files_and_messages_hold_a_term_in_the_form_of_the_first_release(
     assert kept_up.written_term.of(QUERY) == term
     assert decode(encode(kept_up), dict, limit=1024, what="an answer")["tenure"] == plain
     assert decode(encode({}), WrittenTerm, limit=1024, what="term").of(QUERY) == Term(QUERY)
+
+
+@given(st.integers(1, 2**62), st.booleans())
+def test_ballots_and_votes_hold_a_term_in_the_form_of_the_first_release(
+    number: int, deleted: bool
+) -> None:
+    term = SourceTerm(number, "a", ("b", "c"), deleted)
+    plain = {"fence": number, "home": "a", "replicas": ["b", "c"], "deleted": deleted}
+    assert term.of(STREAM) == Term(STREAM, number, "a", ("b", "c"))
+    for message, tag in (
+        (View(number, term, True), "view"),
+        (Vote(number, True, number, term), "vote"),
+        (Install(term), "install"),
+        (Installed(number, True, number, term), "installed"),
+    ):
+        told = decode(encode(Tell(STREAM, message)), dict, limit=1024, what="a message")
+        assert (told["message"]["type"], told["message"]["tenure"]) == (tag, plain)
+        assert told["message"].get("fence", number) == number
+        assert decode(encode(told), Tell, limit=1024, what="a message").message == message
+    ballot = Ballot(("a", "b", "c", "d", "e"), number, "a", term)
+    kept = decode(encode(ballot), dict, limit=1024, what="a ballot")
+    assert list(kept) == [
+        *("electors", "promised", "voted", "tenure", "joined", "journal", "deleted", "told")
+    ]
+    assert kept["tenure"] == plain
+    assert decode(encode(kept), Ballot, limit=1024, what="a ballot") == ballot

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from engine.objects.definitions import StreamEntry
-from engine.replication.homes.ballot import Tenure
+from engine.replication.homes.ballot import SourceTerm
 from engine.replication.producers import Producers
 from overlay.errors import MedusaError
 from overlay.events import Events
@@ -40,22 +40,20 @@ class Announcing:
         self._telling = trio.Lock()
         self._scope = trio.CancelScope()
 
-    def announce_soon(self, entries: Iterable[StreamEntry], tenure: Tenure) -> None:
-        """This peer is the home of that tenure."""
+    def announce_soon(self, entries: Iterable[StreamEntry], term: SourceTerm) -> None:
+        """This peer is the home of that term."""
         self.stop()
         self._scope = trio.CancelScope()
-        self._nursery.start_soon(self._announce, tuple(entries), tenure, self._scope)
+        self._nursery.start_soon(self._announce, tuple(entries), term, self._scope)
 
     def stop(self) -> None:
         """Tell nobody any more that this peer is home."""
         self._scope.cancel()
 
     async def _announce(
-        self, entries: tuple[StreamEntry, ...], tenure: Tenure, scope: trio.CancelScope
+        self, entries: tuple[StreamEntry, ...], term: SourceTerm, scope: trio.CancelScope
     ) -> None:
-        announce = partial(
-            self._producers.announce, secondary=tenure.replicas[0], fence=tenure.fence
-        )
+        announce = partial(self._producers.announce, secondary=term.replicas[0], fence=term.number)
         with scope:
             while True:
                 try:

@@ -1,8 +1,8 @@
 """What an elector of a stream must not forget: whom it promised what, and whose journal it has.
 
 A stream with k-safety k has 2k+1 electors, fixed when it is created. Who is its home is decided as
-in vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009): a *tenure* is the configuration of one fence,
-its home and k replicas; a candidate has a majority promise its fence, learns of the latest tenure
+in vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009): a *term* has one configuration: its home
+and k replicas; a candidate has a majority promise its term, learns of the latest term
 that can have acknowledged anything, and installs its own at a majority, once its replicas have all
 that it has. Everything here is a pure function of a ballot; the caller writes what comes out before
 anybody hears of it.
@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+
+from engine.replication.term import Term
 
 MAX_TOLD: Final = 16
 """Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
@@ -23,16 +25,17 @@ MAX_READER_CHARS: Final = 256
 """Of one of them, so that all fit into every vote."""
 
 
-class Tenure(Struct, frozen=True):
-    """
+class SourceTerm(Struct, frozen=True, rename={"number": "fence"}):
+    """A term of a source stream as ballots and votes hold it; see `Term`.
+
     Attributes:
-        fence: grows with every tenure of the stream; no two tenures have the same.
+        number: grows with every term of the stream; no two terms have the same.
         home, replicas: peer ids (hex). A post is acknowledged once all of them have it.
         deleted: the stream is to be deleted. Once a majority has installed it so, it is: every
             later candidate hears of it from one of them, and can install nothing else.
     """
 
-    fence: int
+    number: int
     home: str
     replicas: tuple[str, ...]
     deleted: bool = False
@@ -40,23 +43,27 @@ class Tenure(Struct, frozen=True):
     @property
     def rank(self) -> tuple[int, bool]:
         """Of two that an elector hears of, the one with the higher counts: a home asks for the
-        deletion under its own fence, after all else."""
-        return self.fence, self.deleted
+        deletion under its own term, after all else."""
+        return self.number, self.deleted
 
     @property
     def members(self) -> tuple[str, ...]:
         return (self.home, *self.replicas)
+
+    def of(self, stream: str) -> Term:
+        """The term. stream: its name."""
+        return Term(stream, self.number, self.home, self.replicas)
 
 
 class Ballot(Struct, frozen=True):
     """
     Attributes:
         electors: peer ids (hex), the founder first.
-        promised: the highest fence heard of; nothing of a lower one is agreed to.
+        promised: the highest term heard of; nothing of a lower one is agreed to.
         voted: for whom `promised` was promised.
-        tenure: the latest that is known to be installed, as far as this elector knows.
-        joined: the fence whose home gave this peer its journal; 0: it has none.
-        journal: the fence in which that journal was begun, 0: the founder's; names its folder.
+        term: the latest that is known to be installed, as far as this elector knows.
+        joined: the term whose home gave this peer its journal; 0: it has none.
+        journal: the term in which that journal was begun, 0: the founder's; names its folder.
         deleted: a majority has agreed to the deletion: it never changes again.
         told: readers, for people, that this elector as the home has given the stream's end, or was
             about to; a stream is reopened only where no elector has told anybody.
@@ -65,7 +72,7 @@ class Ballot(Struct, frozen=True):
     electors: tuple[str, ...]
     promised: int = 0
     voted: str = ""
-    tenure: Tenure | None = None
+    term: SourceTerm | None = field(default=None, name="tenure")
     joined: int = 0
     journal: int = 0
     deleted: bool = False
@@ -80,19 +87,19 @@ class Ballot(Struct, frozen=True):
         return len(self.electors) // 2
 
     @property
-    def fence(self) -> int:
-        """Of the latest tenure known; 0: none yet."""
-        return 0 if self.tenure is None else self.tenure.fence
+    def number(self) -> int:
+        """Number of the latest term known; 0: none yet."""
+        return 0 if self.term is None else self.term.number
 
 
-def promise(ballot: Ballot, fence: int, candidate: str) -> Ballot | None:
-    """The ballot after a vote for that candidate; None: another has that fence, or a higher; or
+def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
+    """The ballot after a vote for that candidate; None: another has that term, or a higher; or
     the stream is deleted."""
-    if ballot.deleted or candidate not in ballot.electors or fence <= 0:
+    if ballot.deleted or candidate not in ballot.electors or number <= 0:
         return None
-    if fence < ballot.promised or (fence == ballot.promised and candidate != ballot.voted):
+    if number < ballot.promised or (number == ballot.promised and candidate != ballot.voted):
         return None
-    return msgspec.structs.replace(ballot, promised=fence, voted=candidate)
+    return msgspec.structs.replace(ballot, promised=number, voted=candidate)
 
 
 def tell(ballot: Ballot, reader: str) -> Ballot:
@@ -104,64 +111,64 @@ def tell(ballot: Ballot, reader: str) -> Ballot:
 
 
 def without_future(ballot: Ballot, latest: int) -> Ballot:
-    """The ballot without a promise that was asked for under a fence beyond `latest`: no other could
+    """The ballot without a promise that was asked for under a term beyond `latest`: no other could
     ever be installed after it. Nothing was; else the ballot stays as it is, as something may have
     been acknowledged."""
-    if ballot.promised <= latest or max(ballot.fence, ballot.joined) > latest:
+    if ballot.promised <= latest or max(ballot.number, ballot.joined) > latest:
         return ballot
-    promised = max(ballot.fence, ballot.joined)
-    voted = ballot.tenure.home if ballot.tenure and ballot.fence == promised else ""
+    promised = max(ballot.number, ballot.joined)
+    voted = ballot.term.home if ballot.term and ballot.number == promised else ""
     return msgspec.structs.replace(ballot, promised=promised, voted=voted)
 
 
-def concede(ballot: Ballot, fence: int, winner: str) -> Ballot | None:
-    """The ballot after a promise to who has a majority's for that fence: whoever else we may have
+def concede(ballot: Ballot, number: int, winner: str) -> Ballot | None:
+    """The ballot after a promise to who has a majority's for that term: whoever else we may have
     promised the same one, ourselves perhaps, has lost. None: something higher was promised."""
-    if fence == ballot.promised:
+    if number == ballot.promised:
         ballot = msgspec.structs.replace(ballot, voted=winner)
-    return promise(ballot, fence, winner)
+    return promise(ballot, number, winner)
 
 
-def install(ballot: Ballot, tenure: Tenure) -> Ballot | None:
-    """The ballot that knows of that tenure; None: something higher was promised."""
-    if len(tenure.replicas) != ballot.k_safety or len(set(tenure.members)) != ballot.k_safety + 1:
+def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
+    """The ballot that knows of that term; None: something higher was promised."""
+    if len(term.replicas) != ballot.k_safety or len(set(term.members)) != ballot.k_safety + 1:
         return None
-    if not set(tenure.members) <= set(ballot.electors):
+    if not set(term.members) <= set(ballot.electors):
         return None
-    promised = concede(ballot, tenure.fence, tenure.home)
+    promised = concede(ballot, term.number, term.home)
     if promised is None:
         return None
-    if ballot.tenure is not None and ballot.tenure.rank > tenure.rank:
-        return promised  # asked for before the deletion, under the same fence
-    return msgspec.structs.replace(promised, tenure=tenure)
+    if ballot.term is not None and ballot.term.rank > term.rank:
+        return promised  # asked for before the deletion, under the same term
+    return msgspec.structs.replace(promised, term=term)
 
 
-def learn(ballot: Ballot, tenure: Tenure | None) -> Ballot:
+def learn(ballot: Ballot, term: SourceTerm | None) -> Ballot:
     """As told by another elector: kept in mind, where it does not contradict a promise."""
-    if tenure is None or (ballot.tenure is not None and tenure.rank <= ballot.tenure.rank):
+    if term is None or (ballot.term is not None and term.rank <= ballot.term.rank):
         return ballot
-    return install(ballot, tenure) or ballot
+    return install(ballot, term) or ballot
 
 
-def latest_of(tenures: Iterable[Tenure | None]) -> Tenure | None:
+def latest_of(terms: Iterable[SourceTerm | None]) -> SourceTerm | None:
     """The one that counts."""
-    known = (tenure for tenure in tenures if tenure is not None)
-    return max(known, key=lambda tenure: tenure.rank, default=None)
+    known = (term for term in terms if term is not None)
+    return max(known, key=lambda term: term.rank, default=None)
 
 
-def may_succeed(ballot: Ballot, own: str, tenures: Iterable[Tenure | None]) -> bool:
+def may_succeed(ballot: Ballot, own: str, terms: Iterable[SourceTerm | None]) -> bool:
     """Whether this peer's journal has everything that was ever acknowledged. A deletion that may
     have been agreed to needs no journal: anybody may bring it to its end.
 
-    Everything acknowledged under a tenure is in the journals of all its members; and who joined a
-    later fence, which was not installed, has it from one of them.
+    Everything acknowledged under a term is in the journals of all its members; and who joined a
+    later term, which was not installed, has it from one of them.
 
     Args:
-        tenures: the latest that each elector of a majority knows, which promised our fence.
+        terms: the latest that each elector of a majority knows, which promised our term.
     """
-    latest = latest_of(tenures)
+    latest = latest_of(terms)
     if latest is not None and latest.deleted:
         return True
-    if latest is None or ballot.joined > latest.fence:
+    if latest is None or ballot.joined > latest.number:
         return ballot.joined > 0
-    return ballot.joined == latest.fence and own in latest.members
+    return ballot.joined == latest.number and own in latest.members

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from engine.objects.alteration import Alteration, altered
 from engine.objects.schema import END
+from engine.replication.homes.election import Refused
 from engine.replication.homes.elector import Role
 from engine.replication.homes.events import Effect
 from engine.replication.homes.keeper import LAPSE, Keeper
-from engine.replication.homes.tenure import Refused
 from engine.streams.kept import entries_of, key_of
 from engine.streams.store import HOME
 from overlay.errors import BrokenError, StorageError, UnavailableError
@@ -57,14 +57,14 @@ async def reopen(keeper: Keeper) -> Refused | None:
 def _reopen(keeper: Keeper, now: float) -> list[Effect]:
     if not keeper.is_home or not keeper.logs.home.end_is_logged:
         raise UnavailableError(f"{keeper.name}: its end is not settled yet: ask again")
-    return keeper.tenure.reopen(now)
+    return keeper.election.reopen(now)
 
 
 async def _reopened(keeper: Keeper) -> Refused | None:
     while not (keeper.is_home and keeper.logs.home.boundary < END):
-        if keeper.tenure.refused is not None:
-            return keeper.tenure.refused
-        if keeper.tenure.role is Role.FOLLOWER:
+        if keeper.election.refused is not None:
+            return keeper.election.refused
+        if keeper.election.role is Role.FOLLOWER:
             raise UnavailableError(
                 f"{keeper.name}: its home is changing: it may come to go on, or not; ask again"
             )
@@ -83,7 +83,7 @@ async def tell_end(keeper: Keeper, reader: str) -> None:
 
     def tell(_: float) -> list[Effect]:
         ended = keeper.logs.kept is not None and keeper.logs.home.end_is_logged
-        effects = keeper.tenure.tell_end(reader) if ended else None
+        effects = keeper.election.tell_end(reader) if ended else None
         if effects is None:
             raise BrokenError(f"{keeper.name}: its home, or its end, is changing: ask again")
         return effects
@@ -92,9 +92,9 @@ async def tell_end(keeper: Keeper, reader: str) -> None:
 
 
 def _delete(keeper: Keeper, now: float) -> list[Effect]:
-    if keeper.tenure.is_confirmed(now):
-        return keeper.tenure.delete(now)
-    away = peers_in_words(keeper.tenure.unconfirmed(now))
+    if keeper.election.is_confirmed(now):
+        return keeper.election.delete(now)
+    away = peers_in_words(keeper.election.unconfirmed(now))
     raise UnavailableError(
         f"{keeper.name} is not deleted, nothing has changed: that takes a majority of its electors,"
         f" and {away} did not answer lately: start what is down, and ask again"
@@ -114,7 +114,7 @@ async def delete(keeper: Keeper) -> None:
     with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
         await keeper.deleted.wait()
     if waiting.cancelled_caught:
-        away = peers_in_words(keeper.tenure.awaited)
+        away = peers_in_words(keeper.election.awaited)
         raise UnavailableError(
             f"{keeper.name} is not deleted yet, and may come to be, or not: that takes a majority "
             f"of its electors, and {away} did not answer: start what is down, and ask again"
@@ -126,16 +126,16 @@ async def delete(keeper: Keeper) -> None:
 
 def why_no_home(keeper: Keeper) -> str:
     """For people, where nobody is known to be home."""
-    tenure = keeper.tenure
-    if tenure.is_deleting:
+    election = keeper.election
+    if election.is_deleting:
         return (
             f"{keeper.name} is being deleted, which takes a majority of its electors, and "
-            f"{peers_in_words(tenure.awaited)} did not answer: start what is down"
+            f"{peers_in_words(election.awaited)} did not answer: start what is down"
         )
     text = f"{keeper.name}: nobody is its home at the moment"
-    if not tenure.down:
+    if not election.down:
         return f"{text}; try again"
-    down = peers_in_words(tenure.down)
+    down = peers_in_words(election.down)
     return f"{text}, and {down} of its electors seem to be down: start them, or ask again"
 
 

@@ -9,14 +9,14 @@ from engine.streams.journal import START, Position
 
 
 class Crew:
-    """Of one fence.
+    """Of one term.
 
     Args:
         again_s: before somebody is shipped to again, seconds.
     """
 
-    def __init__(self, fence: int, size: int, again_s: float) -> None:
-        self.fence = fence
+    def __init__(self, number: int, size: int, again_s: float) -> None:
+        self.number = number
         self._size = size
         self._again_s = again_s
         self._in_step: dict[str, bool] = {}
@@ -46,7 +46,7 @@ class Crew:
         ]
         chosen = free[: self._size - len(self._in_step)]
         self._in_step.update(dict.fromkeys(chosen, False))
-        return [Ship(peer, self.fence) for peer in chosen]
+        return [Ship(peer, self.number) for peer in chosen]
 
     def dismiss(self, peer: str, now: float) -> bool:
         """One who was lost before all were in step: somebody else may do; whether it was ours."""
@@ -67,7 +67,7 @@ class Crew:
             self._stored[peer] = max(upto, self._stored.get(peer, START))
 
     def miss(self, peer: str, now: float) -> None:
-        """One of the tenure was lost."""
+        """One of the term was lost."""
         if peer in self._in_step:
             self._in_step[peer] = False
             self._missing.setdefault(peer, now)
@@ -85,4 +85,4 @@ class Crew:
         due = [peer for peer in self._missing if self._avoided.get(peer, now) <= now]
         for peer in due:
             self._avoided[peer] = now + self._again_s
-        return [Ship(peer, self.fence) for peer in due]
+        return [Ship(peer, self.number) for peer in due]

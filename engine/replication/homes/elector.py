@@ -1,6 +1,6 @@
 """An elector of a stream: it promises, answers, follows, and forgets no deletion. Sans-IO.
 
-A candidate and a home do more: `engine.replication.homes.tenure`.
+A candidate and a home do more: `engine.replication.homes.election`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from random import Random  # noqa: TID251 -- the type only: the generator is pas
 
 import msgspec
 
-from engine.replication.homes.ballot import Ballot, Tenure, concede, install, learn, promise
+from engine.replication.homes.ballot import Ballot, SourceTerm, concede, install, learn, promise
 from engine.replication.homes.events import Drop, Effect, Keep, Send, StopShipping, Suspended
 from engine.replication.homes.messages import (
     AskVote,
@@ -42,7 +42,7 @@ class Elector:
 
     Attributes:
         role: what it is now. ballot: as last kept.
-        fence: of the tenure that it stands for or holds.
+        number: of the term that it stands for or holds.
         whole: nothing of its journal was found damaged; one that is not whole does not stand.
     """
 
@@ -53,7 +53,7 @@ class Elector:
         self.own = own
         self.ballot = ballot
         self.role = Role.FOLLOWER
-        self.fence = 0
+        self.number = 0
         self.whole = True
         self._quiet_s = quiet_s
         self._rng = rng
@@ -66,7 +66,7 @@ class Elector:
     @property
     def home(self) -> str:
         """The peer that is home, as far as this elector knows; "": none yet."""
-        return "" if self.ballot.tenure is None else self.ballot.tenure.home
+        return "" if self.ballot.term is None else self.ballot.term.home
 
     @property
     def deleted(self) -> bool:
@@ -78,15 +78,15 @@ class Elector:
         """The other electors that the failure detector believes dead."""
         return tuple(sorted(self._dead))
 
-    def hear(self, fence: int, now: float) -> None:
-        """Something of a home of that fence has come: it lives."""
-        if fence >= self.ballot.fence:
+    def hear(self, number: int, now: float) -> None:
+        """Something of a home of that term has come: it lives."""
+        if number >= self.ballot.number:
             self._heard_at = now
 
-    def may_store(self, home: str, fence: int) -> bool:
-        """Whether what that home ships under that fence may still be written and acknowledged."""
+    def may_store(self, home: str, number: int) -> bool:
+        """Whether what that home ships under that term may still be written and acknowledged."""
         ballot = self.ballot
-        return not ballot.deleted and (ballot.promised, ballot.voted) == (fence, home)
+        return not ballot.deleted and (ballot.promised, ballot.voted) == (number, home)
 
     def forget(self) -> list[Effect]:
         """The journal is about to go, to be replaced."""
@@ -106,54 +106,54 @@ class Elector:
         match request:
             case Inquire():
                 ballot = self.ballot
-                view = View(ballot.promised, ballot.tenure, self._is_silent(now))
+                view = View(ballot.promised, ballot.term, self._is_silent(now))
                 return [Send(sender, view)]
-            case AskVote(fence):
-                return self._asked_to_vote(sender, fence, now)
-            case Install(tenure):
-                return self._asked_to_install(sender, tenure, now)
+            case AskVote(number):
+                return self._asked_to_vote(sender, number, now)
+            case Install(term):
+                return self._asked_to_install(sender, term, now)
             case Delete():
                 return [*self._be_deleted(now), Send(sender, Deleted())]
 
-    def _asked_to_vote(self, sender: str, fence: int, now: float) -> list[Effect]:
+    def _asked_to_vote(self, sender: str, number: int, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        kept = promise(self.ballot, fence, sender)
+        kept = promise(self.ballot, number, sender)
         if kept is not None:
-            effects += self._yield_to(fence, sender, now) + self._keep(kept)
+            effects += self._yield_to(number, sender, now) + self._keep(kept)
             self._since = now
         ballot = self.ballot
-        vote = Vote(fence, kept is not None, ballot.promised, ballot.tenure, ballot.told)
+        vote = Vote(number, kept is not None, ballot.promised, ballot.term, ballot.told)
         return [*effects, Send(sender, vote)]
 
-    def _asked_to_install(self, sender: str, tenure: Tenure, now: float) -> list[Effect]:
+    def _asked_to_install(self, sender: str, term: SourceTerm, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        kept = install(self.ballot, tenure) if tenure.home == sender else None
+        kept = install(self.ballot, term) if term.home == sender else None
         if kept is not None:
-            effects += self._yield_to(tenure.fence, sender, now) + self._keep(kept)
-            self.hear(tenure.fence, now)
+            effects += self._yield_to(term.number, sender, now) + self._keep(kept)
+            self.hear(term.number, now)
         ballot = self.ballot
-        answer = Installed(tenure.fence, kept is not None, ballot.promised, ballot.tenure)
+        answer = Installed(term.number, kept is not None, ballot.promised, ballot.term)
         return [*effects, Send(sender, answer)]
 
-    def _called(self, home: str, fence: int, now: float) -> list[Effect]:
-        kept = concede(self.ballot, fence, home)
+    def _called(self, home: str, number: int, now: float) -> list[Effect]:
+        kept = concede(self.ballot, number, home)
         if kept is None:
             return []
-        self.hear(fence, now)
-        return self._yield_to(fence, home, now) + self._keep(kept)
+        self.hear(number, now)
+        return self._yield_to(number, home, now) + self._keep(kept)
 
-    def _caught_up(self, fence: int, journal: int, now: float) -> list[Effect]:
-        if self.ballot.promised != fence:
+    def _caught_up(self, number: int, journal: int, now: float) -> list[Effect]:
+        if self.ballot.promised != number:
             return []
-        self.hear(fence, now)
+        self.hear(number, now)
         self.whole = True
-        return self._keep(msgspec.structs.replace(self.ballot, joined=fence, journal=journal))
+        return self._keep(msgspec.structs.replace(self.ballot, joined=number, journal=journal))
 
-    def _yield_to(self, fence: int, peer: str, now: float) -> list[Effect]:
-        """A peer that has a higher fence, or won the same, has taken over or is about to."""
-        if self.role is Role.FOLLOWER or fence < self.fence:
+    def _yield_to(self, number: int, peer: str, now: float) -> list[Effect]:
+        """A peer that has a higher term, or won the same, has taken over or is about to."""
+        if self.role is Role.FOLLOWER or number < self.number:
             return []
-        assert fence > self.fence or peer != self.own, "nobody else has it from us"
+        assert number > self.number or peer != self.own, "nobody else has it from us"
         return self._follow(now, succeeded=True)
 
     def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
@@ -179,12 +179,12 @@ class Elector:
     def _drawn_patience(self) -> float:
         """Before we stand, seconds: the first replica before the others, and never at the same time
         again and again (Ongaro and Ousterhout, Raft, 5.2)."""
-        members = () if self.ballot.tenure is None else self.ballot.tenure.replicas
+        members = () if self.ballot.term is None else self.ballot.term.replicas
         turn = members.index(self.own) if self.own in members else len(members)
         return self._quiet_s * (turn + self._rng.uniform(0.0, 0.5)) / 2
 
-    def _learn(self, tenure: Tenure | None) -> list[Effect]:
-        kept = learn(self.ballot, tenure)
+    def _learn(self, term: SourceTerm | None) -> list[Effect]:
+        kept = learn(self.ballot, term)
         if kept == self.ballot or self.role not in {Role.FOLLOWER, Role.INQUIRING}:
             return []
         return self._keep(kept)

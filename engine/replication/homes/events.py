@@ -1,11 +1,11 @@
-"""What an elector of a stream hears, and what it has done: events and effects of `HomeTenure`."""
+"""What an elector of a stream hears, and what it has done: events and effects of `Election`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.replication.homes.ballot import Ballot, Tenure
+from engine.replication.homes.ballot import Ballot, SourceTerm
 from engine.replication.homes.messages import Message
 from engine.streams.journal import Position
 
@@ -36,23 +36,23 @@ class Called:
     """A home wants to ship to us."""
 
     home: str
-    fence: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
     """Our journal is the home's. journal: see `Ballot.journal`."""
 
-    fence: int
+    number: int
     journal: int
 
 
 @dataclass(frozen=True, slots=True)
 class InStep:
-    """A replica has joined our fence, with everything before `upto`."""
+    """A replica has joined our term, with everything before `upto`."""
 
     peer: str
-    fence: int
+    number: int
     upto: Position
 
 
@@ -61,7 +61,7 @@ class StoredAt:
     """A replica of ours has stored everything before `upto`."""
 
     peer: str
-    fence: int
+    number: int
     upto: Position
 
 
@@ -70,7 +70,7 @@ class Lost:
     """What ships to that peer has ended."""
 
     peer: str
-    fence: int
+    number: int
 
 
 Event: TypeAlias = Tick | Received | HealthChanged | Called | CaughtUp | InStep | StoredAt | Lost
@@ -91,14 +91,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """A majority promised this fence: begin a segment of the journal with it.
+    """A majority promised this term: begin a segment of the journal with it.
 
     Attributes:
         reopened: all electors did, and none has told anybody of the stream's end: the segment
             begins as if it had not ended.
     """
 
-    fence: int
+    number: int
     reopened: bool = False
 
 
@@ -107,7 +107,7 @@ class Ship:
     """Bring that peer into step, and keep it there."""
 
     peer: str
-    fence: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,12 @@ class StopShipping:
 class Activated:
     """We are home: everything in our journal is committed, posts may be acknowledged."""
 
-    tenure: Tenure
+    term: SourceTerm
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Everything before `upto` is on all members of the tenure."""
+    """Everything before `upto` is on all members of the term."""
 
     upto: Position
 

@@ -56,10 +56,10 @@ async def follow(keeper: Keeper, home: str, fence: int, duplex: Duplex) -> None:
 
 
 def _check(keeper: Keeper, home: str, fence: int) -> None:
-    if keeper.tenure.deleted:
+    if keeper.election.deleted:
         raise ConflictError(f"{keeper.name} is deleted")
-    if not keeper.tenure.may_store(home, fence):
-        promised = keeper.tenure.ballot.promised
+    if not keeper.election.may_store(home, fence):
+        promised = keeper.election.ballot.promised
         raise ConflictError(f"{keeper.name}: fence {fence} is over, {promised} was promised")
 
 
@@ -80,9 +80,9 @@ class _Following:
         return self._keeper.logs.home
 
     async def run(self) -> None:
-        if not self._keeper.tenure.whole:
+        if not self._keeper.election.whole:
             await self._keeper.forget()
-        home, ballot = self._home, self._keeper.tenure.ballot
+        home, ballot = self._home, self._keeper.election.ballot
         segments = tuple(Segment(*each) for each in home.source.segments)
         revised = BEGINNING if home.revisions_log is None else _stays(home.revisions_log)
         standing = Standing(
@@ -142,7 +142,7 @@ class _Following:
                 await self._duplex.send(Stored(done, trouble=str(error)))
                 await trio.sleep(ROOM_AGAIN_S)
         self._hold(part)
-        self._keeper.tenure.hear(self._fence, trio.current_time())
+        self._keeper.election.hear(self._fence, trio.current_time())
 
     # -- all of it ----------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class _Following:
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
         """Our old journal's rows are not cut while the logs grow by the home's epochs."""
-        home, journal = self._home, self._keeper.tenure.ballot.journal
+        home, journal = self._home, self._keeper.election.ballot.journal
         async with home.at_rest():
             before = [log.boundary for log in home.logs]
             try:
@@ -214,7 +214,7 @@ class _Following:
         while log.boundary < upto:
             message, body = await self._duplex.receive(Tuples)
             epoch = assembler.add(message, body)
-            self._keeper.tenure.hear(self._fence, trio.current_time())
+            self._keeper.election.hear(self._fence, trio.current_time())
             if epoch is not None:
                 await log.commit(epoch.upto, epoch.table)
 
@@ -233,7 +233,7 @@ class _Following:
                     return
                 journal = journals[1] if part.late else journals[0]
                 await trio.to_thread.run_sync(_copy, journal, part, body)
-                self._keeper.tenure.hear(self._fence, trio.current_time())
+                self._keeper.election.hear(self._fence, trio.current_time())
 
 
 def _fits(home: Home, planned: list[tuple[StreamLog, int, int]]) -> bool:

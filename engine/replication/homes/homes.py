@@ -61,7 +61,7 @@ class Homes:
 
     Args:
         folder: of the ballots.
-        quiet_s: see `HomeTenure`.
+        quiet_s: see `Election`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Homes:
     def get(self, stream: str) -> Keeper | None:
         """By the name of the stream, of its late tuples or of its revisions."""
         keeper = self._keepers.get(base_of(stream))
-        if keeper is None or keeper.tenure.deleted or stream not in keeper.entries:
+        if keeper is None or keeper.election.deleted or stream not in keeper.entries:
             return None
         return keeper
 
@@ -130,8 +130,8 @@ class Homes:
         async def connect() -> None:
             if keeper is None:
                 found.append(await self._producers.connect(stream))
-            elif keeper.tenure.home not in {"", own}:
-                found.append(await self._overlay.connect(parse_peer_id(keeper.tenure.home)))
+            elif keeper.election.home not in {"", own}:
+                found.append(await self._overlay.connect(parse_peer_id(keeper.election.home)))
 
         with trio.move_on_after(CONNECT_S):
             await until_one_ends(connect, *([keeper.home_changed] if keeper is not None else []))
@@ -155,9 +155,9 @@ class Homes:
         if keeper is None:
             electors = self._choose(entry)
             keeper = await self._start(started(entry, electors))
-        if keeper.tenure.ballot.tenure is None:
+        if keeper.election.ballot.term is None:
             await self._tell_electors(keeper)
-        if not keeper.tenure.ballot.promised:
+        if not keeper.election.ballot.promised:
             await keeper.found()
         with trio.move_on_after(FOUND_S):
             await keeper.settled()
@@ -175,7 +175,7 @@ class Homes:
         return (own.peer_id.hex(), *sorted(others)[: 2 * k])
 
     async def _tell_electors(self, keeper: Keeper) -> None:
-        found = Found(keeper.entry, keeper.tenure.ballot.electors)
+        found = Found(keeper.entry, keeper.election.ballot.electors)
 
         async def tell(peer: str) -> None:
             connection = await self._overlay.connect(parse_peer_id(peer))
@@ -196,7 +196,7 @@ class Homes:
     def _health_changed(self, peer: bytes, health: Health) -> None:
         event = HealthChanged(peer.hex(), health.gone)
         for keeper in self._keepers.values():
-            if event.peer in keeper.tenure.ballot.electors:
+            if event.peer in keeper.election.ballot.electors:
                 self._nursery.start_soon(keeper.try_feed, event)
 
     # -- what other electors say --------------------------------------------------------------
@@ -230,7 +230,7 @@ class Homes:
         self._check_votes(name)
         if keeper is None:
             await self._start(started(request.entry, electors))
-        elif (keeper.entry, keeper.tenure.ballot.electors) != (request.entry, electors):
+        elif (keeper.entry, keeper.election.ballot.electors) != (request.entry, electors):
             raise ConflictError(f"{name}: another stream of that name has electors here")
         return Done()
 
@@ -245,7 +245,7 @@ class Homes:
             ConflictError: this peer has no vote on that stream any more.
         """
         keeper = self._keepers.get(stream)
-        if keeper is not None and keeper.tenure.deleted:
+        if keeper is not None and keeper.election.deleted:
             raise ConflictError(
                 f"{stream}: a stream with replicas of that name was deleted, and an elector that "
                 "was away then may not know yet: use another name"
@@ -261,6 +261,6 @@ class Homes:
         if keeper is None:
             raise NotFoundError(f"{stream}: this peer is no elector of it")
         peer = "" if caller.peer_id is None else caller.peer_id.hex()
-        if peer not in keeper.tenure.ballot.electors:
+        if peer not in keeper.election.ballot.electors:
             raise NotAuthorisedError(f"{stream}: {caller.participant} is no elector of it")
         return keeper

@@ -1,4 +1,4 @@
-"""An elector of one stream at work: the driver of `HomeTenure`, its file, messages and journal."""
+"""An elector of one stream at work: the driver of `Election`, its file, messages and journal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from engine.objects.definitions import StreamEntry
 from engine.replication.homes.announcing import Announcing
-from engine.replication.homes.ballot import Ballot, Tenure
+from engine.replication.homes.ballot import Ballot, SourceTerm
 from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
-from engine.replication.homes.elector import Role as TenureRole
+from engine.replication.homes.election import BEATS, Election
+from engine.replication.homes.elector import Role as VoterRole
 from engine.replication.homes.events import (
     Activated,
     Called,
@@ -34,8 +35,7 @@ from engine.replication.homes.events import (
     Won,
 )
 from engine.replication.homes.logs import ElectorLogs
-from engine.replication.homes.messages import TELL, Message, Request, Tell, Told, highest_fence
-from engine.replication.homes.tenure import BEATS, HomeTenure
+from engine.replication.homes.messages import TELL, Message, Request, Tell, Told, highest_number
 from engine.replication.producers import Producers
 from engine.replication.term import QUERIES
 from engine.streams.journal import Position
@@ -58,7 +58,7 @@ LAPSE: Final = 3
 election, and the recruiting after it, take about two."""
 
 FOUNDED: Final = 1
-"""The fence that a founder joins by itself, before anything can be acknowledged."""
+"""The term that a founder joins by itself, before anything can be acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Surroundings:
     """What the electors of a peer share.
 
     Attributes:
-        quiet_s: see `HomeTenure`.
-        ship: ships to a peer under a fence, until that ends.
+        quiet_s: see `Election`.
+        ship: ships to a peer under a term, until that ends.
     """
 
     overlay: Overlay
@@ -88,7 +88,7 @@ class Keeper:
     """
     Attributes:
         entry: the stream as published. entries: that, and what is beside it, by name.
-        tenure: what this peer is to it.
+        election: what this peer is to it.
         logs: what of it is kept here. announcing: what the catalog is told.
         trouble: why replicas of ours store nothing more.
         deleted: set once the stream is, by the word of a majority.
@@ -98,7 +98,7 @@ class Keeper:
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
         self.around = around
         self._set_entry(stored.entry)
-        self.tenure = HomeTenure(
+        self.election = Election(
             around.own,
             stored.ballot,
             quiet_s=around.quiet_s,
@@ -129,13 +129,13 @@ class Keeper:
     @property
     def is_home(self) -> bool:
         """Whether posts are acknowledged here."""
-        return self.tenure.role is TenureRole.HOME
+        return self.election.role is VoterRole.HOME
 
     async def run(self) -> None:
         """Let time pass for it, until it is deleted."""
-        if self.tenure.deleted:  # a crash may have come before all of it was gone
+        if self.election.deleted:  # a crash may have come before all of it was gone
             await self._drop()
-        while not self.tenure.deleted:
+        while not self.election.deleted:
             await trio.sleep(self.around.quiet_s / BEATS)
             await self.try_feed(Tick())
 
@@ -143,22 +143,22 @@ class Keeper:
         """Its logs and journal, opened or made."""
         if self.logs.kept is not None:
             return self.logs.kept
-        kept = await self.logs.open(self.entry, self.tenure.ballot.journal)
+        kept = await self.logs.open(self.entry, self.election.ballot.journal)
         home = self.logs.home
-        if self.tenure.home not in {"", self.around.own}:
+        if self.election.home not in {"", self.around.own}:
             self.logs.hold(*home.starts)
         lost = home.lost or not home.source.segments
-        if lost and self.tenure.ballot.joined > FOUNDED:
+        if lost and self.election.ballot.joined > FOUNDED:
             text = f"waits for another member's journal of {self.name}"
             self.around.events.note("error", f"{text}: what it had as a replica is not whole")
             await self.forget()
         return kept
 
     async def found(self) -> None:
-        """Be the first home; see `HomeTenure.found`."""
+        """Be the first home; see `Election.found`."""
         async with self._lock:
             await self.open()
-            await self._carry_out(self.tenure.found(trio.current_time()), None)
+            await self._carry_out(self.election.found(trio.current_time()), None)
 
     async def tell(self, sender: str, message: Message) -> Message:
         """What another elector says or asks; our answer.
@@ -183,27 +183,27 @@ class Keeper:
 
         Raises:
             MedusaError: the disk does not take what was to be kept, or another elector speaks of a
-                fence of the future; nothing follows from the event.
+                term of the future; nothing follows from the event.
         """
         if isinstance(event, Received | Called):
             # They count up by one, far below what clocks make: who claims one beyond leaves none.
-            fence = event.fence if isinstance(event, Called) else highest_fence(event.message)
-            QUERIES.check(self.name, fence, self.around.overlay.clock())
+            number = event.number if isinstance(event, Called) else highest_number(event.message)
+            QUERIES.check(self.name, number, self.around.overlay.clock())
         async with self._lock:
-            home = self.tenure.home
-            effects = self.tenure.handle(event, trio.current_time())
+            home = self.election.home
+            effects = self.election.handle(event, trio.current_time())
             answer = await self._carry_out(effects, event)
-            if self.tenure.home != home:
+            if self.election.home != home:
                 self._notify()
             return answer
 
     async def forget(self) -> None:
-        """See `HomeTenure.forget`."""
-        await self.step(lambda _: self.tenure.forget())
+        """See `Election.forget`."""
+        await self.step(lambda _: self.election.forget())
 
     async def step(self, asked: Callable[[float], list[Effect]]) -> None:
-        """Carry out what this peer asks of its tenure at that moment, on trio's clock; what `asked`
-        raises is raised, and nothing has happened.
+        """Carry out what this peer asks of its election at that moment, on trio's clock; where
+        `asked` raises, nothing has happened.
 
         Raises:
             MedusaError: as of `feed`.
@@ -218,7 +218,7 @@ class Keeper:
             NotFoundError: it was deleted meanwhile.
         """
         async with self._lock:
-            if self.tenure.deleted:
+            if self.election.deleted:
                 raise NotFoundError(f"{self.name} is deleted")
             await self._take_definition()
             if self.is_home:
@@ -232,7 +232,7 @@ class Keeper:
         self._set_entry(replace(self.entry, stream=definition))
         await self.logs.define(self.entry)
         try:
-            await self._save(self.tenure.ballot)
+            await self._save(self.election.ballot)
         except StorageError as error:  # the journal has it, and the ballot will
             self.around.events.note("warning", f"could not save {self.name}: {error}")
 
@@ -242,13 +242,13 @@ class Keeper:
 
     async def settled(self) -> None:
         """Returns once some elector is home."""
-        while not (self.is_home or self.tenure.home not in {"", self.around.own}):
+        while not (self.is_home or self.election.home not in {"", self.around.own}):
             await self._moved.wait()
 
     async def home_changed(self) -> None:
         """Returns once another peer is home, or this one."""
-        before = self.tenure.home
-        while self.tenure.home == before:
+        before = self.election.home
+        while self.election.home == before:
             await self._moved.wait()
 
     async def suspended(self) -> None:
@@ -272,7 +272,7 @@ class Keeper:
         generation = self._generation
         with trio.move_on_after(LAPSE * self.around.quiet_s):
             while self._generation == generation:
-                if self.tenure.committed >= upto:
+                if self.election.committed >= upto:
                     return
                 await self._moved.wait()
         if self.trouble:
@@ -302,15 +302,15 @@ class Keeper:
         match effect:
             case Keep(ballot):
                 await self._save(ballot)
-            case Won(fence, reopened):
-                await self._lead(fence, reopened=reopened)
-            case Ship(peer, fence):
+            case Won(number, reopened):
+                await self._lead(number, reopened=reopened)
+            case Ship(peer, number):
                 self._ships[peer] = trio.CancelScope()
-                self.around.nursery.start_soon(self._ship, peer, fence, self._ships[peer])
+                self.around.nursery.start_soon(self._ship, peer, number, self._ships[peer])
             case StopShipping():
                 self._stop_shipping()
-            case Activated(tenure):
-                await self._activate(tenure)
+            case Activated(term):
+                await self._activate(term)
             case Committed(upto):
                 self.trouble = ""
                 await self.logs.home.settle(upto, self.around.overlay.clock())
@@ -345,20 +345,20 @@ class Keeper:
         self.around.events.note("info", f"deleted {self.name}")
         self.cleared.set()
 
-    async def _lead(self, fence: int, *, reopened: bool) -> None:
+    async def _lead(self, number: int, *, reopened: bool) -> None:
         try:
-            await self.logs.lead(fence, reopened=reopened)
+            await self.logs.lead(number, reopened=reopened)
         except MedusaError:
-            resigned = self.tenure.resign(trio.current_time())
+            resigned = self.election.resign(trio.current_time())
             await self._carry_out(resigned, None)
             raise
 
-    async def _activate(self, tenure: Tenure) -> None:
+    async def _activate(self, term: SourceTerm) -> None:
         await self.logs.serve()
         await self._take_definition()
         self.logs.hold_for_a_while()
-        text = f"became home of {self.name}, fence {tenure.fence}"
-        self.around.events.note("info", text, stream=self.name, term=tenure.fence)
+        text = f"became home of {self.name}, term {term.number}"
+        self.around.events.note("info", text, stream=self.name, term=term.number)
         self._announce_soon()
         self._notify()
 
@@ -385,10 +385,10 @@ class Keeper:
             return
         await self.try_feed(Received(to, told.message))
 
-    async def _ship(self, peer: str, fence: int, scope: trio.CancelScope) -> None:
+    async def _ship(self, peer: str, number: int, scope: trio.CancelScope) -> None:
         with scope:
             try:
-                await self.around.ship(self, peer, fence)
+                await self.around.ship(self, peer, number)
             except DamagedError as error:
                 text = "another member is to be its home, as soon as one can"
                 self.around.events.note("error", f"gives up {self.name}: {error}; {text}")
@@ -398,20 +398,20 @@ class Keeper:
                     "warning", f"could not ship {self.name} to {peer[:8]}: {error}"
                 )
         if self._ships.get(peer) is scope:
-            await self.try_feed(Lost(peer, fence))
+            await self.try_feed(Lost(peer, number))
 
     async def _find_damaged(self) -> None:
         with trio.CancelScope(shield=True):  # for it stops what ships, this too
-            await self.step(self.tenure.found_damaged)
+            await self.step(self.election.found_damaged)
 
     def _announce_soon(self) -> None:
-        tenure = self.tenure.ballot.tenure
-        assert tenure is not None, "it is the home"
-        self.announcing.announce_soon(self.entries.values(), tenure)
+        term = self.election.ballot.term
+        assert term is not None, "it is the home"
+        self.announcing.announce_soon(self.entries.values(), term)
 
     def _note_home(self) -> None:
         """Where another has taken over, this peer is no home any more."""
-        home = self.tenure.home
+        home = self.election.home
         if home not in {"", self.around.own}:
             # one that could do nothing any more does not step down a second time
             self.logs.serve_no_more()

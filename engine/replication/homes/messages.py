@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING
-from engine.replication.homes.ballot import Tenure
+from engine.replication.homes.ballot import SourceTerm
 from engine.streams.journal import Position
 
 TELL: Final = "home.tell"
@@ -28,44 +28,44 @@ class View(Struct, frozen=True, tag="view"):
     """
 
     promised: int
-    tenure: Tenure | None
+    term: SourceTerm | None = field(name="tenure")
     silent: bool
 
 
 class AskVote(Struct, frozen=True, tag="ask_vote"):
     """A candidate asks for a vote (Raft's RequestVote)."""
 
-    fence: int
+    number: int = field(name="fence")
 
 
 class Vote(Struct, frozen=True, tag="vote"):
     """The answer to `AskVote`.
 
     Attributes:
-        promised: the highest fence the elector knows. tenure: the latest that it knows.
+        promised: the highest term the elector knows. term: the latest that it knows.
         told: see `Ballot.told`; None: it is of an earlier version, and does not know.
     """
 
-    fence: int
+    number: int = field(name="fence")
     granted: bool
     promised: int
-    tenure: Tenure | None
+    term: SourceTerm | None = field(name="tenure")
     told: tuple[str, ...] | None = None
 
 
 class Install(Struct, frozen=True, tag="install"):
-    """This tenure is to count, or, said again and again, still does."""
+    """This term is to count, or, said again and again, still does."""
 
-    tenure: Tenure
+    term: SourceTerm = field(name="tenure")
 
 
 class Installed(Struct, frozen=True, tag="installed"):
     """The answer to `Install`."""
 
-    fence: int
+    number: int = field(name="fence")
     accepted: bool
     promised: int
-    tenure: Tenure | None
+    term: SourceTerm | None = field(name="tenure")
 
 
 class Delete(Struct, frozen=True, tag="delete"):
@@ -82,23 +82,23 @@ Request: TypeAlias = Inquire | AskVote | Install | Delete
 Message: TypeAlias = Request | View | Vote | Installed | Deleted
 
 
-def highest_fence(message: Message) -> int:
+def highest_number(message: Message) -> int:
     """The highest that an elector speaks of."""
     match message:
         case Inquire() | Delete() | Deleted():
             return 0
-        case AskVote(fence):
-            return fence
-        case Install(tenure):
-            return tenure.fence
-        case View(promised, tenure):
-            return max(promised, _fence(tenure))
-        case Vote(fence, _, promised, tenure) | Installed(fence, _, promised, tenure):
-            return max(fence, promised, _fence(tenure))
+        case AskVote(number):
+            return number
+        case Install(term):
+            return term.number
+        case View(promised, term):
+            return max(promised, _number(term))
+        case Vote(number, _, promised, term) | Installed(number, _, promised, term):
+            return max(number, promised, _number(term))
 
 
-def _fence(tenure: Tenure | None) -> int:
-    return 0 if tenure is None else tenure.fence
+def _number(term: SourceTerm | None) -> int:
+    return 0 if term is None else term.number
 
 
 class Tell(Struct, frozen=True):
@@ -131,7 +131,7 @@ class Follow(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True, array_like=True):
-    """One of a journal: two of the same number and fence begin with the same bytes."""
+    """One of a journal: two of the same number and term begin with the same bytes."""
 
     number: int
     fence: int
@@ -142,7 +142,7 @@ class Standing(Struct, frozen=True):
     """What the replica has.
 
     Attributes:
-        joined: the fence whose journal it has.
+        joined: the term whose journal it has.
         segments: of its journal, the oldest first.
         boundary, late_boundary, revisions_boundary: of its logs.
     """
@@ -177,7 +177,7 @@ class Part(Struct, frozen=True, tag="part"):
 
     Attributes:
         at: where they stand; offset 0: the segment begins.
-        committed: everything before it is on all members of the tenure.
+        committed: everything before it is on all members of the term.
         late: they belong to the journal of the late tuples.
         start, late_start, revisions_start: the boundaries from which the home keeps its logs.
     """
@@ -191,7 +191,7 @@ class Part(Struct, frozen=True, tag="part"):
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """That was everything: the replica belongs to the fence, on its disk, when it says so."""
+    """That was everything: the replica belongs to the term, on its disk, when it says so."""
 
 
 class Shipped(Struct, frozen=True):

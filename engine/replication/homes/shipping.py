@@ -22,6 +22,7 @@ from typing import Final
 
 import trio
 
+from engine.replication.homes.election import BEATS
 from engine.replication.homes.events import InStep, StoredAt
 from engine.replication.homes.keeper import Keeper
 from engine.replication.homes.messages import (
@@ -34,7 +35,6 @@ from engine.replication.homes.messages import (
     Standing,
     Stored,
 )
-from engine.replication.homes.tenure import BEATS
 from engine.streams.feed import Cursor, serve
 from engine.streams.home import Home
 from engine.streams.journal import START, Position
@@ -102,7 +102,7 @@ class _Ship:
         log, late_log = home.log, home.late_log
         plan = Plan(at is None, log.boundary, late_log.boundary, *home.whole_from, home.revised)
         if at is None and self._keeper.is_home:
-            raise ConflictError("its journal is not that of this tenure")
+            raise ConflictError("its journal is not that of this term")
         await self._duplex.send(plan)
         if at is None:
             if home.revisions_log is not None:
@@ -138,7 +138,7 @@ class _Ship:
                 await self._home.wait_grown(self._at)
             await self._ahead.acquire()
             self._at, data = await self._home.read(self._at, PART_BYTES)
-            committed = self._keeper.tenure.committed
+            committed = self._keeper.election.committed
             part = Part(self._at, committed, False, *self._home.starts)
             await self._duplex.send(Shipped(part), data)
             self._at = (self._at[0], self._at[1] + len(data))

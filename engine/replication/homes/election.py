@@ -5,17 +5,17 @@
     HOME --asked to delete--> INSTALLING --majority--> deleted, for good
     HOME --asked to reopen--> STANDING --all electors, none told anybody of the end--> RECRUITING
 
-A home whose replica is lost stands again, with a higher fence, and recruits another. Whoever hears
-of a higher fence than its own is a follower again. Nothing is acknowledged but by a HOME, and only
-what all replicas of its tenure have stored; `engine.replication.homes.ballot` says why that is
+A home whose replica is lost stands again, with a higher term, and recruits another. Whoever hears
+of a higher term than its own is a follower again. Nothing is acknowledged but by a HOME, and only
+what all replicas of its term have stored; `engine.replication.homes.ballot` says why that is
 enough. A candidate that hears of a deletion from its majority brings that to its end instead of
 recruiting, and a witness stands for that, too: a deletion that was begun does not stay half done.
 
 Only a HOME tells a reader that the stream has ended, and it writes the reader into its ballot
-first. An elector that has voted for a fence becomes HOME again only under a higher fence. So if
-every elector has voted for a fence, and no elector has told a reader by then, no reader hears of
-the end while that fence lasts: the home of that fence may begin its segment of the journal before
-the end. A later home that may succeed it has that segment, unless the fence was never installed:
+first. An elector that has voted for a term becomes HOME again only under a higher term. So if
+every elector has voted for a term, and no elector has told a reader by then, no reader hears of
+the end while that term lasts: the home of that term may begin its segment of the journal before
+the end. A later home that may succeed it has that segment, unless the term was never installed:
 then nothing that was posted under it counts.
 """
 
@@ -30,7 +30,7 @@ import msgspec
 
 from engine.replication.homes.ballot import (
     Ballot,
-    Tenure,
+    SourceTerm,
     install,
     latest_of,
     may_succeed,
@@ -89,7 +89,7 @@ class Refused:
     silent: tuple[str, ...]
 
 
-class HomeTenure(Elector):
+class Election(Elector):
     """
     Attributes:
         committed: everything before it is committed, where it is home.
@@ -104,12 +104,12 @@ class HomeTenure(Elector):
         self.committed: Position = START
         self.refused: Refused | None = None
         self._views: dict[str, View] = {}
-        self._votes: dict[str, Tenure | None] = {}
+        self._votes: dict[str, SourceTerm | None] = {}
         self._installed: set[str] = set()
         self._confirmed: dict[str, float] = {}
         self._told: dict[str, tuple[str, ...] | None] | None = None
         self._crew = self._new_crew()
-        self._tenure: Tenure | None = None
+        self._term: SourceTerm | None = None
 
     def found(self, now: float) -> list[Effect]:
         """Be the first home of a new stream, whose journal has been begun. All electors know of it.
@@ -140,22 +140,22 @@ class HomeTenure(Elector):
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The other electors that have not accepted the tenure yet which is being installed."""
+        """The other electors that have not accepted the term yet which is being installed."""
         return tuple(peer for peer in self._others if peer not in self._installed)
 
     @property
     def is_deleting(self) -> bool:
         """Whether this peer, as the home or a candidate, asks for the deletion now."""
-        asked = self._tenure is not None and self._tenure.deleted
+        asked = self._term is not None and self._term.deleted
         return self.role is Role.INSTALLING and asked
 
     def delete(self, now: float) -> list[Effect]:
         """As the home: ask all electors to agree that the stream is deleted; see `deleted`. There
         is no way back: whoever hears of it may bring it to its end."""
         assert self.role is Role.HOME
-        assert self._tenure is not None
-        tenure = msgspec.structs.replace(self._tenure, deleted=True)
-        return [StopShipping(), Suspended(succeeded=False), *self._propose(tenure, now)]
+        assert self._term is not None
+        term = msgspec.structs.replace(self._term, deleted=True)
+        return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
 
     def tell_end(self, reader: str) -> list[Effect] | None:
         """As the home: that reader is about to be given the stream's end. None: it must not be."""
@@ -190,16 +190,16 @@ class HomeTenure(Elector):
                 return self._tick(now)
             case HealthChanged(peer, dead):
                 return self._health(peer, dead, now)
-            case Called(home, fence):
-                return self._called(home, fence, now)
-            case CaughtUp(fence, journal):
-                return self._caught_up(fence, journal, now)
-            case InStep(peer, fence, upto):
-                return self._in_step(peer, fence, upto, now)
-            case StoredAt(peer, fence, upto):
-                return self._stored_at(peer, fence, upto)
-            case Lost(peer, fence):
-                return self._lost(peer, fence, now)
+            case Called(home, number):
+                return self._called(home, number, now)
+            case CaughtUp(number, journal):
+                return self._caught_up(number, journal, now)
+            case InStep(peer, number, upto):
+                return self._in_step(peer, number, upto, now)
+            case StoredAt(peer, number, upto):
+                return self._stored_at(peer, number, upto)
+            case Lost(peer, number):
+                return self._lost(peer, number, now)
 
     def _received(self, sender: str, message: Message, now: float) -> list[Effect]:
         if isinstance(message, Request):
@@ -246,7 +246,7 @@ class HomeTenure(Elector):
         return [Send(peer, Inquire()) for peer in self._others]
 
     def _take_view(self, sender: str, view: View, now: float) -> list[Effect]:
-        effects = self._learn(view.tenure)
+        effects = self._learn(view.term)
         if self.role is not Role.INQUIRING:
             return effects
         self._views[sender] = view
@@ -254,31 +254,31 @@ class HomeTenure(Elector):
             return effects + self._follow(now, succeeded=False)
         if len(self._views) + 1 < self.ballot.majority:
             return effects
-        tenures = [self.ballot.tenure, *(view.tenure for view in self._views.values())]
-        if not self.whole or not may_succeed(self.ballot, self.own, tenures):
+        terms = [self.ballot.term, *(view.term for view in self._views.values())]
+        if not self.whole or not may_succeed(self.ballot, self.own, terms):
             return effects + self._follow(now, succeeded=False)
         return effects + self._stand(now)
 
     def _stand(self, now: float) -> list[Effect]:
         seen = [self.ballot.promised, *(view.promised for view in self._views.values())]
-        self.fence = next_number(max(seen))
+        self.number = next_number(max(seen))
         self.role, self._since = Role.STANDING, now
-        kept = promise(self.ballot, self.fence, self.own)
-        assert kept is not None, "a higher fence than any before"
-        self._votes, self._told = {self.own: self.ballot.tenure}, None
+        kept = promise(self.ballot, self.number, self.own)
+        assert kept is not None, "a higher term than any before"
+        self._votes, self._told = {self.own: self.ballot.term}, None
         self._crew = self._new_crew()
-        asked = [Send(peer, AskVote(self.fence)) for peer in self._others]
+        asked = [Send(peer, AskVote(self.number)) for peer in self._others]
         return [*self._keep(kept), StopShipping(), *asked]
 
     def _take_vote(self, sender: str, vote: Vote, now: float) -> list[Effect]:
-        effects = self._learn(vote.tenure)
-        if self.role is not Role.STANDING or vote.fence != self.fence:
+        effects = self._learn(vote.term)
+        if self.role is not Role.STANDING or vote.number != self.number:
             return effects
         if not vote.granted:
-            if vote.promised <= self.fence:
+            if vote.promised <= self.number:
                 return effects
             return effects + self._follow(now, succeeded=True)
-        self._votes[sender] = vote.tenure
+        self._votes[sender] = vote.term
         if self._told is not None:
             self._told[sender] = vote.told
         wanted = self.ballot.majority if self._told is None else len(self.ballot.electors)
@@ -291,14 +291,14 @@ class HomeTenure(Elector):
         latest = latest_of(self._votes.values())
         if latest is not None and latest.deleted:
             replicas = self._others[: self.ballot.k_safety]
-            return self._propose(Tenure(self.fence, self.own, replicas, True), now)
+            return self._propose(SourceTerm(self.number, self.own, replicas, True), now)
         return self._begin(now)
 
     def _begin(self, now: float) -> list[Effect]:
-        """The majority is ours. What joins our fence from here on has all that was acknowledged."""
+        """The majority is ours. What joins our term from here on has all that was acknowledged."""
         self.role, self._since = Role.RECRUITING, now
-        won = Won(self.fence, self._may_reopen())
-        kept = msgspec.structs.replace(self.ballot, joined=self.fence)
+        won = Won(self.number, self._may_reopen())
+        kept = msgspec.structs.replace(self.ballot, joined=self.number)
         return [won, *self._keep(kept), *self._recruit(now)]
 
     def _may_reopen(self) -> bool:
@@ -313,7 +313,7 @@ class HomeTenure(Elector):
 
     def _recruit(self, now: float) -> list[Effect]:
         """Those that have the journal, before those that do not."""
-        members = () if self.ballot.tenure is None else self.ballot.tenure.members
+        members = () if self.ballot.term is None else self.ballot.term.members
         return self._crew.recruit(
             sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
         )
@@ -323,37 +323,37 @@ class HomeTenure(Elector):
         return super()._follow(now, succeeded=succeeded)
 
     def _new_crew(self) -> Crew:
-        return Crew(self.fence, self.ballot.k_safety, self._quiet_s / BEATS)
+        return Crew(self.number, self.ballot.k_safety, self._quiet_s / BEATS)
 
-    def _in_step(self, peer: str, fence: int, upto: Position, now: float) -> list[Effect]:
-        if fence != self.fence or not self._crew.in_step(peer, upto):
+    def _in_step(self, peer: str, number: int, upto: Position, now: float) -> list[Effect]:
+        if number != self.number or not self._crew.in_step(peer, upto):
             return []
         if self.role is Role.HOME:
             return self._commit()
         if self.role is not Role.RECRUITING or not self._crew.complete:
             return []
-        return self._propose(Tenure(self.fence, self.own, self._crew.members), now)
+        return self._propose(SourceTerm(self.number, self.own, self._crew.members), now)
 
-    def _propose(self, tenure: Tenure, now: float) -> list[Effect]:
+    def _propose(self, term: SourceTerm, now: float) -> list[Effect]:
         self.role, self._since = Role.INSTALLING, now
-        self._tenure = tenure
-        kept = install(self.ballot, tenure)
-        if kept is None:  # a higher fence was promised, and we have not been told yet
+        self._term = term
+        kept = install(self.ballot, term)
+        if kept is None:  # a higher term was promised, and we have not been told yet
             return self._follow(now, succeeded=True)
         self._installed = {self.own}
         return [*self._keep(kept), *self._announce()]
 
     def _announce(self) -> list[Effect]:
-        assert self._tenure is not None
-        return [Send(peer, Install(self._tenure)) for peer in self._others]
+        assert self._term is not None
+        return [Send(peer, Install(self._term)) for peer in self._others]
 
     def _take_installed(self, sender: str, answer: Installed, now: float) -> list[Effect]:
         if self.role not in {Role.INSTALLING, Role.HOME}:
-            return self._learn(answer.tenure)
-        if answer.promised > self.fence:
-            return self._follow(now, succeeded=True) + self._learn(answer.tenure)
-        # of another version, an elector knows of no deletion, and accepts the tenure without it
-        if not answer.accepted or answer.tenure != self._tenure:
+            return self._learn(answer.term)
+        if answer.promised > self.number:
+            return self._follow(now, succeeded=True) + self._learn(answer.term)
+        # of another version, an elector knows of no deletion, and accepts the term without it
+        if not answer.accepted or answer.term != self._term:
             return []
         self._confirmed[sender] = now
         if self.role is Role.HOME:
@@ -361,16 +361,16 @@ class HomeTenure(Elector):
         self._installed.add(sender)
         if len(self._installed) < self.ballot.majority:
             return []
-        assert self._tenure is not None
-        if self._tenure.deleted:
+        assert self._term is not None
+        if self._term.deleted:
             return self._be_deleted(now) + [Send(peer, Delete()) for peer in self._others]
         self.role = Role.HOME
-        return [Activated(self._tenure), *self._commit()]
+        return [Activated(self._term), *self._commit()]
 
     # -- as a home ----------------------------------------------------------------------------
 
-    def _stored_at(self, peer: str, fence: int, upto: Position) -> list[Effect]:
-        if fence == self.fence:
+    def _stored_at(self, peer: str, number: int, upto: Position) -> list[Effect]:
+        if number == self.number:
             self._crew.stored(peer, upto)
         return self._commit()
 
@@ -381,8 +381,8 @@ class HomeTenure(Elector):
         self.committed = everywhere
         return [Committed(everywhere)]
 
-    def _lost(self, peer: str, fence: int, now: float) -> list[Effect]:
-        if fence != self.fence:
+    def _lost(self, peer: str, number: int, now: float) -> list[Effect]:
+        if number != self.number:
             return []
         if self.role is Role.RECRUITING:
             return self._recruit(now) if self._crew.dismiss(peer, now) else []
@@ -390,7 +390,7 @@ class HomeTenure(Elector):
         return []
 
     def _look_after(self, now: float) -> list[Effect]:
-        """Ship again to a replica that was lost; stand for a new tenure when it stays so."""
+        """Ship again to a replica that was lost; stand for a new term when it stays so."""
         if self._crew.missing_since(now - self._quiet_s):
             return self._replace(now)
         return self._crew.ship_again(now)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.replication.homes.ballot import (
     Ballot,
-    Tenure,
+    SourceTerm,
     install,
     may_succeed,
     promise,
@@ -45,7 +45,7 @@ class Electors(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 4))
     def start(self, index: int) -> None:
-        if self.node(index).tenure is None:
+        if self.node(index).election is None:
             self.world.start(self.node(index))
 
     @rule(one=st.integers(0, 4), other=st.integers(0, 4), cut=st.booleans())
@@ -197,7 +197,7 @@ def wander(world: World, steps: int, *, delete_at: int = -1, act: Act = World.po
                 world.crash(rng.choice(nodes))
             case 1 | 2:
                 node = rng.choice(nodes)
-                if node.tenure is None:
+                if node.election is None:
                     world.start(node)
             case 3 if rng.random() < 0.2:
                 world.cut.add(frozenset(rng.sample(sorted(world.nodes), 2)))
@@ -229,7 +229,7 @@ def wander(world: World, steps: int, *, delete_at: int = -1, act: Act = World.po
 def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.replication.homes.tenure.may_succeed", lambda *_: True)
+    monkeypatch.setattr("engine.replication.homes.election.may_succeed", lambda *_: True)
     with pytest.raises(AssertionError):
         many_lives(40)
 
@@ -245,48 +245,48 @@ def test_one_vote_a_fence() -> None:
     assert promise(ballot, 6, "stranger") is None
 
 
-def test_no_tenure_below_a_promise_nor_of_another_size() -> None:
+def test_no_term_below_a_promise_nor_of_another_size() -> None:
     ballot = promise(Ballot(("a", "b", "c")), 5, "b")
     assert ballot is not None
-    assert install(ballot, Tenure(4, "a", ("b",))) is None
-    assert install(ballot, Tenure(5, "b", ())) is None
-    assert install(ballot, Tenure(5, "b", ("b",))) is None
-    assert install(ballot, Tenure(5, "b", ("x",))) is None
-    installed = install(ballot, Tenure(5, "b", ("c",)))
+    assert install(ballot, SourceTerm(4, "a", ("b",))) is None
+    assert install(ballot, SourceTerm(5, "b", ())) is None
+    assert install(ballot, SourceTerm(5, "b", ("b",))) is None
+    assert install(ballot, SourceTerm(5, "b", ("x",))) is None
+    installed = install(ballot, SourceTerm(5, "b", ("c",)))
     assert installed is not None
-    assert installed.tenure == Tenure(5, "b", ("c",))
+    assert installed.term == SourceTerm(5, "b", ("c",))
 
 
 def test_who_lost_a_fence_learns_of_who_won_it() -> None:
     """Two peers stand for the same fence. The loser had its own vote: that binds it against later
     candidates, and not against who has the majority's."""
     world = World(1, Random(0))
-    loser = world.nodes["b"].tenure
+    loser = world.nodes["b"].election
     assert loser is not None
     loser._stand(1.0)
     assert (loser.role, loser.ballot.voted) == (Role.STANDING, "b")
-    tenure = Tenure(loser.fence, "a", ("c",))
-    effects = loser.handle(Received("a", Install(tenure)), 1.1)
+    term = SourceTerm(loser.number, "a", ("c",))
+    effects = loser.handle(Received("a", Install(term)), 1.1)
     assert loser.role is Role.FOLLOWER
     assert (loser.home, loser.ballot.voted) == ("a", "a")
-    assert effects[-1] == Send("a", Installed(tenure.fence, True, tenure.fence, tenure))
-    loser.handle(Called("a", tenure.fence), 1.2)
-    assert loser.may_store("a", tenure.fence), "it may be its next replica"
+    assert effects[-1] == Send("a", Installed(term.number, True, term.number, term))
+    loser.handle(Called("a", term.number), 1.2)
+    assert loser.may_store("a", term.number), "it may be its next replica"
 
 
 def test_who_may_succeed() -> None:
-    tenure = Tenure(3, "a", ("b",))
+    term = SourceTerm(3, "a", ("b",))
     member = Ballot(("a", "b", "c"), joined=3)
-    assert may_succeed(member, "b", [tenure, None])
-    assert not may_succeed(member, "c", [tenure]), "it joined, and was not among the members"
-    assert not may_succeed(Ballot(("a", "b", "c"), joined=2), "b", [tenure])
-    assert may_succeed(Ballot(("a", "b", "c"), joined=4), "c", [tenure]), "nothing came after 3"
+    assert may_succeed(member, "b", [term, None])
+    assert not may_succeed(member, "c", [term]), "it joined, and was not among the members"
+    assert not may_succeed(Ballot(("a", "b", "c"), joined=2), "b", [term])
+    assert may_succeed(Ballot(("a", "b", "c"), joined=4), "c", [term]), "nothing came after 3"
     assert not may_succeed(Ballot(("a", "b", "c")), "b", [None])
 
 
 def test_a_vote_is_kept_before_it_is_given() -> None:
     world = World(1, Random(0))
-    witness = world.nodes["c"].tenure
+    witness = world.nodes["c"].election
     assert witness is not None
     effects = witness.handle(Received("b", AskVote(9)), 1.0)
     assert isinstance(effects[0], Keep)
@@ -299,10 +299,10 @@ def test_a_promise_of_the_future_goes_unless_something_may_hang_on_it(
     promised: int, fence: int, joined: int, latest: int
 ) -> None:
     fence, joined = min(fence, promised), min(joined, promised)
-    tenure = Tenure(fence, "a", ("b",)) if fence else None
-    ballot = Ballot(("a", "b", "c"), promised, "c" if promised else "", tenure, joined)
+    term = SourceTerm(fence, "a", ("b",)) if fence else None
+    ballot = Ballot(("a", "b", "c"), promised, "c" if promised else "", term, joined)
     kept = without_future(ballot, latest)
-    assert (kept.tenure, kept.joined) == (ballot.tenure, ballot.joined)
+    assert (kept.term, kept.joined) == (ballot.term, ballot.joined)
     if promised <= latest or max(fence, joined) > latest:
         assert kept == ballot
     else:
