@@ -14,7 +14,7 @@ class ReplicaStatus(Struct, frozen=True):
 
     Attributes:
         role: primary or secondary.
-        fence: number of the term that it believes in; primary, secondary: peer ids (hex), "" for none.
+        fence: number of the term that it believes in. primary, secondary: peer ids (hex), "": none.
         behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
         state: of a primary caught up, catching up or alone (there is no secondary now); of a
             secondary standing by.
