@@ -47,11 +47,13 @@ class NoCatalog:
         await trio.lowlevel.checkpoint()
 
 
+def placed_at(worker: str) -> SimpleNamespace:
+    return SimpleNamespace(term=Term(STREAM, 1, worker))
+
+
 async def test_a_task_that_moves_while_its_query_is_published_is_published_where_it_is() -> None:
     producers = SlowProducers()
-    placed = SimpleNamespace(
-        name=STREAM, kept=SimpleNamespace(entry=None), current=SimpleNamespace(worker="")
-    )
+    placed = SimpleNamespace(name=STREAM, kept=SimpleNamespace(entry=None), current=placed_at(""))
     entry = SimpleNamespace(edition=0)
     stored = SimpleNamespace(
         name="medusa://mit.edu/q", term=Term("q", 7, "aa", ("bb",)), entry=entry, published=entry
@@ -66,7 +68,7 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
         )
         nursery.start_soon(catalog.publish, running)
         await producers.publishing.wait()
-        placed.current = SimpleNamespace(worker="cc")
+        placed.current = placed_at("cc")
         await catalog.name_worker(running, placed)  # type: ignore[arg-type]
         producers.published.set()
     assert producers.named == [Producer(STREAM, worker="cc", secondary="bb", fence=7)] * 2
