@@ -46,7 +46,7 @@ class Tasks:
             placed.measure()
             item = item_of(placed.runner.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
             current = placed.current
-            if current.worker:
+            if current.term.holder:
                 yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
             else:
                 yield TaskHere(item)
