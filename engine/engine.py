@@ -16,8 +16,10 @@ from engine.objects.kinds import SCHEMA, STREAM
 from engine.objects.private import guard
 from engine.objects.readers import Readers
 from engine.replication.altering import Altering
+from engine.replication.announcements import Announcements
 from engine.replication.deleting import Deleting
 from engine.replication.digests import Digests
+from engine.replication.directory import Directory
 from engine.replication.homes.homes import Homes
 from engine.replication.mending import Mending
 from engine.replication.mirrors import Mirrors
@@ -25,12 +27,12 @@ from engine.replication.modifier import Modifier
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.relabelling import Relabelling
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.resuming import Resuming
+from engine.replication.term import Term
 from engine.replication.versions.monitor import VersionMonitor
 from engine.replication.views.host import Views
 from engine.replication.views.locating import Locator
@@ -57,7 +59,8 @@ class Engine:
         overlay, catalog: how other peers are reached and objects found.
         store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
         readers: who may read them. relabelling: keeps up with that.
-        producers: who produces the others. mirrors: our copies of them.
+        directory: the peers that produce the others. announcements: what the catalog is told of
+            ours. mirrors: our copies of the others.
         queries: every query whose primary it is. resuming: takes up those of the last run.
         primaries: finds them secondaries. standbys: the queries whose secondary it is.
         mover: lets other peers work on their tasks.
@@ -104,49 +107,52 @@ class Engine:
             nursery=nursery,
         )
         self.readers = Readers()
-        self.producers = Producers(overlay, catalog, nursery)
+        self.directory = Directory(overlay, catalog, nursery)
+        self.announcements = Announcements(catalog, self.directory, overlay.events, nursery)
         self.mirrors = Mirrors(
-            self.store, self.producers, overlay.identity.peer_id.hex(), overlay.events, nursery
+            self.store, self.directory, overlay.identity.peer_id.hex(), overlay.events, nursery
         )
+        self.directory.changed.add(lambda term: self.mirrors.read_anew(term.subject))
         self.queries = QueryHost(
             home / "queries",
             overlay=overlay,
             store=self.store,
             catalog=catalog,
-            producers=self.producers,
+            directory=self.directory,
+            announcements=self.announcements,
             readers=self.readers,
             mirrors=self.mirrors,
             executor=executor,
             config=config,
             nursery=nursery,
         )
-        self.resuming = Resuming(self.queries, self.producers, overlay)
+        self.resuming = Resuming(self.queries, self.directory, overlay)
         self.standbys = Standbys(
             overlay=overlay,
             store=self.store,
-            producers=self.producers,
+            directory=self.directory,
             mirrors=self.mirrors,
             queries=self.queries,
             nursery=nursery,
         )
-        self.digests = Digests(overlay, self.queries, self.producers, self.mirrors, config)
+        self.digests = Digests(overlay, self.queries, self.directory, config)
         self.primaries = Primaries(
             overlay=overlay,
             store=self.store,
-            producers=self.producers,
+            directory=self.directory,
             mirrors=self.mirrors,
             queries=self.queries,
             digests=self.digests,
             nursery=nursery,
         )
         self.queries.deleted = self.primaries.deleted
-        self.mover = Mover(self.queries, overlay, self.producers, config, nursery)
+        self.mover = Mover(self.queries, overlay, config, nursery)
         self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay)
         self.assignments = Assignments(
             home / "assignments",
             overlay=overlay,
             store=self.store,
-            producers=self.producers,
+            directory=self.directory,
             readers=self.readers,
             mirrors=self.mirrors,
             executor=executor,
@@ -157,17 +163,17 @@ class Engine:
         self.versions = VersionMonitor(
             overlay=overlay,
             store=self.store,
-            producers=self.producers,
+            directory=self.directory,
             mirrors=self.mirrors,
             config=config,
             nursery=nursery,
         )
-        self.locator = Locator(self.store, self.producers, overlay.identity.participant)
+        self.locator = Locator(self.store, self.directory, overlay.identity.participant)
         self.views = Views(
             identity=overlay.identity,
             store=self.store,
             catalog=catalog,
-            producers=self.producers,
+            announcements=self.announcements,
             readers=self.readers,
             mirrors=self.mirrors,
             queries=self.queries,
@@ -175,12 +181,13 @@ class Engine:
             events=overlay.events,
             nursery=nursery,
         )
-        self.mending = Mending(overlay, self.store, self.producers, self.queries)
+        self.mending = Mending(overlay, self.store, self.directory, self.queries)
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
             store=self.store,
-            producers=self.producers,
+            directory=self.directory,
+            announcements=self.announcements,
             nursery=nursery,
             quiet_s=config.home_silence_s,
         )
@@ -189,7 +196,7 @@ class Engine:
         self.altering = Altering(
             store=self.store,
             homes=self.homes,
-            producers=self.producers,
+            announcements=self.announcements,
             queries=self.queries,
             primaries=self.primaries,
             events=overlay.events,
@@ -201,7 +208,7 @@ class Engine:
             store=self.store,
             homes=self.homes,
             mirrors=self.mirrors,
-            producers=self.producers,
+            announcements=self.announcements,
             subscriptions=self.subscriptions,
             schemas=self.schemas,
             locks=locks,
@@ -213,7 +220,7 @@ class Engine:
             store=self.store,
             subscriptions=self.subscriptions,
             readers=self.readers,
-            producers=self.producers,
+            announcements=self.announcements,
             queries=self.queries,
             standbys=self.standbys,
             mover=self.mover,
@@ -231,10 +238,10 @@ class Engine:
     async def _set_aside(self, kept: KeptStream) -> None:
         """Another peer of ours has defined the stream as well, while we were apart, and later: one
         of us must be its home."""
-        await self.producers.withdraw_producer(kept.name)
+        await self.announcements.withdraw_term(kept.name)
         folder = await self.store.set_aside(kept)
         for beside in entries_of(kept.entry)[1:]:
-            await self.producers.withdraw(beside.stream.name)
+            await self.announcements.withdraw(beside.stream.name)
         self.overlay.events.note(
             "error",
             f"set aside {kept.name}: another peer of ours defined it as well while we were apart, "
@@ -265,7 +272,7 @@ class Engine:
         for kept in self.store.all():
             if kept.role is Role.SOURCE and not kept.entry.stream.k_safety:
                 for entry in entries_of(kept.entry):
-                    self.producers.announce_soon(entry)
+                    self.announcements.announce_soon(entry)
 
     def tend(self) -> None:
         """Look after streams and tasks from now on. Once only, and after everybody has come who
@@ -339,7 +346,7 @@ class Engine:
         if (kept.entry, kept.role) != (entry, Role.SOURCE):
             raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
         for announced in entries_of(entry):
-            await self.producers.announce(announced)
+            await self.announcements.announce(announced, Term(announced.stream.name))
 
 
 @asynccontextmanager

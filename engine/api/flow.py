@@ -20,6 +20,7 @@ from engine.objects.definitions import StreamEntry, may_write
 from engine.objects.schema import BEGINNING, END
 from engine.replication.homes import changing
 from engine.replication.homes.posting import take_posts
+from engine.replication.term import Term
 from engine.streams.acceptance import Writer
 from engine.streams.feed import message_of
 from engine.streams.kept import KeptStream, Role
@@ -229,8 +230,8 @@ class FlowCalls:
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""
-        fence = self._engine.producers.fence(request.stream)
-        request = msgspec.structs.replace(request, fence=max(fence, request.fence))
+        number = self._engine.directory.number(request.stream)
+        request = msgspec.structs.replace(request, fence=max(number, request.fence))
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
                 connection = await self._producer(caller, request.stream)
@@ -244,7 +245,7 @@ class FlowCalls:
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
         self._check_relays(caller, stream)
-        return await self._engine.producers.connect(stream, oldest=oldest)
+        return await self._engine.directory.connect(stream, oldest=oldest)
 
     def _check_relays(self, caller: Caller, stream: str) -> None:
         """This peer relays a call for its own clients only. If it relayed calls of peers, two peers
@@ -267,18 +268,18 @@ class FlowCalls:
         if keeper is not None:
             return keeper.entries[stream]
         self._check_relays(caller, stream)
-        return await self._engine.producers.entry(stream)
+        return await self._engine.directory.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:
         """
         Raises:
             NotFoundError: another peer has taken over; a peer of that participant knows it.
         """
-        producers = self._engine.producers
-        if request.fence <= producers.fence(request.stream) or caller.peer_id is None:
+        directory = self._engine.directory
+        if request.fence <= directory.number(request.stream) or caller.peer_id is None:
             return
         if caller.participant == ObjectName.parse(request.stream).participant:
-            producers.believe(request.stream, request.fence)  # its primary steps down by that
+            directory.believe(Term(request.stream, request.fence))  # its primary steps down by that
         if kept.role in COMPUTED_BESIDE:  # on its owner's or primary's word, without a fence
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")

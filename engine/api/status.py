@@ -235,7 +235,7 @@ class StatusCalls:
         """As the store has it, with what it does not know: where the stream comes from."""
         if status.role != Role.MIRROR:
             return status
-        producer = self._engine.producers.read_from(status.name)
+        producer = self._engine.directory.read_from(status.name)
         return msgspec.structs.replace(status, producer=(producer or b"").hex())
 
     def _health(self, peer: bytes) -> str:

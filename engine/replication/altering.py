@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from engine.objects.alteration import Alteration, altered
 from engine.objects.definitions import AlteredOutput
+from engine.replication.announcements import Announcements
 from engine.replication.homes import changing
 from engine.replication.homes.homes import Homes
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.running_query import RunningQuery
@@ -38,7 +38,7 @@ class Altering:
         *,
         store: StreamStore,
         homes: Homes,
-        producers: Producers,
+        announcements: Announcements,
         queries: QueryHost,
         primaries: Primaries,
         events: Events,
@@ -46,7 +46,7 @@ class Altering:
     ) -> None:
         self._store = store
         self._homes = homes
-        self._producers = producers
+        self._announcements = announcements
         self._queries = queries
         self._primaries = primaries
         self._events = events
@@ -81,9 +81,9 @@ class Altering:
                 self._queries.write(running, entry=entry)
             await self._tell_secondary(running)
             logs, tasks = self._queries.logs, [each.runner.task for each in running.tasks]
-            await self._producers.announce_altered(logs.entries(running.stored, tasks))
+            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
             await logs.define_outputs(running.stored, tasks)
-            self._queries.catalog.publish_soon(running)  # what has not been told yet
+            self._queries.publish_soon(running)  # what has not been told yet
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: RunningQuery) -> None:
@@ -129,6 +129,6 @@ class Altering:
         if definition != before:
             await kept.home.alter(definition)
         entry = replace(kept.entry, stream=definition)
-        await self._producers.announce_altered(entries_of(entry))
+        await self._announcements.announce_altered(entries_of(entry))
         if kept.entry != entry:
             await self._store.define(kept, entry)

@@ -17,12 +17,12 @@ from engine.objects.definitions import base_of
 from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM, find
 from engine.objects.schema import END
+from engine.replication.announcements import Announcements
 from engine.replication.homes import changing
 from engine.replication.homes.homes import Homes
 from engine.replication.homes.keeper import Keeper
 from engine.replication.homes.logs import HOLDER
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream, Role, entries_of
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions
@@ -53,7 +53,7 @@ class Deleting:
         store: StreamStore,
         homes: Homes,
         mirrors: Mirrors,
-        producers: Producers,
+        announcements: Announcements,
         subscriptions: Subscriptions,
         schemas: SchemaFiles,
         locks: Locks,
@@ -63,7 +63,7 @@ class Deleting:
         self._store = store
         self._homes = homes
         self._mirrors = mirrors
-        self._producers = producers
+        self._announcements = announcements
         self._subscriptions = subscriptions
         self._schemas = schemas
         self._changing = locks
@@ -168,7 +168,7 @@ class Deleting:
             base = base_of(name)
             kept = self._store.get(base) is not None or self._homes.get(base) is not None
             if not stream.query and stream.view is None and stream.home == here and not kept:
-                await self._producers.withdraw(name)
+                await self._announcements.withdraw(name)
 
     # -----------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Deleting:
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
             with suppress(MedusaError):  # a restart takes it back as well: `tidy`
-                await self._producers.withdraw(stream)
+                await self._announcements.withdraw(stream)
 
     async def _streams_of(self, schema: str) -> list[str]:
         own = self._overlay.identity.participant

@@ -1,9 +1,8 @@
 """What peers say of themselves by gossip: their load, and the versions of streams they produce.
 
 A digest is small and may be late; it only makes known sooner what the catalog and a primary's own
-calls make known as well: that a stream is produced under a higher fence, so that who has the lower
-one steps down and who reads it looks elsewhere. A peer is believed about streams of its own
-participant alone.
+calls make known as well: that a stream is produced under a later term, so that the holder of the
+earlier one steps down and its readers look elsewhere.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import trio
 from msgspec import Struct
 
 from engine.objects.availability import Mode
-from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers, key_of_stream
+from engine.replication.book import key_of
+from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
 from engine.streams.config import EngineConfig
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
-from overlay.names import ObjectName
 from overlay.node import Overlay
 
 PUBLISH_S: Final = 1.0
@@ -31,8 +29,8 @@ MAX_VERSIONS: Final = 14
 Of more, each digest has the next ones."""
 
 NEWEST: Final = 7
-"""Of those, these many are always the ones under the highest fences: who has just taken over says
-so at once."""
+"""Of those, these many are always the ones under the latest terms: a peer that has just taken over
+says so at once."""
 
 MAX_DIGEST: Final = 512
 """Bytes."""
@@ -43,7 +41,7 @@ class Version(Struct, frozen=True, array_like=True):
     and who may not read a stream is not to see how it moves."""
 
     stream: bytes
-    fence: int
+    number: int
     boundary: int
 
 
@@ -66,14 +64,12 @@ class Digests:
         self,
         overlay: Overlay,
         queries: QueryHost,
-        producers: Producers,
-        mirrors: Mirrors,
+        directory: Directory,
         config: EngineConfig,
     ) -> None:
         self._overlay = overlay
         self._queries = queries
-        self._producers = producers
-        self._mirrors = mirrors
+        self._directory = directory
         self._config = config
         self._next = 0
         self._digests: dict[bytes, Digest] = {}
@@ -109,14 +105,14 @@ class Digests:
 
     def _versions(self) -> tuple[Version, ...]:
         fenced = [
-            Version(key_of_stream(task.name), running.stored.term.number, 0)
+            Version(key_of(task.name), running.stored.term.number, 0)
             for running in self._queries.all()
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks
         ]
         if len(fenced) <= MAX_VERSIONS:
             return tuple(fenced)
-        fenced.sort(key=lambda version: version.fence, reverse=True)
+        fenced.sort(key=lambda version: version.number, reverse=True)
         newest, others = fenced[:NEWEST], fenced[NEWEST:]
         count = MAX_VERSIONS - NEWEST
         self._next = (self._next + count) % len(others)
@@ -130,12 +126,5 @@ class Digests:
         except DecodeError:
             return  # of a later Medusa, or hostile: it harms its author alone
         self._digests[peer] = digest
-        record = self._overlay.peers.get(peer)
         for version in digest.versions:
-            stream = self._producers.known(version.stream)
-            if stream is None or record is None:
-                continue
-            if record.participant != ObjectName.parse(stream).participant:
-                continue
-            if self._producers.believe(stream, version.fence, peer):
-                self._mirrors.read_anew(stream)
+            self._directory.hear(peer, version.stream, version.number)

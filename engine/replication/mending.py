@@ -23,9 +23,9 @@ import trio
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
+from engine.replication.directory import Directory
 from engine.replication.mirror_sources import Feed, FromProducers
 from engine.replication.mirrors import INPUT
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.streams.epochs import EpochFile
 from engine.streams.feed import Assembler, Cursor, serve
@@ -65,12 +65,12 @@ class Mending:
     """Made by the engine; `register` puts its call on the peer's service."""
 
     def __init__(
-        self, overlay: Overlay, store: StreamStore, producers: Producers, queries: QueryHost
+        self, overlay: Overlay, store: StreamStore, directory: Directory, queries: QueryHost
     ) -> None:
         self._overlay = overlay
         self._store = store
         self._queries = queries
-        self._producers = FromProducers(producers, store)
+        self._producers = FromProducers(directory, store)
         self._durable = store.is_durable
         self._mending: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}

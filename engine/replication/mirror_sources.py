@@ -12,7 +12,7 @@ import trio
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
-from engine.replication.producers import Producers
+from engine.replication.directory import Directory
 from engine.streams.feed import serve
 from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import Acknowledge, Subscribe
@@ -105,8 +105,8 @@ class FeedHere:
 class FromProducers:
     """A stream as the catalog says who produces it, unless this peer does."""
 
-    def __init__(self, producers: Producers, store: StreamStore) -> None:
-        self._producers = producers
+    def __init__(self, directory: Directory, store: StreamStore) -> None:
+        self._directory = directory
         self._store = store
 
     @asynccontextmanager
@@ -122,13 +122,13 @@ class FromProducers:
             finally:
                 await feed.close()
             return
-        connection = await self._producers.connect(request.stream, oldest=oldest)
+        connection = await self._directory.connect(request.stream, oldest=oldest)
         async with connection.open("subscribe", request) as duplex:
             yield duplex
 
     @asynccontextmanager
     async def catch_up(self, request: Subscribe) -> AsyncIterator[Feed]:
-        connection = await self._producers.connect(request.stream, oldest=True)
+        connection = await self._directory.connect(request.stream, oldest=True)
         async with connection.open("subscribe", request) as duplex:
             yield duplex
 
@@ -143,8 +143,8 @@ class ForQueries(FromProducers):
         failed: told that reading a stream from a chosen place failed.
     """
 
-    def __init__(self, producers: Producers, store: StreamStore) -> None:
-        super().__init__(producers, store)
+    def __init__(self, directory: Directory, store: StreamStore) -> None:
+        super().__init__(directory, store)
         self.choose: Callable[[str], Awaitable[Place | None]] = _nowhere_else
         self.opening: Callable[[str, str, int], Awaitable[None]] = _unheard
         self.failed: Callable[[str, Place, MedusaError], None] = lambda *_: None
@@ -159,7 +159,7 @@ class ForQueries(FromProducers):
             return
         await self.opening(request.stream, place.stream, request.after)
         try:
-            connection = await self._producers.connect(place.stream, at=place.peer)
+            connection = await self._directory.connect(place.stream, at=place.peer)
             async with connection.open("subscribe", _at(place, request)) as duplex:
                 yield duplex
         except MedusaError as error:

@@ -10,9 +10,9 @@ import trio
 
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
+from engine.replication.directory import Directory
 from engine.replication.mirror import Mirror
 from engine.replication.mirror_sources import ForQueries, MirrorSource, short_digest
-from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream, Role
 from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError
@@ -52,14 +52,14 @@ class Mirrors:
     def __init__(
         self,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         peer: str,
         events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._store = store
-        self.reading = ForQueries(producers, store)
-        self._producers = producers
+        self.reading = ForQueries(directory, store)
+        self._directory = directory
         self.left: Callable[[KeptStream], None] = lambda _: None
         self._peer = peer
         self._events = events
@@ -217,9 +217,9 @@ class Mirrors:
                 subscriber=f"{self._peer} {kept.variant}".rstrip(),
                 events=self._events,
                 after=after,
-                fence=partial(self._producers.fence, kept.name),
+                fence=partial(self._directory.number, kept.name),
                 tentative=bool(kept.entry.stream.query),  # what is posted is final
-                published=self._producers.published,
+                published=self._directory.published,
             )
             self._running[kept.key] = run = _Run(mirror, after, user, source)
             self._nursery.start_soon(run.drive)

@@ -120,7 +120,7 @@ class Modifier:
                     since = await self._confirm(running, plan)
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # then it is published soon
-            await self._queries.catalog.publish(running)
+            await running.publish(self._queries.announcements)
         self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
 
@@ -187,7 +187,7 @@ class Modifier:
             if running.stored.term.secondary:
                 running.halt()
             else:
-                self._queries.catalog.publish_soon(running)
+                self._queries.publish_soon(running)
             return at
 
     async def _confirm(self, running: RunningQuery, plan: _Plan) -> int:

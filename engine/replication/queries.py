@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +18,11 @@ from engine.objects.differing import queries_differ
 from engine.objects.query import Query, QueryStatus
 from engine.objects.readers import Readers
 from engine.objects.schema import END
+from engine.replication.announcements import Announcements
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.placements import Placement, replaced
-from engine.replication.producers import Producers
-from engine.replication.query_catalog import QueryCatalog
 from engine.replication.query_creation import Creation
 from engine.replication.query_files import QueryFiles
 from engine.replication.query_logs import QueryLogs
@@ -61,7 +62,7 @@ class QueryHost:
     Attributes:
         readers: who may read what.
         files: those of the queries, also of those whose secondary this peer is.
-        logs: opens what they read and make. catalog: tells others of them.
+        logs: opens what they read and make. announcements: tells others of them.
         changed: told of every placement of a task that counts: (task, before, now).
         deleted: told of a query that is no more.
         vacated: returns once this peer does not stand by for a query of that name; raises what
@@ -79,7 +80,8 @@ class QueryHost:
         overlay: Overlay,
         store: StreamStore,
         catalog: Catalog,
-        producers: Producers,
+        directory: Directory,
+        announcements: Announcements,
         readers: Readers,
         mirrors: Mirrors,
         executor: Executor,
@@ -89,12 +91,12 @@ class QueryHost:
         self.readers = readers
         self.files = QueryFiles(folder)
         self.logs = QueryLogs(store, mirrors, overlay, config)
-        self.catalog = QueryCatalog(catalog, producers, overlay.events, nursery)
+        self.announcements = announcements
         self._peer = overlay.identity.peer_id.hex()
         self._clock = overlay.clock
         self._store = store
         self._creation = Creation(overlay, catalog, store, readers)
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._executor = executor
         self._events = overlay.events
@@ -143,7 +145,7 @@ class QueryHost:
         for output in outputs:
             await self._mirrors.make_way(output)
         # consumers may remember the term of a query of that name that was deleted long ago
-        known = map(self._producers.fence, outputs)
+        known = map(self._directory.number, outputs)
         number = QUERIES.next(known, self._clock(), self._peer)
         stored = creation.under(Term(creation.name, number, self._peer))
         try:
@@ -151,7 +153,7 @@ class QueryHost:
                 await self._store.drop(name)  # what was declared is now produced
             running = await self.prepare(stored)
             self.admit(running)
-            await self.catalog.publish(running)
+            await running.publish(self.announcements)
             self.files.save(stored)
         except BaseException:
             await self._remove(stored)
@@ -184,7 +186,7 @@ class QueryHost:
             self.start(running)
         else:
             await self._stop(running)
-        await self.catalog.publish_entry(running.stored)
+        await self.announcements.publish_query(running.stored)
         self._events.note("info", f"{_DONE[status]} {name}", query=name)
 
     async def _delete(self, name: str) -> None:
@@ -213,7 +215,7 @@ class QueryHost:
         else:
             with suppress(StorageError):  # it has no workers, and is told so when it asks
                 self._place_home(running)
-        self.catalog.publish_soon(running)
+        self.publish_soon(running)
         self.appointed()
 
     async def take_up(self, running: RunningQuery) -> None:
@@ -223,9 +225,9 @@ class QueryHost:
         self.admit(running)
         # A crash may have come between the file and the catalog; the same again is no change.
         try:
-            await self.catalog.publish(running)
+            await running.publish(self.announcements)
         except ConflictError:  # another peer took it over, and we shall hear of it
-            self.catalog.publish_soon(running)
+            self.publish_soon(running)
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
@@ -235,7 +237,7 @@ class QueryHost:
         """It is found by its name here."""
         self._queries[running.name] = running
         for task in running.tasks:
-            self._producers.believe(task.name, running.stored.term.number)
+            self._directory.believe(Term(task.name, running.stored.term.number))
 
     async def relinquish(self, name: str) -> RunningQuery:
         """It is another peer's, which has published it: stop it, and forget it but for its logs.
@@ -246,14 +248,14 @@ class QueryHost:
         async with self._changing:
             running = self.get(name)
             with trio.CancelScope(shield=True):
-                await self.catalog.silence(name)
+                await self.announcements.silence(name)
                 await running.stop()
                 with suppress(StorageError):  # it makes room
                     self._place_home(running)
                 del self._queries[name]
                 # before the file goes: or a restart would withdraw what is another's by now
                 with suppress(MedusaError):
-                    self.catalog.leave(running.stored)
+                    self.announcements.leave_query(running.stored)
                 given = {task.name: max(task.boundary, task.given) for task in running.tasks}
                 self.files.leave(name, given)
                 for task in running.tasks:
@@ -355,8 +357,12 @@ class QueryHost:
         """Another term, written down and then announced. Blocking. Raises: as `write`."""
         parted = tuple(peer for peer in running.stored.parted if peer != term.secondary)
         self.write(running, written_term=written(term), parted=parted)
-        self.catalog.publish_soon(running)
+        self.publish_soon(running)
         self.appointed()
+
+    def publish_soon(self, running: RunningQuery) -> None:
+        """`RunningQuery.publish`, in the background, until it is done."""
+        self.announcements.tell_soon(running.name, partial(running.publish, self.announcements))
 
     async def name_worker(self, placed: PlacedTask) -> None:
         """Publish who computes a task now.
@@ -365,7 +371,8 @@ class QueryHost:
             NotFoundError: its query is not ours any more.
             MedusaError: that cannot be published.
         """
-        await self.catalog.name_worker(self.get(placed.runner.task.query), placed)
+        running = self.get(placed.runner.task.query)
+        await running.publish_term(placed, self.announcements)
 
     # -- their logs and tasks -----------------------------------------------------------------
 
@@ -430,7 +437,7 @@ class QueryHost:
         with trio.CancelScope(shield=True):  # half a query is no query
             running = self._queries.get(name)
             if running is not None:
-                await self.catalog.silence(name)
+                await self.announcements.silence(name)
                 with suppress(StorageError):  # it makes room
                     await self._stop(running)
                 del self._queries[name]
@@ -438,7 +445,7 @@ class QueryHost:
                     task.runner.release()
             self.files.remove(name)
             await self.logs.drop(stored)
-            await self.catalog.withdraw(stored)
+            await self.announcements.withdraw_query(stored)
 
 
 async def _nobody_is_there(_query: str) -> None:

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from engine.objects.definitions import ANY, CONTRACT, StreamEntry
 from engine.objects.readers import Readers
+from engine.replication.announcements import Announcements
 from engine.replication.moves.assigned_task import AssignedTask
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.checks import check_worker
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.returning import Returning
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.running_query import RunningQuery
@@ -53,7 +53,7 @@ class Relabelling:
         store: StreamStore,
         subscriptions: Subscriptions,
         readers: Readers,
-        producers: Producers,
+        announcements: Announcements,
         queries: QueryHost,
         standbys: Standbys,
         mover: Mover,
@@ -64,7 +64,7 @@ class Relabelling:
         self._store = store
         self._subscriptions = subscriptions
         self._readers = readers
-        self._producers = producers
+        self._announcements = announcements
         self._queries = queries
         self._standbys = standbys
         self._mover = mover
@@ -134,9 +134,9 @@ class Relabelling:
             tasks = [placed.runner.task for placed in running.tasks]
             logs = self._queries.logs
             # first: whoever hears of the change here looks it up
-            await self._producers.announce_altered(logs.entries(running.stored, tasks))
+            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
             await logs.define_outputs(running.stored, tasks)
-            self._queries.catalog.publish_soon(running)
+            self._queries.publish_soon(running)
 
     async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
         if not placed.current.term.holder or placed.moving.locked():
@@ -176,7 +176,7 @@ class Relabelling:
         if changed == stream:
             return
         entry = replace(kept.entry, stream=changed)
-        await self._producers.announce_altered([entry])
+        await self._announcements.announce_altered([entry])
         await self._store.define(kept, entry)
 
     def _let_go(self, kept: KeptStream) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.replication.producers import Producers
+from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import QUERIES
@@ -15,9 +15,9 @@ from overlay.node import Overlay
 class Resuming:
     """Of one peer."""
 
-    def __init__(self, queries: QueryHost, producers: Producers, overlay: Overlay) -> None:
+    def __init__(self, queries: QueryHost, directory: Directory, overlay: Overlay) -> None:
         self._queries = queries
-        self._producers = producers
+        self._directory = directory
         self._peer = overlay.identity.peer_id.hex()
         self._clock = overlay.clock
         self._events = overlay.events
@@ -30,7 +30,7 @@ class Resuming:
         await queries.logs.tidy(known)  # before anybody reads what is left over
         for stored in known.values():
             await self._resume(stored)
-        await queries.catalog.withdraw_all_but(set(known))
+        await queries.announcements.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
         """Nobody believes the numbers that our clock made while it was ahead: make others."""
@@ -51,7 +51,7 @@ class Resuming:
             return stored
         number = 0
         if term.holder in {"", self._peer}:
-            known = map(self._producers.fence, stored.entry.outputs)
+            known = map(self._directory.number, stored.entry.outputs)
             number = QUERIES.next(known, now, self._peer)
         text = f"goes on with {stored.name} in term {number}: its term {term.number} is of"
         self._events.note("error", f"{text} the future, made by a wrong clock")

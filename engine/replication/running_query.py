@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 import trio
 
 from engine.objects.schema import END
+from engine.replication.announcements import Announcements
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.stored_query import StoredQuery
 from engine.tasks.former import changing
@@ -107,6 +109,26 @@ class RunningQuery:
     def halted(self) -> bool:
         """Whether one has to."""
         return any(task.runner.halt.at < END for task in self.tasks)
+
+    async def publish(self, announcements: Announcements) -> None:
+        """Tell the catalog of it and its outputs.
+
+        Raises:
+            MedusaError: that cannot be published.
+        """
+        for task in self.tasks:
+            await announcements.publish_entry(task.kept.entry)
+            await self.publish_term(task, announcements)
+        await announcements.publish_query(self.stored)
+
+    async def publish_term(self, placed: PlacedTask, announcements: Announcements) -> None:
+        """Tell the catalog which peer computes a task now. Raises: as `publish`."""
+        # read and declared in one step: of two that publish, the later one says what is so
+        await announcements.publish_term(
+            msgspec.structs.replace(self.stored.term, subject=placed.name),
+            worker=placed.current.term.holder,
+            edition=self.stored.entry.edition,
+        )
 
     async def _run(self, scope: trio.CancelScope) -> None:
         try:

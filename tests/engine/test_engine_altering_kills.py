@@ -23,7 +23,7 @@ PARTICIPANT = "mit.edu"
 ALTERING: list[Step] = [
     ("streams.source:Source.alter", "before", 1),
     ("streams.source:Source.alter", "after", 1),
-    ("replication.producers:Producers.announce_altered", "after", 1),
+    ("replication.announcements:Announcements.announce_altered", "after", 1),
     ("streams.store:StreamStore.define", "after", 1),
 ]
 DELETING: list[Step] = [
@@ -31,7 +31,7 @@ DELETING: list[Step] = [
     ("streams.store:StreamStore.drop", "before", 1),
     ("streams.store:_remove", "before", 1),
     ("streams.store:StreamStore.drop", "after", 1),
-    ("replication.producers:Producers.withdraw", "after", 1),
+    ("replication.announcements:Announcements.withdraw", "after", 1),
 ]
 REOPENING: list[Step] = [
     ("streams.source:Source.reopen", "before", 1),

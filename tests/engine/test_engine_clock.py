@@ -23,8 +23,8 @@ from engine.objects.definitions import Idle, Producer, StreamDefinition
 from engine.objects.kinds import PRODUCER
 from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
+from engine.replication.book import key_of
 from engine.replication.digests import Digest, Version
-from engine.replication.producers import key_of_stream
 from engine.replication.replicas.messages import KeptUp, StandBy
 from engine.replication.stored_query import WrittenTerm
 from engine.replication.term import QUERIES
@@ -250,7 +250,7 @@ async def test_a_fence_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> 
                 claim = Producer(stream, fence=fence)
                 await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
                 thief.up.engine.overlay.gossip.publish(
-                    encode(Digest(0, 1, (Version(key_of_stream(stream), fence, 7),)))
+                    encode(Digest(0, 1, (Version(key_of(stream), fence, 7),)))
                 )
                 stored = mit.up.engine.queries.get(mit.name("odd")).stored
                 term = WrittenTerm(fence, thief.id, mit.id)
@@ -259,8 +259,8 @@ async def test_a_fence_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> 
                 with pytest.raises(InvalidInputError, match="of the future: check the clock"):
                     await connection.call("replica.stand_by", lie, KeptUp)
             for place in (mit, utah):
-                await place.up.engine.producers.learn(stream)
-                assert place.up.engine.producers.fence(stream) < QUERIES.latest(mit.wall())
+                await place.up.engine.directory.learn(stream)
+                assert place.up.engine.directory.number(stream) < QUERIES.latest(mit.wall())
                 events = place.up.engine.overlay.events.recent()
                 assert any("disbelieves a term of the future" in e.text for e in events)
             await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)

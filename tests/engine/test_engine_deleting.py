@@ -216,7 +216,7 @@ async def test_an_alteration_and_a_deletion_at_once(
         async with mit.client() as owner:
             stream = await make_stream(owner, mit, "s")
             engine = mit.up.engine
-            announce = engine.producers.announce_altered
+            announce = engine.announcements.announce_altered
             altering, deleted = trio.Event(), trio.Event()
 
             async def slowly(entries: Iterable[StreamEntry]) -> None:
@@ -229,7 +229,7 @@ async def test_an_alteration_and_a_deletion_at_once(
                 await engine.deleting.delete_stream(stream)
                 deleted.set()
 
-            monkeypatch.setattr(engine.producers, "announce_altered", slowly)
+            monkeypatch.setattr(engine.announcements, "announce_altered", slowly)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(engine.altering.alter, stream, Alteration(slack_us=7))
                 await altering.wait()

@@ -9,10 +9,11 @@ import pytest
 import trio
 
 from engine.objects.availability import Mode
+from engine.replication.book import key_of
 from engine.replication.digests import MAX_DIGEST, MAX_VERSIONS, NEWEST, Digest, Digests, Version
-from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers, key_of_stream
+from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
+from engine.replication.term import Term
 from engine.streams.config import EngineConfig
 from overlay.encoding import decode, encode
 from overlay.listeners import Listeners
@@ -40,14 +41,14 @@ class Around:
         self.host = SimpleNamespace(
             task_status=lambda: (), all=lambda: self.queries, appointed=lambda: None
         )
-        self.producers = Producers(
+        self.directory = Directory(
             cast("Overlay", overlay), cast("Any", None), cast("trio.Nursery", None)
         )
+        self.directory.changed.add(lambda term: self.read_anew.append(term.subject))
         self.digests = Digests(
             cast("Overlay", overlay),
             cast("QueryHost", self.host),
-            self.producers,
-            cast("Mirrors", SimpleNamespace(read_anew=self.read_anew.append)),
+            self.directory,
             EngineConfig(),
         )
 
@@ -56,7 +57,7 @@ class Around:
         self.published.append(decode(content, Digest, limit=MAX_DIGEST, what="digest"))
 
     def hear(self, peer: bytes, stream: str, fence: int) -> None:
-        digest = Digest(0, 1000, (Version(key_of_stream(stream), fence, 17),))
+        digest = Digest(0, 1000, (Version(key_of(stream), fence, 17),))
         self.gossip.said.tell(peer, encode(digest))
 
     def has(self, stream: str, fence: int) -> None:
@@ -79,9 +80,9 @@ async def test_a_higher_fence_of_a_sibling_is_believed_and_followed_at_once(
     around: Around,
 ) -> None:
     stream = "medusa://mit.edu/out"
-    around.producers.believe(stream, 5)
+    around.directory.believe(Term(stream, 5))
     around.hear(SIBLING, stream, 6)
-    assert around.producers.fence(stream) == 6
+    assert around.directory.number(stream) == 6
     assert around.read_anew == [stream]
     around.hear(SIBLING, stream, 6)
     assert around.read_anew == [stream]
@@ -89,23 +90,23 @@ async def test_a_higher_fence_of_a_sibling_is_believed_and_followed_at_once(
 
 async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: Around) -> None:
     stream = "medusa://mit.edu/out"
-    around.producers.believe(stream, 5)
+    around.directory.believe(Term(stream, 5))
     around.hear(STRANGER, stream, 6)
     around.gossip.said.tell(SIBLING, b"rubbish")
-    assert around.producers.fence(stream) == 5
+    assert around.directory.number(stream) == 5
     assert around.read_anew == []
 
 
 async def test_what_was_said_before_we_listened_counts() -> None:
     made, stream = Around(), "medusa://mit.edu/out"
-    made.producers.believe(stream, 5)
-    digest = Digest(2000, 1000, (Version(key_of_stream(stream), 6, 17),))
+    made.directory.believe(Term(stream, 5))
+    digest = Digest(2000, 1000, (Version(key_of(stream), 6, 17),))
     made.gossip.digests[SIBLING] = encode(digest)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.digests.tend)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert made.producers.fence(stream) == 6
+    assert made.directory.number(stream) == 6
     assert made.digests.is_busy(SIBLING)
 
 
@@ -120,7 +121,7 @@ async def test_a_takeover_is_published_at_once_however_many_streams_there_are(
     around.host.appointed()
     await trio.testing.wait_all_tasks_blocked()
     (latest,) = around.published[before:]
-    assert latest.versions[0].stream == key_of_stream("medusa://mit.edu/taken")
+    assert latest.versions[0].stream == key_of("medusa://mit.edu/taken")
 
 
 async def test_all_streams_have_their_turn_and_the_newest_always(
@@ -131,6 +132,6 @@ async def test_all_streams_have_their_turn_and_the_newest_always(
     await trio.sleep(20.5)
     latest = around.published[-20:]
     assert all(len(digest.versions) == MAX_VERSIONS for digest in latest)
-    assert all(digest.versions[0].fence == 1099 for digest in latest)
+    assert all(digest.versions[0].number == 1099 for digest in latest)
     assert len({version.stream for digest in latest for version in digest.versions}) == 100
-    assert {v.fence for v in latest[0].versions[:NEWEST]} == set(range(1093, 1100))
+    assert {v.number for v in latest[0].versions[:NEWEST]} == set(range(1093, 1100))

@@ -42,7 +42,7 @@ STEPS_OF_DELETING: list[Step] = [
     ("replication.homes.logs:ElectorLogs.erase", "before", 1),
     ("streams.store:_remove", "before", 1),
     ("replication.homes.logs:ElectorLogs.erase", "after", 1),
-    ("replication.producers:Producers.withdraw", "after", 1),
+    ("replication.announcements:Announcements.withdraw", "after", 1),
     ("replication.homes.announcing:Announcing.withdraw", "after", 1),
 ]
 

@@ -19,7 +19,7 @@ from tools.client.async_client import AsyncMedusaClient
 
 async def follow(place: Place, stream: str) -> KeptStream:
     """As a query at that peer reads it."""
-    entry = await place.up.engine.producers.entry(stream)
+    entry = await place.up.engine.directory.entry(stream)
     mirror = await place.up.engine.mirrors.follow(entry, "a query")
     mirror.log.hold("a query", BEGINNING)
     return mirror

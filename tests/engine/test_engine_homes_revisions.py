@@ -98,7 +98,7 @@ async def known(place: Place, stream: str) -> None:
     with trio.fail_after(DEADLINE_S):
         while True:
             with suppress(NotFoundError):
-                await place.up.engine.producers.entry(stream)
+                await place.up.engine.directory.entry(stream)
                 return
             await trio.sleep(0.02)
 

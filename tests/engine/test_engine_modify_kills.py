@@ -69,7 +69,7 @@ ALL = [
     *both("primary", "replication.replicas.primaries:Primaries.tell"),
     *both("secondary", "replication.replicas.standby:Standby.take_edition"),
     *both("secondary", "replication.replicas.standby:Standby._adopt"),
-    *both("primary", "replication.query_catalog:QueryCatalog.publish"),
+    *both("primary", "replication.running_query:RunningQuery.publish"),
 ]
 
 

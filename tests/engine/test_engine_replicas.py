@@ -143,7 +143,7 @@ async def test_the_first_to_return_of_two_that_died_goes_on(tmp_path: Path, made
             await die(made, one, town, home, reader, two)
             await post(poster, source, range(250, 520))
             await sums.take(519)
-            await until(lambda: two.up.engine.producers.fence(home.name("out")) > 0, "announced")
+            await until(lambda: two.up.engine.directory.number(home.name("out")) > 0, "announced")
             await trio.sleep(0.5)
             await die(made, two, town, home, reader)
             await town.start(one)

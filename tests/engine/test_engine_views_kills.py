@@ -26,7 +26,7 @@ MAKING: list[Step] = [
     ("streams.log:StreamLog.begin", "before", 1),
     ("replication.mirrors:Mirrors.follow_past", "before", 1),
     ("replication.views.host:Views._publish", "before", 1),
-    ("replication.producers:Producers.name_producer", "after", 1),
+    ("replication.announcements:Announcements.publish_term", "after", 1),
     ("replication.views.host:Views._publish", "after", 1),
     ("streams.log:StreamLog.commit", "before", 1),
     ("streams.log:StreamLog.commit", "after", 1),
@@ -35,7 +35,7 @@ DELETING: list[Step] = [
     ("replication.views.host:Views._remove", "before", 1),
     ("replication.mirrors:Mirrors.part_with", "before", 1),
     ("streams.store:StreamStore.drop", "after", 1),
-    ("replication.producers:Producers.withdraw", "after", 1),
+    ("replication.announcements:Announcements.withdraw", "after", 1),
     ("replication.views.host:Views._remove", "after", 1),
 ]
 SOME = {

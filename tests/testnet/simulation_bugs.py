@@ -14,12 +14,12 @@ import trio
 
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.query import Aggregate, AggregateFunction, Function, Union
+from engine.replication.directory import Directory
 from engine.replication.homes.keeper import Keeper
 from engine.replication.mirror import Mirror
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
 from engine.replication.moves.mover import Mover
-from engine.replication.producers import Producers
 from engine.replication.term import Term
 from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
@@ -274,7 +274,7 @@ def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
 
 def fences_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Term, "succeeds", lambda _term, _other: False)
-    patch.setattr(Producers, "fence", lambda _producers, _stream: 0)
+    patch.setattr(Directory, "number", lambda _directory, _stream: 0)
 
 
 def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from contracts.delivery import Contracts
 from contracts.ledger import Standing
 from contracts.terms import ContentTerms
 from engine.objects.schema import END
-from engine.replication.producers import Producers
+from engine.replication.directory import Directory
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Done
 from overlay.errors import (
@@ -81,14 +81,14 @@ class ContentReceiver:
         self,
         *,
         overlay: Overlay,
-        producers: Producers,
+        directory: Directory,
         contracts: Contracts,
         settler: Settler,
         streams: PaidStreams,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
-        self._producers = producers
+        self._directory = directory
         self._contracts = contracts
         self._settler = settler
         self._streams = streams
@@ -183,7 +183,7 @@ class ContentReceiver:
             NotFoundError: the sender does not produce the stream.
             UnavailableError: the catalog does not answer.
         """
-        for peer in await self._producers.publishers(terms.stream):
+        for peer in await self._directory.publishers(terms.stream):
             record = self._overlay.peers.get(peer)
             if record is not None and record.participant == terms.sender:
                 return peer

@@ -82,7 +82,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
             calls = MarketCalls(overlay, engine.mover, contracts, ledger, trader)
             receiver = ContentReceiver(
                 overlay=overlay,
-                producers=engine.producers,
+                directory=engine.directory,
                 contracts=contracts,
                 settler=settler,
                 streams=streams,
@@ -97,7 +97,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
                 receiver=receiver,
             )
             suggestions = Suggestions(
-                overlay, engine.store, engine.producers, engine.mirrors, contracts
+                overlay, engine.store, engine.directory, engine.mirrors, contracts
             )
             _let_decide(tasks, trader)
             _let_bill(tasks, settler)

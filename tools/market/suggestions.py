@@ -15,9 +15,9 @@ import trio
 from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
 from engine.objects.schema import END
+from engine.replication.directory import Directory
 from engine.replication.mirror_sources import Place
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
@@ -41,13 +41,13 @@ class Suggestions:
         self,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         contracts: Contracts,
     ) -> None:
         self._overlay = overlay
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._contracts = contracts
         self._participant = overlay.identity.participant
@@ -131,7 +131,7 @@ class Suggestions:
         if place.stream == stream:
             return
         kept = self._store.get(stream)
-        entry = await self._producers.published(place.stream)
+        entry = await self._directory.published(place.stream)
         if entry is None:
             raise NotFoundError(f"{place.stream} is not in the catalog, or not for us")
         schema = entry.schema.derived if entry.stream.query else entry.schema.source

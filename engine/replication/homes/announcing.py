@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import trio
 
 from engine.objects.definitions import StreamEntry
+from engine.replication.announcements import Announcements
 from engine.replication.homes.ballot import SourceTerm
-from engine.replication.producers import Producers
 from overlay.errors import MedusaError
 from overlay.events import Events
 
@@ -29,10 +28,10 @@ class Announcing:
     """
 
     def __init__(
-        self, stream: str, producers: Producers, events: Events, nursery: trio.Nursery
+        self, stream: str, announcements: Announcements, events: Events, nursery: trio.Nursery
     ) -> None:
         self._stream = stream
-        self._producers = producers
+        self._announcements = announcements
         self._events = events
         self._nursery = nursery
         self._published = False
@@ -53,7 +52,6 @@ class Announcing:
     async def _announce(
         self, entries: tuple[StreamEntry, ...], term: SourceTerm, scope: trio.CancelScope
     ) -> None:
-        announce = partial(self._producers.announce, secondary=term.replicas[0], fence=term.number)
         with scope:
             while True:
                 try:
@@ -61,7 +59,7 @@ class Announcing:
                         async with self._telling:
                             if self._deleted:
                                 return
-                            await announce(entry)
+                            await self._announcements.announce(entry, term.of(entry.stream.name))
                 except MedusaError as error:
                     self._events.note("warning", f"could not announce {self._stream}: {error}")
                     await trio.sleep(ANNOUNCE_AGAIN_S)
@@ -73,7 +71,7 @@ class Announcing:
         """The stream, and what is beside it, is defined so from now on."""
         async with self._telling:
             if not self._deleted:
-                await self._producers.announce_altered(entries)
+                await self._announcements.announce_altered(entries)
 
     def leave_soon(self, streams: Iterable[str], home: str) -> None:
         """Another peer is home: publications of this one do not count any more."""
@@ -85,7 +83,7 @@ class Announcing:
     async def _leave(self, streams: tuple[str, ...]) -> None:
         for stream in streams:
             try:
-                await self._producers.leave(stream)
+                await self._announcements.leave(stream)
             except MedusaError as error:
                 self._events.note("warning", f"could not leave {stream} to its home: {error}")
 
@@ -95,4 +93,4 @@ class Announcing:
             self._deleted = True
             for stream in streams:
                 with suppress(MedusaError):  # a restart takes it back as well
-                    await self._producers.withdraw(stream)
+                    await self._announcements.withdraw(stream)

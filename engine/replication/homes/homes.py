@@ -9,6 +9,8 @@ import msgspec
 import trio
 
 from engine.objects.definitions import StreamEntry, base_of
+from engine.replication.announcements import Announcements
+from engine.replication.directory import Directory
 from engine.replication.homes.ballot import without_future
 from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
 from engine.replication.homes.changing import why_no_home
@@ -29,7 +31,6 @@ from engine.replication.homes.messages import (
     Told,
 )
 from engine.replication.homes.shipping import ship
-from engine.replication.producers import Producers
 from engine.streams.messages import Done, Tuples
 from engine.replication.term import QUERIES
 from engine.streams.store import StreamStore
@@ -70,16 +71,17 @@ class Homes:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
+        announcements: Announcements,
         nursery: trio.Nursery,
         quiet_s: float,
     ) -> None:
         self._overlay = overlay
-        self._producers = producers
+        self._directory = directory
         self._nursery = nursery
         self._files = BallotFiles(folder)
         self._around = Surroundings(
-            overlay, store, producers, self._files, overlay.events, nursery, quiet_s, ship
+            overlay, store, announcements, self._files, overlay.events, nursery, quiet_s, ship
         )
         self._keepers: dict[str, Keeper] = {}
         self._abstaining = self._files.abstaining()
@@ -129,7 +131,7 @@ class Homes:
 
         async def connect() -> None:
             if keeper is None:
-                found.append(await self._producers.connect(stream))
+                found.append(await self._directory.connect(stream))
             elif keeper.election.home not in {"", own}:
                 found.append(await self._overlay.connect(parse_peer_id(keeper.election.home)))
 

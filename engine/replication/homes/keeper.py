@@ -12,6 +12,7 @@ import trio
 from msgspec.structs import replace
 
 from engine.objects.definitions import StreamEntry
+from engine.replication.announcements import Announcements
 from engine.replication.homes.announcing import Announcing
 from engine.replication.homes.ballot import Ballot, SourceTerm
 from engine.replication.homes.ballot_files import BallotFiles, StoredBallot
@@ -36,7 +37,6 @@ from engine.replication.homes.events import (
 )
 from engine.replication.homes.logs import ElectorLogs
 from engine.replication.homes.messages import TELL, Message, Request, Tell, Told, highest_number
-from engine.replication.producers import Producers
 from engine.replication.term import QUERIES
 from engine.streams.journal import Position
 from engine.streams.kept import KeptStream, entries_of
@@ -72,7 +72,7 @@ class Surroundings:
 
     overlay: Overlay
     store: StreamStore
-    producers: Producers
+    announcements: Announcements
     files: BallotFiles
     events: Events
     nursery: trio.Nursery
@@ -106,7 +106,7 @@ class Keeper:
             now=trio.current_time(),
         )
         self.logs = ElectorLogs(around.store)
-        self.announcing = Announcing(self.name, around.producers, around.events, around.nursery)
+        self.announcing = Announcing(self.name, around.announcements, around.events, around.nursery)
         self.trouble = ""
         self.following = trio.Lock()
         self.deleted = trio.Event()

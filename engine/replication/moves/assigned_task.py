@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.objects.schema import BEGINNING
+from engine.replication.directory import Directory
 from engine.replication.mirror_sources import Feed, FromProducers
 from engine.replication.moves.checks import network_of
 from engine.replication.moves.messages import Assignment, Progress, ReadInput
-from engine.replication.producers import Producers
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Subscribe
 from engine.streams.store import StreamStore
@@ -136,12 +136,12 @@ class FromOwner(FromProducers):
 
     def __init__(
         self,
-        producers: Producers,
+        directory: Directory,
         store: StreamStore,
         overlay: Overlay,
         stored: StoredAssignment,
     ) -> None:
-        super().__init__(producers, store)
+        super().__init__(directory, store)
         self._overlay = overlay
         self._stored = stored
 

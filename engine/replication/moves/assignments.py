@@ -18,6 +18,7 @@ import trio
 from engine.objects.definitions import StreamEntry, check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
 from engine.replication.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
 from engine.replication.moves.assignment_files import AssignmentFiles
@@ -38,7 +39,6 @@ from engine.replication.moves.messages import (
     Standing,
 )
 from engine.replication.moves.owners import ask_owner
-from engine.replication.producers import Producers
 from engine.streams.config import EngineConfig
 from engine.streams.kept import KeptStream, Role, key_of
 from engine.streams.store import OUTPUT, StreamStore
@@ -90,7 +90,7 @@ class Assignments:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         readers: Readers,
         mirrors: Mirrors,
         executor: Executor,
@@ -101,7 +101,7 @@ class Assignments:
         self._overlay = overlay
         self._participant = overlay.identity.participant
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._readers = readers
         self._mirrors = mirrors
         self._executor = executor
@@ -157,7 +157,7 @@ class Assignments:
             self._participant,
             threads=self._overlay.threads,
             store=self._store,
-            producers=self._producers,
+            directory=self._directory,
             readers=self._readers,
         )
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
@@ -233,7 +233,7 @@ class Assignments:
 
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
         task, owner = assigned.task, assigned.stored.owner
-        source = FromOwner(self._producers, self._store, self._overlay, assigned.stored)
+        source = FromOwner(self._directory, self._store, self._overlay, assigned.stored)
         network = network_of(assigned.stored.assignment)
         return {
             name: await self._mirrors.follow_from(
@@ -386,7 +386,7 @@ class Assignments:
             )
 
     async def _ask(self, stored: StoredAssignment) -> Confirmed:
-        return await ask_owner(self._overlay, self._producers, stored)
+        return await ask_owner(self._overlay, self._directory, stored)
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.standing is Standing.RELEASED:

@@ -13,8 +13,8 @@ from functools import partial
 from engine.objects.definitions import check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
+from engine.replication.directory import Directory
 from engine.replication.moves.messages import Assignment
-from engine.replication.producers import Producers
 from engine.replication.term import TASKS
 from engine.streams.store import StreamStore
 from engine.tasks.former import check_history
@@ -111,7 +111,7 @@ async def permitted_task(
     *,
     threads: Threads,
     store: StreamStore,
-    producers: Producers,
+    directory: Directory,
     readers: Readers,
 ) -> Task:
     """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
@@ -133,7 +133,7 @@ async def permitted_task(
         if ObjectName.parse(name).participant == owner:
             continue
         kept = store.serving(name)
-        published = await producers.entry(name) if kept is None else kept.entry
+        published = await directory.entry(name) if kept is None else kept.entry
         for participant in (owner, worker):
             readers.check(published.stream, participant)
         claimed = request.inputs.get(name)

@@ -46,7 +46,6 @@ from engine.replication.moves.messages import (
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.placements import Placement, standing
 from engine.replication.moves.telling import CALL_S, Teller
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
@@ -99,13 +98,11 @@ class Mover:
         self,
         queries: QueryHost,
         overlay: Overlay,
-        producers: Producers,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
         self._queries = queries
         self._overlay = overlay
-        self._producers = producers
         self._patience_s = config.patience_s
         self._nursery = nursery
         self._here = overlay.identity.peer_id.hex()

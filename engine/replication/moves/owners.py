@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.replication.directory import Directory
 from engine.replication.moves.assigned_task import StoredAssignment
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
-from engine.replication.producers import Producers
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -15,7 +15,7 @@ CALL_S: Final = 10.0
 """Patience with the owner, seconds."""
 
 
-async def ask_owner(overlay: Overlay, producers: Producers, stored: StoredAssignment) -> Confirmed:
+async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
     """What this peer is to a task that it believes to work on. Where the owner is away, who has
     succeeded it is asked: by a higher fence, in the catalog, under the name of its participant.
 
@@ -26,7 +26,7 @@ async def ask_owner(overlay: Overlay, producers: Producers, stored: StoredAssign
     try:
         return await _ask(overlay, owner, stored)
     except UnavailableError:
-        successor = await producers.successor(stored.assignment.task, owner)
+        successor = await directory.successor(stored.assignment.task, owner)
         if successor is None:
             raise
         if successor == overlay.identity.peer_id:  # which computes it as its own

@@ -18,8 +18,8 @@ import trio
 from engine.objects.availability import Mode
 from engine.objects.schema import BEGINNING
 from engine.replication.digests import Digests
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask, dismiss
@@ -66,7 +66,7 @@ class Primaries:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         queries: QueryHost,
         digests: Digests,
@@ -74,7 +74,7 @@ class Primaries:
     ) -> None:
         self._overlay = overlay
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._queries = queries
         self._digests = digests
@@ -83,7 +83,7 @@ class Primaries:
         self._parting = Parting(overlay, queries)
         self._succession = Succession(
             overlay=overlay,
-            producers=producers,
+            directory=directory,
             mirrors=mirrors,
             queries=queries,
             parting=self._parting,
@@ -257,7 +257,7 @@ class Primaries:
         """Nobody who may give out results of it does not know its last modification."""
         if running.halted and running.wait_s(PARTED_S) <= 0:
             running.go_on()
-            self._queries.catalog.publish_soon(running)  # it was not to be known before
+            self._queries.publish_soon(running)  # it was not to be known before
 
     async def _stand_by(self, running: RunningQuery, care: Care, term: Term) -> bool:
         """Whether that peer stands by; or else we have been succeeded."""
@@ -311,7 +311,7 @@ class Primaries:
         known = answer.written_term.of(running.name)
         if known.succeeds(running.stored.term):
             for task in running.tasks:
-                self._producers.believe(task.name, known.number)
+                self._directory.believe(Term(task.name, known.number))
             await self._succession.step_down(running)
             return False
         care.earliest = answer.earliest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from engine.replication.directory import Directory
 from engine.replication.mirror_sources import Feed, FromProducers
-from engine.replication.producers import Producers
 from engine.replication.replicas.messages import ReadReplica
 from engine.replication.term import Term
 from engine.streams.messages import Subscribe
@@ -56,9 +56,9 @@ class InputOfReplica(FromProducers):
     """
 
     def __init__(
-        self, producers: Producers, store: StreamStore, primary: FromPrimary, *, carried: bool
+        self, directory: Directory, store: StreamStore, primary: FromPrimary, *, carried: bool
     ) -> None:
-        super().__init__(producers, store)
+        super().__init__(directory, store)
         self._primary = primary
         self.carried = carried
         self.succeeded = False

@@ -15,9 +15,9 @@ from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING, END
+from engine.replication.directory import Directory
 from engine.replication.mirror import Mirror
 from engine.replication.mirrors import INPUT, Mirrors
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.query_logs import carrier
 from engine.replication.replicas.lead import Lead
@@ -65,7 +65,7 @@ class Standby:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         queries: QueryHost,
         resumed: bool = False,
@@ -80,7 +80,7 @@ class Standby:
         self.looked_up_at = float("-inf")
         self._overlay = overlay
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._queries = queries
         self._primary = FromPrimary(overlay, self.name, stored.term)
@@ -195,7 +195,7 @@ class Standby:
                 before = self._store.get(key_of(name, f"{INPUT}-{owner}"))
                 start = BEGINNING if before is None else before.log.start
                 after = max(self.stored.positions.get(name, BEGINNING), start)
-            source = InputOfReplica(self._producers, self._store, self._primary, carried=carried)
+            source = InputOfReplica(self._directory, self._store, self._primary, carried=carried)
             self._inputs.append(source)
             self._kept[name] = await self._mirrors.follow_from(
                 entry, self.name, source, after, owner=owner

@@ -16,8 +16,8 @@ import trio
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.query_history import follows
 from engine.replication.replicas.messages import (
@@ -78,7 +78,7 @@ class Standbys:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         queries: QueryHost,
         nursery: trio.Nursery,
@@ -87,7 +87,7 @@ class Standbys:
         self._here = overlay.identity.peer_id.hex()
         self._participant = overlay.identity.participant
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._queries = queries
         self._nursery = nursery
@@ -130,7 +130,7 @@ class Standbys:
             if known.succeeds(stored.term):
                 return KeptUp(written(known), {})
             for output in stored.entry.outputs:
-                self._producers.believe(output, stored.term.number)
+                self._directory.believe(Term(output, stored.term.number))
             if self._queries.occupied(stored.name):
                 raise BusyError(f"{stored.name}: this peer is still leaving it")
             standby = self._standbys.get(stored.name)
@@ -317,7 +317,7 @@ class Standbys:
             tasks,
             overlay=self._overlay,
             store=self._store,
-            producers=self._producers,
+            directory=self._directory,
             mirrors=self._mirrors,
             queries=self._queries,
             resumed=again,
@@ -375,7 +375,7 @@ class Standbys:
         async def ask_for_entry() -> None:
             nonlocal found, over
             try:
-                found = await self._queries.catalog.entry(standby.name)
+                found = await self._directory.query(standby.name)
             except WithdrawnError:
                 over = True
             except MedusaError:
@@ -398,13 +398,13 @@ class Standbys:
         again."""
         while not standby.watch.sure(trio.current_time()):
             with suppress(UnavailableError):
-                return await self._producers.edition(_outputs(standby)[0])
+                return await self._directory.edition(_outputs(standby)[0])
             await trio.sleep(TICK_S)
         return 0
 
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""
-        known = (standby.term.number, *map(self._producers.fence, _outputs(standby)))
+        known = (standby.term.number, *map(self._directory.number, _outputs(standby)))
         number = QUERIES.next(known, self._overlay.clock(), self._here)
         term = Term(standby.name, number, self._here)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)

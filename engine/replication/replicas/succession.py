@@ -12,8 +12,8 @@ from typing import Final
 
 import trio
 
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask
@@ -48,7 +48,7 @@ class Succession:
         self,
         *,
         overlay: Overlay,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         queries: QueryHost,
         parting: Parting,
@@ -56,7 +56,7 @@ class Succession:
     ) -> None:
         self._overlay = overlay
         self._here = overlay.identity.peer_id.hex()
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._queries = queries
         self._parting = parting
@@ -117,7 +117,7 @@ class Succession:
                     await self._mirrors.part_with(task.kept)
                     task.kept.send_away()
             await self._queries.logs.leave_inputs(running.stored)
-            await self._queries.catalog.withdraw_producers(running.stored)
+            await self._queries.announcements.withdraw_terms(running.stored)
         finally:
             self._queries.leaving.discard(running.name)
         self._stepped_down(running)
@@ -150,14 +150,14 @@ class Succession:
         """Who has the query if we have not: as the catalog says, or else its secondary (hex)."""
         with suppress(MedusaError):
             for output in stored.entry.outputs:
-                await self._producers.learn(output)
-            peer = (await self._queries.catalog.entry(stored.name)).peer
+                await self._directory.learn(output)
+            peer = (await self._directory.query(stored.name)).peer
             parse_peer_id(peer)
             return stored.term.secondary if peer == self._here else peer
         return stored.term.secondary
 
     def _known_number(self, stored: StoredQuery) -> int:
-        return max(map(self._producers.fence, stored.entry.outputs), default=0)
+        return max(map(self._directory.number, stored.entry.outputs), default=0)
 
     def _lives(self, peer: str) -> bool:
         return not self._overlay.gossip.health(parse_peer_id(peer)).gone

@@ -7,8 +7,8 @@ from typing import Final
 
 import trio
 
+from engine.replication.directory import Directory
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.replication.versions.choice import Choice
 from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Versions
 from engine.streams.config import EngineConfig
@@ -38,14 +38,14 @@ class VersionMonitor:
         *,
         overlay: Overlay,
         store: StreamStore,
-        producers: Producers,
+        directory: Directory,
         mirrors: Mirrors,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._mirrors = mirrors
         self._keep_alive_s = config.keep_alive_s
         self._standing_s = STANDING * config.epoch_s
@@ -75,7 +75,7 @@ class VersionMonitor:
         questions: dict[bytes, list[str]] = {}
         for stream in sorted(followed):  # a simulated run must not depend on hashes
             self._learn(stream)
-            peers = self._producers.versions(stream)
+            peers = self._directory.versions(stream)
             if len(peers) < 2 and stream not in self._choices:
                 continue  # there is no choice
             choice = self._choices.setdefault(stream, Choice(self._keep_alive_s, self._standing_s))
@@ -91,7 +91,7 @@ class VersionMonitor:
         now = trio.current_time()
         if now - self._learned_at.setdefault(stream, now) >= LEARN_S:
             self._learned_at[stream] = now
-            self._producers.learn_soon(stream)
+            self._directory.learn_soon(stream)
 
     async def _ask(self, peer: bytes, streams: Sequence[str]) -> None:
         try:
@@ -117,10 +117,10 @@ class VersionMonitor:
                     self._choices[stream].heard(peer, version, trio.current_time())
 
     def _choose(self, stream: str) -> None:
-        choice, current = self._choices[stream], self._producers.read_from(stream)
+        choice, current = self._choices[stream], self._directory.read_from(stream)
         best = choice.choose(current, trio.current_time())
         if best is not None and best != current:
-            self._producers.prefer(stream, best)
+            self._directory.prefer(stream, best)
             self._mirrors.read_anew(stream)
             current = best
         if current is not None:

@@ -14,9 +14,10 @@ from engine.objects.kinds import STREAM, VIEW, find
 from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.objects.view import View, check_order, check_view
+from engine.replication.announcements import Announcements
 from engine.replication.mirrors import Mirrors
-from engine.replication.producers import Producers
 from engine.replication.queries import QueryHost
+from engine.replication.term import Term
 from engine.replication.views.feeding import Feeding, set_up, view_of
 from engine.replication.views.locating import Locator
 from engine.streams.kept import KeptStream, Role
@@ -50,7 +51,7 @@ class Views:
         identity: Identity,
         store: StreamStore,
         catalog: Catalog,
-        producers: Producers,
+        announcements: Announcements,
         readers: Readers,
         mirrors: Mirrors,
         queries: QueryHost,
@@ -61,7 +62,7 @@ class Views:
         self._identity = identity
         self._store = store
         self._catalog = catalog
-        self._producers = producers
+        self._announcements = announcements
         self._readers = readers
         self._mirrors = mirrors
         self._queries = queries
@@ -209,7 +210,7 @@ class Views:
 
     async def _publish(self, entry: StreamEntry) -> None:
         assert entry.stream.view is not None, "a view's stream says what it shows"
-        await self._producers.announce(entry)
+        await self._announcements.announce(entry, Term(entry.stream.name))
         await self._catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
 
     async def _remove(self, view: View) -> None:
@@ -222,6 +223,6 @@ class Views:
         await self._withdraw(view.name)
 
     async def _withdraw(self, name: str) -> None:
-        await self._producers.withdraw(name)
+        await self._announcements.withdraw(name)
         with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(VIEW, ObjectName.parse(name))

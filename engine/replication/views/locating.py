@@ -10,8 +10,8 @@ import trio
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, check_shows
+from engine.replication.directory import Directory
 from engine.replication.mirrors import HELD_S
-from engine.replication.producers import Producers
 from engine.replication.views.messages import Locate, Located
 from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
@@ -32,9 +32,9 @@ LOCATE_S: Final = 10.0
 class Locator:
     """Finds parts of streams, those of this peer and those of others."""
 
-    def __init__(self, store: StreamStore, producers: Producers, participant: str) -> None:
+    def __init__(self, store: StreamStore, directory: Directory, participant: str) -> None:
         self._store = store
-        self._producers = producers
+        self._directory = directory
         self._participant = participant
         self._asked = 0
 
@@ -49,7 +49,7 @@ class Locator:
         kept = self._store.serving(stream)
         if kept is not None and kept.role is not Role.ASSIGNED:  # else its owner has more
             return await self.locate_here(kept, shows, self._participant, fixed=fixed)
-        connection = await self._producers.connect(stream, oldest=True)
+        connection = await self._directory.connect(stream, oldest=True)
         request = Locate(stream, shows, fixed)
         return await connection.call("locate", request, Located, timeout_s=LOCATE_S)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -12,39 +12,37 @@ from engine_interpreted import interpret
 from engine_modified import Edition, Reader, answers, sieve_and_sums
 from engine_peers import make_stream, open_town, rows, until
 
-from dht.catalog import Catalog
+from dht.catalog import Catalog, Kind
 from engine.objects.definitions import Producer, StreamEntry
+from engine.objects.kinds import STREAM as STREAMS
 from engine.objects.schema import END
-from engine.replication.producers import Producers
-from engine.replication.query_catalog import QueryCatalog
+from engine.replication.announcements import Announcements
+from engine.replication.directory import Directory
 from engine.replication.running_query import RunningQuery
+from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from overlay.errors import ConflictError
 from overlay.events import Events
+from overlay.names import ObjectName
 
 STREAM = "medusa://mit.edu/out"
 
 
-class SlowProducers:
-    """Publishes streams when it is let; remembers who was named as their producers."""
+class SlowCatalog:
+    """Publishes streams when it is let; remembers the producers that were published."""
 
     def __init__(self) -> None:
         self.named: list[Producer] = []
         self.publishing = trio.Event()
         self.published = trio.Event()
 
-    async def publish_entry(self, _: object) -> None:
-        self.publishing.set()
-        await self.published.wait()
-
-    async def name_producer(self, producer: Producer) -> None:
+    async def publish(self, kind: Kind[Any], _: ObjectName, value: object) -> None:
         await trio.lowlevel.checkpoint()
-        self.named.append(producer)
-
-
-class NoCatalog:
-    async def publish(self, *_: object) -> None:
-        await trio.lowlevel.checkpoint()
+        if kind is STREAMS:
+            self.publishing.set()
+            await self.published.wait()
+        elif isinstance(value, Producer):
+            self.named.append(value)
 
 
 def placed_at(worker: str) -> SimpleNamespace:
@@ -52,26 +50,32 @@ def placed_at(worker: str) -> SimpleNamespace:
 
 
 async def test_a_task_that_moves_while_its_query_is_published_is_published_where_it_is() -> None:
-    producers = SlowProducers()
-    placed = SimpleNamespace(name=STREAM, kept=SimpleNamespace(entry=None), current=placed_at(""))
-    entry = SimpleNamespace(edition=0)
-    stored = SimpleNamespace(
-        name="medusa://mit.edu/q", term=Term("q", 7, "aa", ("bb",)), entry=entry, published=entry
+    catalog, believed = SlowCatalog(), list[Term]()
+    entry = SimpleNamespace(stream=SimpleNamespace(name=STREAM))
+    placed: Any = SimpleNamespace(
+        name=STREAM, kept=SimpleNamespace(entry=entry), current=placed_at("")
     )
-    running = cast("RunningQuery", SimpleNamespace(tasks=[placed], stored=stored))
+    query = SimpleNamespace(edition=0)
+    name = "medusa://mit.edu/q"
+    stored = SimpleNamespace(
+        name=name, term=Term(name, 7, "aa", ("bb",)), entry=query, published=query
+    )
+    running = RunningQuery(cast("StoredQuery", stored), [placed])
+    directory = SimpleNamespace(believe=believed.append)
     async with trio.open_nursery() as nursery:
-        catalog = QueryCatalog(
-            cast("Catalog", NoCatalog()),
-            cast("Producers", producers),
+        announcements = Announcements(
+            cast("Catalog", catalog),
+            cast("Directory", directory),
             Events(lambda: 0.0),
             nursery,
         )
-        nursery.start_soon(catalog.publish, running)
-        await producers.publishing.wait()
+        nursery.start_soon(running.publish, announcements)
+        await catalog.publishing.wait()
         placed.current = placed_at("cc")
-        await catalog.name_worker(running, placed)  # type: ignore[arg-type]
-        producers.published.set()
-    assert producers.named == [Producer(STREAM, worker="cc", secondary="bb", fence=7)] * 2
+        await running.publish_term(placed, announcements)
+        catalog.published.set()
+    assert catalog.named == [Producer(STREAM, worker="cc", secondary="bb", fence=7)] * 2
+    assert believed == [Term(STREAM, 7)] * 2
 
 
 async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
@@ -79,10 +83,10 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
 ) -> None:
     """One that took it over, say: which of the two counts is decided by their fences."""
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.query_catalog.PUBLISH_AGAIN_S", 0.05)
-    publish, refused, published = Producers.publish_entry, 0, 0
+    monkeypatch.setattr("engine.replication.announcements.AGAIN_S", 0.05)
+    publish, refused, published = Announcements.publish_entry, 0, 0
 
-    async def refuse_twice(self: Producers, entry: StreamEntry) -> None:
+    async def refuse_twice(self: Announcements, entry: StreamEntry) -> None:
         nonlocal refused, published
         if entry.stream.query and refused < 2:
             refused += 1
@@ -97,7 +101,7 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
             query = sieve_and_sums(one, source)
             await client.create_query(query)
             await client.start_query(query.name)
-        monkeypatch.setattr(Producers, "publish_entry", refuse_twice)
+        monkeypatch.setattr(Announcements, "publish_entry", refuse_twice)
         await town.restart(one)
         async with one.client() as client:
             sums = Reader(client, one.name("sums"), "total", "number")

@@ -1,0 +1,193 @@
+"""What this peer has the catalog say: its streams and queries, and the terms that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from dht.catalog import Catalog
+from engine.objects.definitions import Producer, StreamEntry
+from engine.objects.kinds import PRODUCER, QUERY, STREAM
+from engine.replication.directory import Directory
+from engine.replication.stored_query import StoredQuery
+from engine.replication.term import Term
+from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from overlay.events import Events
+from overlay.names import ObjectName
+
+AGAIN_S: Final = 1.0
+"""Between two tries to tell the catalog what others wait for, seconds."""
+
+PATIENCE_S: Final = 2.0
+"""Patience with the nodes that should hear of a change, seconds; those that do not hear it now are
+told again."""
+
+
+class Announcements:
+    """
+    Args:
+        nursery: runs what is announced in the background.
+    """
+
+    def __init__(
+        self, catalog: Catalog, directory: Directory, events: Events, nursery: trio.Nursery
+    ) -> None:
+        self._catalog = catalog
+        self._directory = directory
+        self._events = events
+        self._nursery = nursery
+        self._telling: dict[str, _Telling] = {}
+
+    # -- streams and their terms ------------------------------------------------------------------
+
+    async def announce(self, entry: StreamEntry, term: Term) -> None:
+        """Publish a stream of ours, and that this peer holds its term.
+
+        Raises:
+            MedusaError: that cannot be published.
+        """
+        await self.publish_entry(entry)
+        await self.publish_term(term)
+
+    def announce_soon(self, entry: StreamEntry) -> None:
+        """Publish a stream without terms that this peer's files say it has: others are told when
+        its turn comes."""
+        stream = entry.stream.name
+        name = ObjectName.parse(stream)
+        self._catalog.publish_soon(STREAM, name, entry)
+        self._catalog.publish_soon(PRODUCER, name, Producer(stream))
+
+    async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
+        """Publish what streams of ours are from now on: within moments, or later where that takes
+        longer."""
+        with trio.move_on_after(PATIENCE_S):
+            for each in entries:
+                await self.publish_entry(each)
+
+    async def publish_entry(self, entry: StreamEntry) -> None:
+        """Publish a stream alone."""
+        await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
+
+    async def publish_term(self, term: Term, *, worker: str = "", edition: int = 0) -> None:
+        """Publish that this peer holds a stream's term.
+
+        Args:
+            worker, edition: see `Producer`.
+        """
+        self._directory.believe(Term(term.subject, term.number))
+        producer = Producer(term.subject, worker, term.secondary, term.number, edition)
+        await self._catalog.publish(PRODUCER, ObjectName.parse(term.subject), producer)
+
+    async def withdraw(self, stream: str) -> None:
+        """Take both back; what is not published here, or no more, or by another peer of ours by
+        now, is no error."""
+        name = ObjectName.parse(stream)
+        with suppress(NotFoundError, UnavailableError, ConflictError):
+            await self._catalog.withdraw(STREAM, name)
+        await self.withdraw_term(stream)
+
+    async def leave(self, stream: str) -> None:
+        """Another peer of ours holds the stream's term by now, and has published the stream."""
+        self._catalog.leave(STREAM, ObjectName.parse(stream))
+        await self.withdraw_term(stream)
+
+    async def withdraw_term(self, stream: str) -> None:
+        """This peer produces the stream no more."""
+        with suppress(NotFoundError, UnavailableError):
+            await self._catalog.withdraw(PRODUCER, ObjectName.parse(stream))
+
+    # -- queries --------------------------------------------------------------------------------
+
+    async def publish_query(self, stored: StoredQuery) -> None:
+        """Publish a query alone.
+
+        Raises:
+            MedusaError: that cannot be published.
+        """
+        await self._catalog.publish(QUERY, ObjectName.parse(stored.name), stored.published)
+
+    def leave_query(self, stored: StoredQuery) -> None:
+        """Another peer has the query, and has published it: what we have said of it is not to be
+        said again, nor taken back."""
+        for output in stored.entry.outputs:
+            self._catalog.leave(STREAM, ObjectName.parse(output))
+        self._catalog.leave(QUERY, ObjectName.parse(stored.name))
+
+    async def withdraw_terms(self, stored: StoredQuery) -> None:
+        """This peer makes a query's outputs no more. What cannot be said now is of a term that
+        nobody believes any more."""
+        for output in stored.entry.outputs:
+            try:
+                await self.withdraw_term(output)
+            except MedusaError as error:
+                self._events.note("warning", f"could not withdraw {output}: {error}")
+
+    async def withdraw_query(self, stored: StoredQuery) -> None:
+        """There is no such query."""
+        for output in stored.entry.outputs:
+            await self.withdraw(output)
+        await self._withdraw_query(ObjectName.parse(stored.name))
+
+    async def withdraw_all_but(self, known: set[str]) -> None:
+        """Of what the last run has published, what is of no query that is known."""
+        for stream in self._catalog.own(STREAM):
+            query = "" if stream.value.stream.view else stream.value.stream.query
+            if query and query not in known:
+                await self.withdraw(str(stream.name))
+        for published in self._catalog.own(QUERY):
+            if str(published.name) not in known:
+                await self._withdraw_query(published.name)
+
+    async def _withdraw_query(self, query: ObjectName) -> None:
+        # where another peer of ours goes on to publish it, it is that one's
+        with suppress(NotFoundError, UnavailableError, ConflictError):
+            await self._catalog.withdraw(QUERY, query)
+
+    # -- in the background ----------------------------------------------------------------------
+
+    def tell_soon(self, name: str, tell: Callable[[], Awaitable[None]]) -> None:
+        """Call `tell`, which publishes the object of that name, in the background, until it
+        succeeds: the catalog is slow when peers die, and others wait for us then. What has changed
+        meanwhile is told as well."""
+        telling = self._telling.get(name)
+        if telling is not None:
+            telling.again = True
+        else:
+            self._telling[name] = telling = _Telling()
+            self._nursery.start_soon(self._tell, name, tell, telling)
+
+    async def _tell(
+        self, name: str, tell: Callable[[], Awaitable[None]], telling: _Telling
+    ) -> None:
+        try:
+            with telling.scope:
+                while telling.again:
+                    telling.again = False
+                    try:
+                        await tell()
+                    except MedusaError as error:
+                        self._events.note("warning", f"could not publish {name} yet: {error}")
+                        telling.again = True
+                        await trio.sleep(AGAIN_S)
+        finally:
+            del self._telling[name]
+            telling.over.set()
+
+    async def silence(self, name: str) -> None:
+        """Nothing of that name is published any more in the background, on return."""
+        telling = self._telling.get(name)
+        if telling is not None:
+            telling.scope.cancel()
+            await telling.over.wait()
+
+
+class _Telling:
+    """again: something is to be told."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.over = trio.Event()
+        self.again = True

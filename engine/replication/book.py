@@ -1,0 +1,161 @@
+"""The terms that a peer believes in, and what the catalog says of them. Sans-IO.
+
+Of one subject the highest number counts, whoever says it: the catalog, a holder by gossip, or a
+call. Numbers of the future count as none (ADR 17).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeVar
+
+from engine.replication.term import QUERIES, Term
+from overlay.errors import InvalidInputError
+from overlay.identity import parse_peer_id
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+MAX_REMEMBERED: Final = 10_000
+"""Subjects whose terms are remembered: some hundred bytes each."""
+
+KEY_BYTES: Final = 8
+"""Of a subject's name: enough that two of one peer do not meet."""
+
+
+def key_of(subject: str) -> bytes:
+    """A subject in a digest."""
+    return hashlib.sha256(subject.encode()).digest()[:KEY_BYTES]
+
+
+class Rendition(NamedTuple):
+    """What the catalog says of one peer's part in a stream.
+
+    Attributes:
+        term: its holder published this. worker: peer id (hex) of the peer that computes the stream
+            for the holder; "": the holder does. edition: of the query that makes it.
+    """
+
+    term: Term
+    worker: str = ""
+    edition: int = 0
+
+
+class Book:
+    """What is believed of each subject, bounded: the subjects of which nothing new was heard for
+    the longest time are forgotten first."""
+
+    def __init__(self) -> None:
+        self._terms: dict[str, Term] = {}
+        self._subjects: dict[bytes, str] = {}
+        self._renditions: dict[str, Sequence[Rendition]] = {}
+
+    def number(self, subject: str, now: float) -> int:
+        """The highest number known; none of a time when our clock was ahead. now: seconds since
+        the epoch."""
+        term = self._terms.get(subject)
+        return term.number if term is not None and QUERIES.believes(term.number, now) else 0
+
+    def holder(self, subject: str) -> bytes | None:
+        """The peer that says of itself that it holds the latest term, if one has said so."""
+        term = self._terms.get(subject)
+        return parse_peer_id(term.holder) if term is not None and term.holder else None
+
+    def named(self, key: bytes) -> str | None:
+        """The subject of that key (`key_of`), if anything of it is known."""
+        return self._subjects.get(key)
+
+    def believe(self, term: Term, now: float) -> bool:
+        """Nobody of a lower number is asked any more. The number must not be of the future.
+
+        Args:
+            term: its holder says so of itself; "": another peer says so.
+
+        Returns:
+            whether that is news.
+        """
+        subject, before = term.subject, self.number(term.subject, now)
+        if term.number < before or not term.number:
+            return False
+        if term.number > before:
+            self._terms.pop(subject, None)
+            remember(self._terms, subject, term)
+            self._name(subject)
+            return True
+        if not term.holder or self._terms[subject].holder == term.holder:
+            return False
+        self._terms[subject] = term
+        return True
+
+    def learn(self, subject: str, renditions: Sequence[Rendition]) -> None:
+        """What the catalog says of a stream now. If that is nothing, what it said before counts on:
+        a holder that steps down withdraws its word, which may name the next holder."""
+        if renditions or subject not in self._renditions:
+            self._renditions.pop(subject, None)
+            remember(self._renditions, subject, renditions)
+            self._name(subject)
+
+    def learned(self, subject: str) -> Sequence[Rendition] | None:
+        """What the catalog said of a stream; None: it was not asked."""
+        return self._renditions.get(subject)
+
+    def is_ahead(self, subject: str, now: float) -> bool:
+        """Whether a holder has said of itself what the catalog does not say yet."""
+        number = self.number(subject, now)
+        known = self._renditions.get(subject, ())
+        return self.holder(subject) is not None and all(each.term.number < number for each in known)
+
+    def in_order(self, subject: str, now: float, *, oldest: bool = False) -> list[bytes]:
+        """The peers to ask for a stream; see `in_order`."""
+        return in_order(
+            self._renditions.get(subject, ()),
+            self.number(subject, now),
+            oldest=oldest,
+            holder=self.holder(subject),
+        )
+
+    def _name(self, subject: str) -> None:
+        self._subjects.setdefault(key_of(subject), subject)
+        forget_oldest(self._subjects)
+
+
+def remember(known: dict[K, T], key: K, value: T) -> None:
+    """As the newest of at most `MAX_REMEMBERED`."""
+    known.pop(key, None)
+    known[key] = value
+    forget_oldest(known)
+
+
+def forget_oldest(known: dict[K, T]) -> None:
+    if len(known) > MAX_REMEMBERED:
+        del known[next(iter(known))]
+
+
+def in_order(
+    renditions: Iterable[Rendition], number: int, *, oldest: bool, holder: bytes | None = None
+) -> list[bytes]:
+    """The peers to ask, the best first: those at work, then those that publish for them and have
+    the past; last the secondaries, which may know already what the catalog does not.
+
+    Args:
+        number: the holder of a lower one has been succeeded: its secondary alone is asked.
+        oldest: rather those that have most of the past than those at work.
+        holder: the peer that says of itself that it holds the term of that number.
+    """
+    peers: list[bytes] = []
+    secondaries: list[bytes] = []
+    for term, worker, _ in renditions:
+        current = [parse_peer_id(term.holder)] if term.number >= number else []
+        with suppress(InvalidInputError):  # a stranger's slip costs only the first choice
+            if current and worker:
+                current.insert(0, parse_peer_id(worker))
+        with suppress(InvalidInputError):
+            if term.secondary:
+                secondaries.append(parse_peer_id(term.secondary))
+        peers += current
+    if oldest:
+        peers.reverse()
+    said = [] if holder is None else [holder]
+    return list(dict.fromkeys([*peers, *said, *secondaries]))

@@ -1,0 +1,303 @@
+"""Which peer holds what: terms as the catalog has them, and as their holders say by gossip.
+
+`Book` is the sans-IO part. What this peer itself has the catalog say: `Announcements`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from dht.catalog import Catalog, Published
+from engine.objects.definitions import Producer, QueryEntry, StreamEntry
+from engine.objects.kinds import PRODUCER, QUERY, STREAM, lookup
+from engine.replication.book import Book, Rendition, remember
+from engine.replication.term import QUERIES, Term
+from overlay.connection import Connection
+from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UnavailableError
+from overlay.listeners import Listeners
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+LOOK_UP_S: Final = 0.25
+"""How long the catalog is waited for where an earlier answer of it is known, seconds: it is slow
+when peers die, which is when consumers are in a hurry."""
+
+HANDOVER_S: Final = 1.0
+"""How long a stream that nobody has is waited for to be taken over, seconds: longer than a failure
+detector takes on one machine, and less than a consumer's patience."""
+
+
+class Directory:
+    """Believes terms, finds holders, and tells of changes.
+
+    Args:
+        nursery: runs questions whose answers come late.
+
+    Attributes:
+        changed: told of a new term that its holder says it has.
+    """
+
+    def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:
+        self._overlay = overlay
+        self._catalog = catalog
+        self._nursery = nursery
+        self._book = Book()
+        self._news = trio.Event()
+        self._asked: dict[tuple[str, str], trio.Event] = {}
+        self._entries: dict[str, StreamEntry] = {}
+        self._preferred: dict[str, bytes] = {}
+        self._read_from: dict[str, bytes] = {}
+        self.changed: Listeners[[Term]] = Listeners()
+
+    # -- believing ------------------------------------------------------------------------------
+
+    def number(self, stream: str) -> int:
+        """The highest of a term under which the stream was ever known to be produced; none of a
+        time when our clock was ahead."""
+        return self._book.number(stream, self._overlay.clock())
+
+    def believe(self, term: Term) -> bool:
+        """A peer of its participant produces a stream under that term: no peer of an earlier term
+        is asked any more.
+
+        Args:
+            term: its holder says so of itself; "": another peer says so.
+
+        Returns:
+            whether that was not known.
+        """
+        now = self._overlay.clock()
+        if not QUERIES.believes(term.number, now):
+            self._note_future(term)
+            return False
+        if not self._book.believe(term, now):
+            return False
+        self._news.set()
+        self._news = trio.Event()
+        if term.holder:
+            self.changed.tell(term)
+        return True
+
+    def hear(self, peer: bytes, key: bytes, number: int) -> None:
+        """A peer says by gossip that it produces the stream of that key (`key_of`). It is believed
+        about streams of its own participant alone."""
+        stream, record = self._book.named(key), self._overlay.peers.get(peer)
+        if stream is None or record is None:
+            return
+        if record.participant == ObjectName.parse(stream).participant:
+            self.believe(Term(stream, number, peer.hex()))
+
+    def _note_future(self, term: Term) -> None:
+        whose = f"its producer {term.holder[:8]}" if term.holder else "its producer"
+        text = f"disbelieves a term of the future of {term.subject}; check the clock of {whose}"
+        self._overlay.events.note("warning", text)
+
+    # -- asking the catalog -----------------------------------------------------------------------
+
+    async def learn(self, stream: str) -> int:
+        """The number of the latest term that the catalog knows of.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        renditions = await self._renditions(stream)
+        for each in renditions:
+            self.believe(Term(stream, each.term.number))
+        self._book.learn(stream, renditions)
+        return self.number(stream)
+
+    def learn_soon(self, stream: str) -> None:
+        """`learn`, in the background."""
+        self._ask_soon(stream, self.learn)
+
+    async def edition(self, stream: str) -> int:
+        """The newest of its query in which any peer produces it.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        return max((each.edition for each in await self._renditions(stream)), default=0)
+
+    async def publishers(self, stream: str) -> list[bytes]:
+        """The peers whose stream it is: they keep all of it, whoever computes it for them.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        return [published.publisher for published in await self._published(stream)]
+
+    async def successor(self, stream: str, before: bytes) -> bytes | None:
+        """The peer of the latest term, if that is another than `before`.
+
+        Raises:
+            MedusaError: the catalog cannot say so.
+        """
+        published = await self._published(stream)
+        newest = max(published, key=lambda each: each.value.fence, default=None)
+        if newest is None or newest.publisher == before:
+            return None
+        return newest.publisher
+
+    async def _renditions(self, stream: str) -> list[Rendition]:
+        return [_rendition(stream, each) for each in await self._published(stream)]
+
+    async def _published(self, stream: str) -> list[Published[Producer]]:
+        """The peers that say in the catalog that they produce the stream, under a term that can be
+        believed.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        believed: list[Published[Producer]] = []
+        for each in await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream)):
+            if QUERIES.believes(each.value.fence, self._overlay.clock()):
+                believed.append(each)
+            else:
+                self._note_future(_rendition(stream, each).term)
+        return believed
+
+    async def query(self, query: str) -> QueryEntry:
+        """A query as published. Raises: see `engine.objects.kinds.lookup`."""
+        return (await lookup(self._catalog, QUERY, ObjectName.parse(query))).value
+
+    async def entry(self, stream: str) -> StreamEntry:
+        """A stream as published; or as it was before, where the catalog is slow or away.
+
+        Raises: see `engine.objects.kinds.lookup`.
+        """
+        if stream in self._entries:
+            await self._wait_for(stream, self._learn_entry)
+        known = self._entries.get(stream)
+        return await self._learn_entry(stream) if known is None else known
+
+    async def published(self, stream: str) -> StreamEntry | None:
+        """As the catalog says now; None where it does not."""
+        with suppress(MedusaError):
+            return await self._learn_entry(stream)
+        return None
+
+    async def _learn_entry(self, stream: str) -> StreamEntry:
+        try:
+            found = (await lookup(self._catalog, STREAM, ObjectName.parse(stream))).value
+        except (NotFoundError, NotAuthorisedError):
+            self._entries.pop(stream, None)
+            raise
+        remember(self._entries, stream, found)
+        return found
+
+    async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
+        """Ask the catalog, and wait a little for its answer: it counts when it comes, later too,
+        and there is one question at a time."""
+        question = self._ask_soon(stream, ask)
+        with trio.move_on_after(LOOK_UP_S):
+            await self._asked[question].wait()
+
+    def _ask_soon(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> tuple[str, str]:
+        question = (ask.__name__, stream)
+        if question not in self._asked:
+            self._asked[question] = trio.Event()
+            self._nursery.start_soon(self._ask, question, ask)
+        return question
+
+    async def _ask(
+        self, question: tuple[str, str], ask: Callable[[str], Awaitable[object]]
+    ) -> None:
+        try:
+            with suppress(MedusaError):  # what it said before counts
+                await ask(question[1])
+        finally:
+            self._asked.pop(question).set()
+
+    # -- finding ----------------------------------------------------------------------------------
+
+    def versions(self, stream: str) -> list[bytes]:
+        """The other peers that produce the stream, or stand by for that, as far as is known: those
+        at work first."""
+        peers = self._book.in_order(stream, self._overlay.clock())
+        return [peer for peer in peers if peer != self._overlay.identity.peer_id]
+
+    def prefer(self, stream: str, peer: bytes) -> None:
+        """Ask that producer first from now on."""
+        remember(self._preferred, stream, peer)
+
+    def read_from(self, stream: str) -> bytes | None:
+        """The producer that was last connected to, to read what is new of the stream."""
+        return self._read_from.get(stream)
+
+    async def connect(self, stream: str, *, oldest: bool = False, at: bytes = b"") -> Connection:
+        """A connection to another peer that produces `stream` now.
+
+        Args:
+            oldest: rather to a peer that has most of its past than to the one at work.
+            at: to that peer, whatever the catalog says.
+
+        Raises:
+            UnavailableError: nobody does now, nor begins to within `HANDOVER_S`, or the one that
+                does cannot be reached.
+        """
+        if at:
+            return await self._overlay.connect(at)
+        tried = self._book.holder(stream)
+        try:
+            return await self._connect(stream, oldest=oldest)
+        except UnavailableError:
+            if not self.number(stream):
+                raise
+            with trio.move_on_after(HANDOVER_S) as waiting:
+                while self._book.holder(stream) in {tried, None}:
+                    await self._news.wait()
+            if waiting.cancelled_caught:
+                raise
+        return await self._connect(stream, oldest=oldest)
+
+    async def _connect(self, stream: str, *, oldest: bool) -> Connection:
+        await self._look_up(stream)
+        peers = self._book.in_order(stream, self._overlay.clock(), oldest=oldest)
+        own = self._overlay.identity.peer_id
+        if own in peers:
+            peers.remove(own)
+        if not peers:
+            # the caller knows that there is such a stream: it is changing hands
+            raise UnavailableError(f"nobody produces {stream} at the moment")
+        peers.sort(key=self._seems_dead)  # stable; a dead one is still tried, the last
+        preferred = b"" if oldest else self._preferred.get(stream, b"")
+        peers.sort(key=lambda peer: peer != preferred)
+        failed: list[str] = []
+        for peer in peers:
+            try:
+                connection = await self._overlay.connect(peer)
+            except UnavailableError as error:
+                failed.append(str(error))
+            else:
+                if not oldest:
+                    remember(self._read_from, stream, peer)
+                return connection
+        raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
+
+    async def _look_up(self, stream: str) -> None:
+        """Learn of its producers: what the catalog says now; or said before, where it is slow or
+        away.
+
+        Raises:
+            UnavailableError: too few peers answer to say so.
+        """
+        if self._book.is_ahead(stream, self._overlay.clock()):
+            return  # the holder itself knows best, and sooner
+        if self._book.learned(stream):
+            await self._wait_for(stream, self.learn)
+        else:
+            await self.learn(stream)
+
+    def _seems_dead(self, peer: bytes) -> bool:
+        return self._overlay.gossip.health(peer).gone
+
+
+def _rendition(stream: str, published: Published[Producer]) -> Rendition:
+    producer = published.value
+    members = (producer.secondary,) if producer.secondary else ()
+    term = Term(stream, producer.fence, published.publisher.hex(), members)
+    return Rendition(term, producer.worker, producer.edition)

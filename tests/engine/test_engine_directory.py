@@ -1,0 +1,348 @@
+"""Who produces a stream: what the catalog says, what producers say of themselves, and when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dht.catalog import Catalog, Published
+from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
+from engine.objects.kinds import PRODUCER
+from engine.objects.schema import Field, FieldType, Schema
+from engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
+from engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
+from engine.replication.term import QUERIES, Term
+from overlay.errors import NotFoundError, UnavailableError
+from overlay.events import Events
+from overlay.gossip.events import Health
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
+from overlay.node import Overlay
+
+STREAM = "medusa://mit.edu/out"
+ENTRY = StreamEntry(
+    StreamDefinition(STREAM, "medusa://mit.edu/t"),
+    Schema("medusa://mit.edu/t", (Field("a", FieldType.LONG),)),
+)
+PRIMARY, SECONDARY, READER = b"p" * 20, b"s" * 20, b"r" * 20
+
+
+class SlowCatalog:
+    """Says what it is told to, after `after_s` seconds."""
+
+    def __init__(self) -> None:
+        self.after_s = 0.0
+        self.fails = False
+        self.producers: list[Published[Producer]] = []
+        self.asked = 0
+
+    async def lookup_all(self, kind: object, name: ObjectName) -> list[Published[Producer]]:
+        assert (kind, str(name)) == (PRODUCER, STREAM)
+        await self._answer()
+        return list(self.producers)
+
+    async def lookup(self, _kind: object, name: ObjectName) -> Published[StreamEntry]:
+        await self._answer()
+        return Published(name, ENTRY, PRIMARY, 1)
+
+    async def _answer(self) -> None:
+        self.asked += 1
+        await trio.sleep(self.after_s)
+        if self.fails:
+            raise UnavailableError("too few peers answer")
+
+    def say(self, publisher: bytes, fence: int, secondary: bytes = b"") -> None:
+        producer = Producer(STREAM, secondary=secondary.hex(), fence=fence)
+        self.producers = [Published(ObjectName.parse(STREAM), producer, publisher, fence)]
+
+
+class Network:
+    """An overlay that reaches who is up."""
+
+    def __init__(self) -> None:
+        self.up = {PRIMARY, SECONDARY}
+        self.now = 1_800_000_000.0
+        self.clock = lambda: self.now
+        self.events = Events(self.clock)
+        self.identity = SimpleNamespace(peer_id=READER)
+        self.gossip = SimpleNamespace(health=lambda _: Health.ALIVE)
+
+    async def connect(self, peer: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if peer not in self.up:
+            raise UnavailableError(f"{peer[:1]!r} is gone")
+        return peer
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def catalog() -> SlowCatalog:
+    return SlowCatalog()
+
+
+@pytest.fixture
+async def directory(network: Network, catalog: SlowCatalog, nursery: trio.Nursery) -> Directory:
+    return Directory(cast("Overlay", network), cast("Catalog", catalog), nursery)
+
+
+async def reached(directory: Directory) -> Any:
+    return await directory.connect(STREAM)
+
+
+async def test_the_catalog_is_asked_where_nothing_else_is_known(
+    directory: Directory, catalog: SlowCatalog
+) -> None:
+    catalog.say(PRIMARY, 5)
+    assert await reached(directory) == PRIMARY
+    assert directory.number(STREAM) == 5
+
+
+async def test_who_takes_over_is_asked_at_its_own_word_though_the_catalog_is_slow(
+    autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
+) -> None:
+    catalog.say(PRIMARY, 5)  # it does not name its secondary yet
+    await reached(directory)
+    network.up.remove(PRIMARY)
+    catalog.after_s = 3600.0
+    began = trio.current_time()
+    assert directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+    assert await reached(directory) == SECONDARY
+    assert trio.current_time() == began
+    assert catalog.asked == 1
+
+
+async def test_a_call_that_finds_nobody_waits_for_who_takes_over(
+    autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
+) -> None:
+    catalog.say(PRIMARY, 5)
+    await reached(directory)
+    network.up.remove(PRIMARY)
+
+    async def take_over() -> None:
+        await trio.sleep(HANDOVER_S / 2)
+        directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_over)
+        assert await reached(directory) == SECONDARY
+
+
+async def test_it_does_not_wait_for_ever_nor_where_nobody_can_take_over(
+    autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
+) -> None:
+    network.up.clear()
+    catalog.say(PRIMARY, 0)
+    began = trio.current_time()
+    with pytest.raises(UnavailableError):
+        await reached(directory)
+    assert trio.current_time() == began
+    catalog.say(PRIMARY, 5)
+    with pytest.raises(UnavailableError):
+        await reached(directory)
+    assert trio.current_time() == pytest.approx(began + HANDOVER_S)
+
+
+async def test_what_the_catalog_said_serves_while_it_is_slow_or_away(
+    autojump_clock: trio.abc.Clock, directory: Directory, catalog: SlowCatalog
+) -> None:
+    assert await directory.entry(STREAM) == ENTRY
+    catalog.after_s = 3600.0
+    began = trio.current_time()
+    assert await directory.entry(STREAM) == ENTRY
+    assert trio.current_time() == pytest.approx(began + LOOK_UP_S)
+    catalog.after_s, catalog.fails = 0.0, True
+    assert await directory.entry(STREAM) == ENTRY
+
+
+async def test_an_answer_that_comes_late_is_heeded_when_it_comes(
+    autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
+) -> None:
+    """However often it is asked for meanwhile: where every answer takes longer than anybody waits,
+    as across an ocean, or past dead peers, nothing would ever be learnt."""
+    catalog.say(PRIMARY, 0)
+    await reached(directory)
+    catalog.say(SECONDARY, 0)
+    catalog.after_s = 10 * LOOK_UP_S
+    network.up.remove(PRIMARY)
+    began = trio.current_time()
+    for _ in range(20):
+        try:
+            assert await reached(directory) == SECONDARY
+            break
+        except UnavailableError:
+            continue
+    assert trio.current_time() == pytest.approx(began + catalog.after_s, abs=2 * LOOK_UP_S)
+    assert catalog.asked <= 3  # one question at a time
+
+
+async def test_what_was_never_said_cannot_be_remembered(
+    directory: Directory, catalog: SlowCatalog
+) -> None:
+    catalog.fails = True
+    with pytest.raises(UnavailableError):
+        await directory.entry(STREAM)
+
+
+async def test_what_is_withdrawn_is_not_remembered(
+    directory: Directory, catalog: SlowCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await directory.entry(STREAM)
+
+    async def withdrawn(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise NotFoundError("withdrawn")
+
+    monkeypatch.setattr(catalog, "lookup", withdrawn)
+    with pytest.raises(NotFoundError):
+        await directory.entry(STREAM)
+    monkeypatch.undo()
+    catalog.fails = True
+    with pytest.raises(UnavailableError):
+        await directory.entry(STREAM)
+
+
+async def test_only_news_counts_as_news(directory: Directory) -> None:
+    assert not directory.believe(
+        Term(STREAM, 0, PRIMARY.hex())
+    )  # without a number it has no successor
+    assert directory.believe(Term(STREAM, 5))
+    assert not directory.believe(Term(STREAM, 5))
+    assert directory.believe(Term(STREAM, 5, PRIMARY.hex()))
+    assert not directory.believe(Term(STREAM, 5, PRIMARY.hex()))
+    assert not directory.believe(Term(STREAM, 4, SECONDARY.hex()))
+    assert directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+    assert directory.number(STREAM) == 6
+
+
+def test_streams_are_known_by_their_keys_and_not_without_bound() -> None:
+    book, now = Book(), 1_800_000_000.0
+    assert book.named(key_of(STREAM)) is None
+    book.believe(Term(STREAM, 1), now)
+    assert book.named(key_of(STREAM)) == STREAM
+    for number in range(MAX_REMEMBERED):
+        book.believe(Term(f"{STREAM}{number}", 1), now)
+    assert book.named(key_of(STREAM)) is None
+    assert book.number(STREAM, now) == 0
+
+
+def test_a_word_of_a_producer_counts_beside_records_of_its_term_and_against_older_ones() -> None:
+    old = Rendition(Term(STREAM, 5, PRIMARY.hex()))
+    assert in_order([old], 6, oldest=False, holder=SECONDARY) == [SECONDARY]
+    assert in_order([old], 5, oldest=False, holder=SECONDARY) == [PRIMARY, SECONDARY]
+    assert in_order([old], 5, oldest=False) == [PRIMARY]
+
+
+def test_workers_come_before_those_they_work_for_and_secondaries_last() -> None:
+    primary, secondary, worker = PRIMARY.hex(), SECONDARY.hex(), READER.hex()
+    term = Term(STREAM, 5, primary, (secondary,))
+    assert in_order([Rendition(term, worker)], 5, oldest=False) == [READER, PRIMARY, SECONDARY]
+    assert in_order([Rendition(term, worker)], 5, oldest=True) == [PRIMARY, READER, SECONDARY]
+    assert in_order([Rendition(term, worker)], 6, oldest=False) == [SECONDARY]
+    strange = Rendition(Term(STREAM, 5, primary, ("nobody",)), "nothing")
+    assert in_order([strange], 5, oldest=False) == [PRIMARY]
+
+
+NUMBERS = st.integers(0, 4)
+HOLDERS = st.sampled_from(["", PRIMARY.hex(), SECONDARY.hex()])
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, HOLDERS), max_size=30))
+def test_of_all_words_the_highest_number_counts_and_of_its_holders_the_last(
+    words: list[tuple[str, int, str]],
+) -> None:
+    """Whatever is heard in between, and twice: compared with looking at all that was ever said."""
+    book, now, said = Book(), 1_800_000_000.0, dict[str, list[tuple[int, str]]]()
+
+    def believed(subject: str) -> tuple[int, str]:
+        heard = said.get(subject, [])
+        number = max((number for number, _ in heard), default=0)
+        holders = [holder for each, holder in heard if each == number and holder]
+        return number, holders[-1] if number and holders else ""
+
+    for subject, number, holder in words:
+        before = believed(subject)
+        said.setdefault(subject, []).append((number, holder))
+        after = believed(subject)
+        assert book.believe(Term(subject, number, holder), now) is (after != before)
+        assert book.number(subject, now) == after[0]
+        assert book.holder(subject) == (parse_peer_id(after[1]) if after[1] else None)
+        assert book.named(key_of(subject)) == (subject if after[0] else None)
+
+
+@given(st.permutations([(1, "a" * 40), (2, "b" * 40), (3, "c" * 40), (3, "c" * 40), (2, "")]))
+def test_the_order_in_which_words_come_does_not_matter(words: list[tuple[int, str]]) -> None:
+    book, now = Book(), 1_800_000_000.0
+    for number, holder in words:
+        book.believe(Term(STREAM, number, holder), now)
+    assert (book.number(STREAM, now), book.holder(STREAM)) == (3, bytes.fromhex("c" * 40))
+
+
+def test_an_empty_answer_of_the_catalog_takes_nothing_back() -> None:
+    book, now = Book(), 1_800_000_000.0
+    assert book.learned(STREAM) is None
+    book.learn(STREAM, [])
+    assert book.learned(STREAM) == []
+    known = [Rendition(Term(STREAM, 5, PRIMARY.hex(), (SECONDARY.hex(),)))]
+    book.learn(STREAM, known)
+    book.learn(STREAM, [])
+    assert book.learned(STREAM) == known
+    assert not book.is_ahead(STREAM, now)
+    book.believe(Term(STREAM, 6, SECONDARY.hex()), now)
+    assert book.is_ahead(STREAM, now)
+    assert book.in_order(STREAM, now) == [SECONDARY]
+
+
+async def test_only_the_word_of_a_holder_itself_is_told_on(directory: Directory) -> None:
+    told = list[Term]()
+    directory.changed.add(told.append)
+    directory.believe(Term(STREAM, 5))
+    assert told == []
+    term = Term(STREAM, 5, PRIMARY.hex())
+    directory.believe(term)
+    directory.believe(term)
+    directory.believe(Term(STREAM, 4, SECONDARY.hex()))
+    assert told == [term]
+
+
+async def test_a_fence_of_the_future_is_not_believed_and_can_be_outdone(
+    directory: Directory, catalog: SlowCatalog, network: Network
+) -> None:
+    """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
+    catalog.say(PRIMARY, 5)
+    assert await reached(directory) == PRIMARY
+    for claimed in (2**62, QUERIES.latest(network.now) + 1):
+        catalog.say(SECONDARY, claimed)
+        await directory.learn(STREAM)
+        assert not directory.believe(Term(STREAM, claimed, SECONDARY.hex()))
+        assert directory.number(STREAM) == 5
+        assert await directory.publishers(STREAM) == []
+        assert await directory.successor(STREAM, PRIMARY) is None
+    assert any("term of the future" in event.text for event in network.events.recent())
+    # the greatest that is believed is outdone by the next that somebody takes
+    assert directory.believe(Term(STREAM, QUERIES.latest(network.now), SECONDARY.hex()))
+    taken = QUERIES.next([directory.number(STREAM)], network.now, PRIMARY.hex())
+    network.now += 0.002
+    assert directory.believe(Term(STREAM, taken, PRIMARY.hex()))
+
+
+async def test_a_fence_believed_while_our_clock_was_ahead_counts_no_more(
+    directory: Directory, network: Network
+) -> None:
+    network.now += 100 * 86_400
+    assert directory.believe(
+        Term(STREAM, QUERIES.next([], network.now, SECONDARY.hex()), SECONDARY.hex())
+    )
+    network.now -= 100 * 86_400
+    assert directory.number(STREAM) == 0
+    fence = QUERIES.next([], network.now, PRIMARY.hex())
+    assert directory.believe(Term(STREAM, fence, PRIMARY.hex()))
+    assert directory.number(STREAM) == fence
