@@ -235,7 +235,7 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
             assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
 
 
-async def test_a_fence_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> None:
+async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> None:
     """A thief of a peer's key says in the catalog, by gossip and by call that it has the query."""
     async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu")

@@ -313,7 +313,7 @@ async def test_only_the_word_of_a_holder_itself_is_told_on(directory: Directory)
     assert told == [term]
 
 
-async def test_a_fence_of_the_future_is_not_believed_and_can_be_outdone(
+async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
     directory: Directory, catalog: SlowCatalog, network: Network
 ) -> None:
     """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
@@ -334,7 +334,7 @@ async def test_a_fence_of_the_future_is_not_believed_and_can_be_outdone(
     assert directory.believe(Term(STREAM, taken, PRIMARY.hex()))
 
 
-async def test_a_fence_believed_while_our_clock_was_ahead_counts_no_more(
+async def test_a_term_believed_while_our_clock_was_ahead_counts_no_more(
     directory: Directory, network: Network
 ) -> None:
     network.now += 100 * 86_400

@@ -166,7 +166,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
             assert await received(client.subscribe(stream), 2) == [(1, 1), (2, 2)]
 
 
-async def test_an_elector_that_claims_a_fence_of_the_future_stops_nobody(tmp_path: Path) -> None:
+async def test_an_elector_that_claims_a_term_of_the_future_stops_nobody(tmp_path: Path) -> None:
     """Nobody could be home after it; a vote for it that was given before is not kept to."""
     async with siblings(tmp_path) as (town, places):
         first, second, third = places
