@@ -18,7 +18,13 @@ from engine.tasks.network import Network
 
 
 class WrittenTerm(Struct, frozen=True):
-    """The term of a query as files and messages hold it; see `Term`."""
+    """The term of a query as files and messages hold it; see `Term`.
+
+    Attributes:
+        fence: its number; a peer that has a lower one is not to be believed any more.
+        primary, secondary: peer ids (hex) of its holder and its member; "": none, or not yet
+            written down.
+    """
 
     fence: int = 0
     primary: str = ""
@@ -39,8 +45,8 @@ class StoredQuery(Struct, frozen=True):
     """What a restart needs.
 
     Attributes:
-        written_placements: see `placements`, by task, of those that have ever moved.
-        written_term: see `term`.
+        written_placements: by task, of those that have ever moved; see `placements`.
+        written_term: which peer has it, and which takes over; see `term`.
         positions: the boundary after which a secondary that took over needs each of its streams.
         variant: under which its outputs are kept at this peer (`engine.streams.kept.key_of`).
         former: editions of the query that somebody may still compute, the oldest first.

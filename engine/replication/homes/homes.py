@@ -31,8 +31,8 @@ from engine.replication.homes.messages import (
     Told,
 )
 from engine.replication.homes.shipping import ship
-from engine.streams.messages import Done, Tuples
 from engine.replication.term import QUERIES
+from engine.streams.messages import Done, Tuples
 from engine.streams.store import StreamStore
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection

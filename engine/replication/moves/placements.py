@@ -64,7 +64,16 @@ def standing(placements: Placements, worker: str, number: int) -> Confirmed:
 
 
 class WrittenPlacement(Struct, frozen=True):
-    """A placement as the query's file holds it; see `Placement`."""
+    """A placement as the query's file holds it; see `Placement`.
+
+    Attributes:
+        fence: the number of its term; the owner's decisions count up.
+        worker: peer id (hex), "" for the owner itself.
+        since, until: the boundaries of the output, microseconds; until: None while it lasts.
+        deal: what the worker was told, that is its terms with the peer that gave it the task.
+        payee, owed: peer (hex) that the owner pays, and on what terms.
+        load, rate: cores that the task took at the owner, and rows per second that it read.
+    """
 
     fence: int = 0
     worker: str = ""

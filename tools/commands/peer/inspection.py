@@ -265,17 +265,17 @@ def _journal(seen: SeenJournal) -> JournalLine:
 
 def _queries(data: Path, found: Findings) -> Iterator[QueryLine]:
     for stored in QueryFiles(data / "queries").load(found.note):
-        tenure = stored.tenure
+        term = stored.term
         yield QueryLine(
             stored.name,
             stored.entry.status.value.lower(),
-            tenure.fence,
-            tenure.primary,
-            tenure.secondary,
+            term.number,
+            term.holder,
+            term.secondary,
             tuple(stored.entry.outputs),
             tuple(
-                PlacementLine(task, placed[-1].fence, placed[-1].worker, placed[-1].since)
-                for task, placed in stored.placements.items()
+                PlacementLine(term.subject, term.number, term.holder, term.since)
+                for term in (stored.placements(task)[-1].term for task in stored.written_placements)
             ),
             len(stored.former),
         )
@@ -290,15 +290,15 @@ def _assignments(data: Path, found: Findings) -> Iterator[AssignmentLine]:
 
 def _ballots(files: BallotFiles, found: Findings) -> Iterator[BallotLine]:
     for stored in files.load(found.note):
-        ballot, tenure = stored.ballot, stored.ballot.tenure
+        ballot, term = stored.ballot, stored.ballot.term
         yield BallotLine(
             stored.entry.stream.name,
             ballot.electors,
             ballot.promised,
             ballot.voted,
-            0 if tenure is None else tenure.fence,
-            "" if tenure is None else tenure.home,
-            () if tenure is None else tenure.replicas,
+            0 if term is None else term.number,
+            "" if term is None else term.home,
+            () if term is None else term.replicas,
             ballot.joined,
             ballot.deleted,
         )
