@@ -98,8 +98,8 @@ class Directory:
 
     # -- asking the catalog -----------------------------------------------------------------------
 
-    async def learn(self, stream: str) -> int:
-        """The number of the latest term that the catalog knows of.
+    async def learn(self, stream: str) -> None:
+        """Believe what the catalog says of a stream's producers now.
 
         Raises:
             UnavailableError: too few peers answer to say so.
@@ -108,7 +108,6 @@ class Directory:
         for each in renditions:
             self.believe(Term(stream, each.term.number))
         self._book.learn(stream, renditions)
-        return self.number(stream)
 
     def learn_soon(self, stream: str) -> None:
         """`learn`, in the background."""
