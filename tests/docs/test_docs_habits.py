@@ -25,7 +25,7 @@ CODE: Final = re.compile(r"`([^`\n]+)`")
 NAMED: Final = re.compile(rf"(?<![\w/.~…-])((?:{FOLDERS})/[\w./*-]*[\w*/])")
 """A file or folder of the repository that a page names from the root."""
 
-TARGET: Final = re.compile(r"`make ([a-z]+)[^`]*`|^make ([a-z]+)", re.MULTILINE)
+TARGET: Final = re.compile(r"`make ([a-z-]+)[^`]*`|^make ([a-z-]+)", re.MULTILINE)
 
 
 def outside_code(page: str) -> Iterator[tuple[int, str]]:
