@@ -13,13 +13,13 @@ from rich.console import Console
 from testnet.bpm.command import bpm
 from testnet.detection.command import detect
 from testnet.ha.command import ha
+from testnet.kit.command import run_scenario
 from testnet.load.command import load
 from testnet.partition.command import partition
-from testnet.scenario import run_scenario
 from testnet.simulation.command import simulate
 
 if TYPE_CHECKING:
-    from testnet.intrusion import Result
+    from testnet.intrusion.run import Result
 
 
 class SpeedType(click.ParamType[float | None]):
@@ -154,11 +154,11 @@ def intrusion(  # noqa: PLR0917 - click passes them by name
     """
     # Late: --help and a mistyped option need none of this.
     from engine.objects.availability import Mode
-    from testnet.board import Board
-    from testnet.intrusion import Options, run_intrusion
-    from testnet.intrusion_kills import run_intrusion_kills
-    from testnet.intrusion_split import Split, run_intrusion_split
-    from testnet.screen import open_screen, render_result
+    from testnet.intrusion.board import Board
+    from testnet.intrusion.kills import run_intrusion_kills
+    from testnet.intrusion.run import Options, run_intrusion
+    from testnet.intrusion.screen import open_screen, render_result
+    from testnet.intrusion.split import Split, run_intrusion_split
 
     console = Console(stderr=as_json)
     options = Options(

@@ -35,7 +35,7 @@ from testnet.bench.minutes import (
     stream,
 )
 from testnet.bench.moving_reference import measure_reference
-from testnet.peers import Federation, Peer, open_federation, participant_name
+from testnet.kit.peers import Federation, Peer, open_federation, participant_name
 from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
 from tools.home.folder import Home
 

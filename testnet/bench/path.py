@@ -27,11 +27,11 @@ from engine.streams.ipc import decode
 from overlay.concurrency import one_error
 from overlay.errors import InternalError
 from overlay.identity import Identity, Root
-from testnet.board import Board
-from testnet.conn import ARROW, conn_schema
-from testnet.intrusion import Options, run_intrusion
-from testnet.network import source_schema, source_stream
-from testnet.peers import Federation, Peer, open_federation, participant_name
+from testnet.connections.conn import ARROW, conn_schema
+from testnet.connections.query import source_schema, source_stream
+from testnet.intrusion.board import Board
+from testnet.intrusion.run import Options, run_intrusion
+from testnet.kit.peers import Federation, Peer, open_federation, participant_name
 from tools.client.async_client import open_medusa
 
 ROWS: Final = 10_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 from itertools import chain
-from math import isnan
 from pathlib import Path
 from typing import Final, Literal
 
 import click
 
-from testnet.picture import picture_option
+from testnet.kit.command import NumberRange
+from testnet.kit.picture import picture_option
 
 FAILED: Final = 2
 INTERRUPTED: Final = 130
@@ -22,18 +22,6 @@ MOST_SEEDS: Final = 1_000
 MOST_LOAD: Final = 4.0
 """More needs a bigger machine than any this was tried on, or says nothing new."""
 MOST_PERCENT: Final = 90
-
-
-class NumberRange(click.FloatRange):
-    """A range of floats, without the one that is in all of them."""
-
-    def convert(
-        self, value: float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if isnan(number):
-            self.fail(f"{value} is not a number", param, ctx)
-        return number
 
 
 @click.command()
@@ -141,8 +129,7 @@ def bpm(
 
     from overlay.errors import MedusaError
     from testnet.bpm import picture, show
-    from testnet.bpm.experiment import Options, Result, run
-    from testnet.bpm.sweep import name_of, over_contracts, over_seeds
+    from testnet.bpm.experiment import Options, Result, name_of, over_contracts, over_seeds, run
 
     options = Options(
         nodes, contracts, load, range_tasks, seed, capacity, prices, vary, churn, graph

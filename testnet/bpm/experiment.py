@@ -5,19 +5,17 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import msgspec
 import psutil
 from msgspec import Struct
 
-from testnet.bpm.graph import Kind, contract_graph, skewed
-from testnet.bpm.least import MOST_NODES, least_moves
-from testnet.bpm.market import Market
+from testnet.bpm.graph import MOST_NODES, Kind, contract_graph, least_moves, skewed
 from testnet.bpm.tasks import TASK_LOAD
-from testnet.bpm.world import World
+from testnet.bpm.world import Market, World
 
 ROUND_S: Final = 7.0
 """A round, seconds: how often the first Medusa looked at its offers (every 7 of its monitoring
@@ -390,3 +388,29 @@ def run(options: Options, watch: Callable[[Progress], None] = lambda progress: N
         seconds=round(time.perf_counter() - began, 3),
         bytes_per_node=max(taken, 0) // options.nodes,
     )
+
+
+CONTRACTS: Final = (1, 2, 3, 5, 7, 10)
+RANGES: Final = (0, 1, 2, 4)
+"""The least contracts of a node, and the width of the price range in tasks. The paper has excess
+load by contracts (The Medusa Distributed Stream-Processing System, section 4, figure 3b).
+"""
+
+
+def over_seeds(options: Options, count: int) -> Iterator[Options]:
+    """The same run with that many seeds, from its own on."""
+    for number in range(count):
+        yield replace(options, seed=options.seed + number)
+
+
+def over_contracts(options: Options) -> Iterator[Options]:
+    """The same run with every price range and number of contracts."""
+    for range_tasks in RANGES:
+        for contracts in CONTRACTS:
+            yield replace(options, range_tasks=range_tasks, contracts=contracts)
+
+
+def name_of(options: Options) -> str:
+    """What tells a run of a sweep from the others."""
+    width = f"range {options.range_tasks}" if options.range_tasks else "fixed price"
+    return f"{options.contracts} contracts, {width}, seed {options.seed}"

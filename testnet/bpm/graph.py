@@ -1,8 +1,15 @@
-"""Who has a contract with whom, and where the load is at the start."""
+"""Who has a contract with whom, and where the load is at the start.
+
+The fewest moves that could have done it: a minimum-cost flow, by somebody who knows everything.
+
+What the Brains need is judged by it: load that must pass full nodes takes more than one move a task
+whatever the mechanism, and how many depends on who has a contract with whom.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import Final, Literal
 
 Graph = list[set[int]]
@@ -79,3 +86,111 @@ def skewed(total: int, nodes: int, rng: random.Random) -> list[int]:
         counts[rank % nodes] += 1
     rng.shuffle(counts)
     return counts
+
+
+MOST_NODES: Final = 10_000
+"""Nodes up to which it is worked out: a second or two; the time grows faster than their number."""
+
+_FAR: Final = 1 << 60
+
+
+class _Network:
+    """Arcs in pairs: number i and its reverse i ^ 1; `room` is what still fits through."""
+
+    def __init__(self, nodes: int) -> None:
+        self.out: list[list[int]] = [[] for _ in range(nodes)]
+        self.to: list[int] = []
+        self.room: list[int] = []
+        self.cost: list[int] = []
+
+    def add(self, tail: int, head: int, room: int, cost: int) -> None:
+        for at, to, free, price in ((tail, head, room, cost), (head, tail, 0, -cost)):
+            self.out[at].append(len(self.to))
+            self.to.append(to)
+            self.room.append(free)
+            self.cost.append(price)
+
+    def distances(self, source: int) -> list[int]:
+        """Cost of the cheapest way to each node (Bellman and Ford, with a queue)."""
+        far = [_FAR] * len(self.out)
+        far[source] = 0
+        todo, waiting = deque([source]), {source}
+        while todo:
+            node = todo.popleft()
+            waiting.discard(node)
+            for arc in self.out[node]:
+                head, cost = self.to[arc], far[node] + self.cost[arc]
+                if self.room[arc] and cost < far[head]:
+                    far[head] = cost
+                    if head not in waiting:
+                        waiting.add(head)
+                        todo.append(head)
+        return far
+
+    def augment(self, source: int, sink: int, far: list[int]) -> int:
+        """Send what fits over the cheapest ways, one after the other; returns how much."""
+        sent = 0
+        tried = [0] * len(self.out)
+        path: list[int] = []
+        on_path = [False] * len(self.out)
+        node = source
+        while True:
+            on_path[node] = True
+            if node == sink:
+                sent += self._fill(path)
+                for arc in path:
+                    on_path[self.to[arc]] = False
+                path.clear()
+                node = source
+                continue
+            following = self._next(node, far, tried, on_path)
+            if following is not None:
+                path.append(following)
+                node = self.to[following]
+            elif path:
+                on_path[node] = False
+                node = self.to[path.pop() ^ 1]
+                tried[node] += 1
+            else:
+                return sent
+
+    def _next(self, node: int, far: list[int], tried: list[int], on_path: list[bool]) -> int | None:
+        """The next arc of a cheapest way; those that led nowhere are not tried again."""
+        arcs = self.out[node]
+        while tried[node] < len(arcs):
+            arc = arcs[tried[node]]
+            head = self.to[arc]
+            if self.room[arc] and far[head] == far[node] + self.cost[arc] and not on_path[head]:
+                return arc
+            tried[node] += 1
+        return None
+
+    def _fill(self, path: list[int]) -> int:
+        units = min(self.room[arc] for arc in path)
+        for arc in path:
+            self.room[arc] -= units
+            self.room[arc ^ 1] += units
+        return units
+
+
+def least_moves(graph: Graph, counts: list[int], capacity: int) -> int:
+    """Moves, hop by hop over contracts, until nobody is above capacity; where there is no room for
+    that, until nobody is below.
+
+    Args:
+        counts: tasks of each node. capacity: tasks that a node is to have at most.
+    """
+    nodes = len(graph)
+    source, sink = nodes, nodes + 1
+    network = _Network(nodes + 2)
+    for node, count in enumerate(counts):
+        network.add(source, node, max(count - capacity, 0), 0)
+        network.add(node, sink, max(capacity - count, 0), 0)
+        for other in sorted(graph[node]):
+            network.add(node, other, _FAR, 1)
+    moves = 0
+    far = network.distances(source)
+    while far[sink] < _FAR:
+        moves += far[sink] * network.augment(source, sink, far)
+        far = network.distances(source)
+    return moves

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from testnet.bpm.experiment import Result
-from testnet.picture import new_figure, save
+from testnet.kit.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

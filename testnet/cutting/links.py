@@ -20,10 +20,10 @@ from itertools import permutations, product
 import trio
 
 from overlay.errors import InvalidInputError
-from testnet.cutting.loopback import open_loopback
 from testnet.cutting.namespaces import open_namespaces
+from testnet.cutting.switchboard import open_loopback
 from testnet.cutting.wires import Cut, Wires
-from testnet.peers import Launch, Peer
+from testnet.kit.peers import Launch, Peer
 
 
 class Links:

@@ -31,7 +31,7 @@ import trio
 
 from overlay.errors import UnavailableError
 from testnet.cutting.wires import Cut
-from testnet.peers import Launch
+from testnet.kit.peers import Launch
 
 PREFIX: Final = "medusanet"
 """Starts the names of what we make, a slot's number follows: at most 15 characters."""

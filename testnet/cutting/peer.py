@@ -1,4 +1,4 @@
-"""The daemon of `medusa-peer run` on links that can be cut, for `testnet.cutting.loopback`.
+"""The daemon of `medusa-peer run` on links that can be cut, for `testnet.cutting.switchboard`.
 
 python -m testnet.cutting.peer --switchboard SOCKET run --home DIR --listen 127.77.0.1:0
 """

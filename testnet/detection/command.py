@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import click
 
-from testnet.bpm.command import NumberRange
-from testnet.picture import picture_option
+from testnet.kit.command import NumberRange
+from testnet.kit.picture import picture_option
 
 FAILED: Final = 2
 INTERRUPTED: Final = 130
@@ -133,10 +133,10 @@ def detect(
     from rich.console import Console
 
     from overlay.errors import MedusaError
-    from testnet.detection import picture, show
-    from testnet.detection.checks import bytes_check, checks_of
+    from testnet.detection import show
+    from testnet.detection import show as picture
     from testnet.detection.experiment import run
-    from testnet.detection.figures import Options, Result
+    from testnet.detection.figures import Options, Result, bytes_check, checks_of
 
     console = Console(stderr=as_json)
     results: list[Result] = []

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 class Crash:
     """One peer's crash, and how the news of it went round; times in virtual seconds.
 
-        Attributes:
-            suspected: when the first live peer suspected it; declared: when the first knew it dead;
-    X"""
+    Attributes:
+        suspected: when the first live peer suspected it; declared: when the first knew it dead;
+            known: when the last one did.
+    """
 
     node: int
     at: float

@@ -11,8 +11,8 @@ from rich.console import Console
 from engine.objects.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
 from testnet.ha.variants import ALL, chosen
-from testnet.picture import picture_option
-from testnet.scenario import run_scenario
+from testnet.kit.command import run_scenario
+from testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -49,10 +49,9 @@ def ha(  # noqa: PLR0917 - click passes them by name
     failed.
     """
     # Late: --help and a mistyped option need none of this.
-    from testnet.ha.board import RUN_S, SHORT_RUN_S, HaBoard
     from testnet.ha.run import Options, run_ha
-    from testnet.ha.screen import open_screen, render_result
-    from testnet.stages import about
+    from testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
+    from testnet.kit.stages import about
 
     try:
         variants = chosen(mode, recovery, short=short)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from engine.objects.availability import Mode
 from testnet.ha.chain import ADVANCE_US, LANES
-from testnet.ha.observations import Observations
-from testnet.ha.result import ModeResult
-from testnet.picture import new_figure, save
+from testnet.ha.figures import ModeResult, Observations
+from testnet.kit.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,26 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import trio
 
+from engine.objects.availability import Mode
+from engine.objects.schema import END, STIME
 from overlay.concurrency import one_error
-from overlay.errors import MedusaError
+from overlay.errors import DeadlineError, MedusaError
 from overlay.events import wall_clock
-from testnet.ha.board import HaBoard
-from testnet.ha.cast import Cast
-from testnet.ha.chain import expected
-from testnet.ha.judge import judge
-from testnet.ha.observations import Observations, figures
-from testnet.ha.play import SHORT, Lengths, Play
+from testnet.ha.cast import Cast, measure, secured
+from testnet.ha.chain import SERVERS, SOURCE, Reading, answers_in, expected, output, readings_table
+from testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
 from testnet.ha.plot import write_plot
-from testnet.ha.result import HaResult, ModeResult
-from testnet.ha.traffic import RATE
+from testnet.ha.screen import HaBoard
 from testnet.ha.variants import NONE, VARIANTS, Variant
-from testnet.peers import open_federation
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import open_federation
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+
+RATE: Final = 400
+"""Readings per second: what the chain costs is its epochs, not its rows."""
+TICK_S: Final = 0.05
+"""Between two posts, seconds: the source's boundary follows the clock by so much."""
+
+
+class Sensor:
+    """Posts readings of the present, numbered from 1.
+
+    Args:
+        posted: takes every reading handed over.
+        wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: AsyncMedusaClient,
+        posted: list[Reading],
+        wall: Callable[[], float] = wall_clock,
+    ) -> None:
+        self._client = client
+        self._posted = posted
+        self._wall = wall
+        self._upto_us = int(wall() * 1e6)
+        self._ending = False
+        self.ended = trio.Event()
+
+    async def run(self) -> None:
+        """Post until told to end, and until all is acknowledged."""
+        due = trio.current_time()
+        while not self._ending:
+            due += TICK_S
+            await trio.sleep_until(due)
+            readings = self.next_readings()
+            if readings:
+                self._posted += readings
+                await self._client.post_event(SOURCE.name, readings_table(readings))
+        await self._client.post_event(SOURCE.name, None, end=True)
+        await self._client.flush()
+        self.ended.set()
+
+    def next_readings(self) -> list[Reading]:
+        """Those since the last call, `RATE` a second, evenly over the time that has passed."""
+        step_us = 1_000_000 // RATE
+        count = max(int(self._wall() * 1e6) - self._upto_us, 0) // step_us
+        first = len(self._posted) + 1
+        found = [Reading(self._upto_us + (n + 1) * step_us, first + n) for n in range(count)]
+        self._upto_us += count * step_us
+        return found
+
+    def end(self) -> None:
+        """Post no more than what is under way."""
+        self._ending = True
+
+
+OUTAGE_S: Final = 5.0
+"""Without secondaries: after so long the killed peers are started again, seconds."""
+LOOK_S: Final = 0.1
+ASK_S: Final = 2.0
+"""Between two questions to the servers how far they are, seconds: they need the cores."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long a run watches, seconds.
+
+    Attributes:
+        warm_s: after the first answer: a JVM that has just started is slower than it will be.
+        steady_s: delay and costs are measured.
+        watch_s: the chain goes on after the kill.
+        return_s: the killed become standbys.
+    """
+
+    warm_s: float = 10.0
+    steady_s: float = 12.0
+    watch_s: float = 6.0
+    return_s: float = 8.0
+
+
+SHORT: Final = Lengths(5.0, 6.0, 4.0, 4.0)
+
+
+class Play:
+    """Fills `run`, and tells the board."""
+
+    def __init__(
+        self, cast: Cast, run: Observations, board: HaBoard, lengths: Lengths | None = None
+    ) -> None:
+        self._lengths = lengths or Lengths()
+        self._cast = cast
+        self._run = run
+        self._board = board
+        self._ended = trio.Event()
+        self._all_posted = False
+
+    async def run(self) -> None:
+        """
+        Raises:
+            MedusaError: something failed before the kill, or a call failed for good.
+        """
+        with self._board.stage("start") as stage:
+
+            def report(detail: str) -> None:
+                stage.detail = detail
+
+            await self._cast.enter(report)
+        with self._board.stage("define") as stage:
+            await self._cast.define(self._run.variant)
+            stage.detail = self._run.variant.label
+        async with (
+            open_medusa(self._cast.source_home.folder) as poster,
+            open_medusa(self._cast.client_home.folder) as client,
+            trio.open_nursery() as nursery,
+        ):
+            sensor = Sensor(poster, self._run.posted)
+            nursery.start_soon(self._receive, client)
+            nursery.start_soon(sensor.run)
+            await self._before(client)
+            await self._after(client)
+            with self._board.stage("end") as stage:
+                sensor.end()
+                await sensor.ended.wait()
+                self._all_posted = True
+                await self._until(self._ended.is_set, "until the answers end")
+                stage.detail = self._run.failure
+            nursery.cancel_scope.cancel()
+
+    async def _before(self, client: AsyncMedusaClient) -> None:
+        run = self._run
+        with self._board.stage("warm") as stage:
+            await self._until(lambda: bool(run.arrivals), "until the chain's first answer")
+            if not run.arrivals:
+                raise DeadlineError(f"{run.failure}; {await _said(client)}")
+            stage.detail = f"first answer after {self._board.now - stage.began:.0f} s"
+            if run.variant.mode is not Mode.NONE:
+                await self._until_secured(client)
+            await trio.sleep(self._lengths.warm_s)
+        with self._board.stage("steady"):
+            run.before = await measure(self._cast.all, client)
+            await trio.sleep(self._lengths.steady_s)
+            run.after = await measure(self._cast.all, client)
+
+    async def _after(self, client: AsyncMedusaClient) -> None:
+        run = self._run
+        with self._board.stage("kill") as stage:
+            run.killed_at = wall_clock()
+            await self._cast.kill()
+            if run.variant.mode is Mode.NONE:
+                await trio.sleep(OUTAGE_S)
+                stage.detail = f"nobody takes over: started again after {OUTAGE_S:.0f} s"
+                await self._cast.restart()
+            await self._until(
+                lambda: run.first_new() is not None, "until the first answer of after the kill"
+            )
+            first_new = run.first_new()
+            if first_new is None:
+                stage.detail = f"no answer: {await _said(client)}"
+            else:
+                stage.detail = f"answers after {first_new - run.killed_at:.2f} s"
+                await trio.sleep(self._lengths.watch_s)
+            run.watched_at = wall_clock()
+        with self._board.stage("return") as stage:
+            if run.variant.mode is not Mode.NONE:
+                await self._cast.restart()
+                await trio.sleep(self._lengths.return_s)
+            await self._until_returned(client)
+            stage.detail = f"{run.returned} of {len(SERVERS)}; {run.secured} queries have a standby"
+
+    async def _receive(self, client: AsyncMedusaClient) -> None:
+        """The answers, until their end; a failure for good is the run's."""
+        upto = None
+        try:
+            async for epoch in client.subscribe(output(SERVERS[-1]), subscriber="testnet-ha"):
+                at = wall_clock()
+                stimes = epoch.table.column(STIME).to_pylist()
+                self._run.received(at, stimes, answers_in(epoch.table))
+                upto = epoch.upto
+        except MedusaError as error:
+            self._fail(f"the subscription failed: {error}")
+        if upto == END:
+            self._ended.set()
+
+    async def _until_secured(self, client: AsyncMedusaClient) -> None:
+        """Until every query has a secondary that is caught up: its Spark may start last.
+
+        Raises:
+            DeadlineError: they do not catch up.
+        """
+        found = 0
+        async with while_moving("until the standbys have caught up", lambda: f"{found} have"):
+            while found < len(SERVERS):
+                found = secured((await client.status()).peers)
+                await trio.sleep(LOOK_S)
+
+    async def _until_returned(self, client: AsyncMedusaClient) -> None:
+        run = self._run
+
+        def stands() -> str:
+            return f"{run.returned} are, {run.secured} queries have a standby"
+
+        with suppress(DeadlineError):  # the run's figures say how many did
+            async with while_moving("until the killed are back", stands):
+                while run.returned < len(SERVERS):
+                    peers = (await client.status()).peers
+                    run.returned = self._cast.returned(peers, run.variant)
+                    run.secured = secured(peers)
+                    await trio.sleep(LOOK_S)
+
+    def _fail(self, reason: str) -> None:
+        self._run.failure = self._run.failure or reason
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Until it holds, or the run has failed: by this, where nothing moves any more."""
+        progress = ""
+
+        def stands() -> str:
+            # While readings come, so may answers to earlier ones; afterwards there is an end to it.
+            answers = f"{len(self._run.answers):,} answers; " if self._all_posted else ""
+            return f"{answers}{progress}"
+
+        async def ask() -> None:
+            nonlocal progress
+            while True:
+                progress = await self._cast.progress()
+                await trio.sleep(ASK_S)
+
+        try:
+            async with while_moving(what, stands), trio.open_nursery() as asking:
+                asking.start_soon(ask)
+                while not condition() and not self._run.failure:  # noqa: ASYNC110 - several tell
+                    await trio.sleep(LOOK_S)
+                asking.cancel_scope.cancel()
+        except DeadlineError as error:
+            self._fail(str(error))
+
+
+async def _said(client: AsyncMedusaClient) -> str:
+    """What is the matter with the tasks, as far as another participant is told."""
+    try:
+        peers = (await client.status()).peers
+    except MedusaError as error:
+        return str(error)
+    tasks = [task for peer in peers for task in peer.tasks if task.state == "failing"]
+    return "; ".join(f"{task.name} is failing" for task in tasks) or "no word"
 
 
 @dataclass(frozen=True)

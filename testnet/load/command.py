@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from testnet.picture import picture_option
-from testnet.scenario import run_scenario
+from testnet.kit.command import run_scenario
+from testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -42,10 +42,10 @@ def load(  # noqa: PLR0917 - click passes them by name
     failed.
     """
     # Late: --help and a mistyped option need none of this.
+    from testnet.kit.stages import about
     from testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from testnet.load.run import Options, run_load
     from testnet.load.screen import open_screen, render_result
-    from testnet.stages import about
 
     console = Console(stderr=as_json)
     options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s, short=short)

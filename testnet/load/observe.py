@@ -12,9 +12,7 @@ import trio
 
 from engine.replication.status import PeerStatus
 from overlay.errors import BusyError, DeadlineError, UnavailableError
-from testnet.load.board import LoadBoard
-from testnet.load.judge import Load
-from testnet.load.result import Moved
+from testnet.load.board import Load, LoadBoard, Moved
 from tools.client.async_client import AsyncMedusaClient
 from tools.home.messages import MarketStatus, MoveStatus
 

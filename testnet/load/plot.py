@@ -7,9 +7,9 @@ import bisect
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from testnet.kit.picture import new_figure, save
 from testnet.load.board import LoadBoard
-from testnet.load.places import EVERYBODY
-from testnet.picture import new_figure, save
+from testnet.load.script import EVERYBODY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,13 +23,25 @@ import trio
 
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
-from testnet.generate import generate
-from testnet.load.agreements import agree
-from testnet.load.board import LoadBoard
+from testnet.connections.generate import generate
+from testnet.kit.contracts import agree
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import Federation, open_federation
+from testnet.load.board import (
+    MEAN_S,
+    Load,
+    LoadBoard,
+    LoadResult,
+    Sample,
+    Settling,
+    Step,
+    is_acceptable,
+    is_overload,
+)
 from testnet.load.cast import Cast
-from testnet.load.judge import MEAN_S, Load, Sample, Settling, is_acceptable, is_overload
 from testnet.load.observe import Observer
-from testnet.load.places import (
+from testnet.load.plot import write_plot
+from testnet.load.script import (
     EVERYBODY,
     FULL,
     OVERLOAD,
@@ -45,10 +57,6 @@ from testnet.load.places import (
     Place,
     Script,
 )
-from testnet.load.plot import write_plot
-from testnet.load.result import LoadResult, Step
-from testnet.patience import while_moving
-from testnet.peers import Federation, open_federation
 
 STEP_S: Final = 150.0
 """Longest that a step may take to become acceptable, seconds."""
@@ -239,7 +247,7 @@ class Play:
 
     async def _agree(self, agreement: Agreement) -> None:
         one, other = self._cast.peer(agreement.one), self._cast.peer(agreement.other)
-        await agree(agreement, one, other)
+        await agree(one, other, *agreement.proposal())
 
     async def _step(
         self,

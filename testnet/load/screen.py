@@ -11,12 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.live import open_live
-from testnet.load.board import LoadBoard
-from testnet.load.judge import Load
-from testnet.load.places import EVERYBODY
-from testnet.load.result import LoadResult, Moved
-from testnet.stages import about
+from testnet.kit.stages import about, open_live
+from testnet.load.board import Load, LoadBoard, LoadResult, Moved
+from testnet.load.script import EVERYBODY
 
 FRAME_S: Final = 0.25
 """Between two frames, seconds: the peers need the cores."""

@@ -8,8 +8,8 @@ from typing import Final
 import trio
 
 from engine.objects.query import QueryStatus
+from testnet.kit.peers import CONFIG, Federation, Peer
 from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
-from testnet.peers import CONFIG, Federation, Peer
 from tools.client.async_client import open_medusa
 
 EPOCH_S: Final = 0.15

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from testnet.picture import picture_option
-from testnet.scenario import run_scenario
+from testnet.kit.command import run_scenario
+from testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -87,10 +87,9 @@ def partition(  # noqa: PLR0917 - click passes them by name
     """
     # Late: --help and a mistyped option need none of this.
     from engine.streams.corrections import Corrections
-    from testnet.partition.play import STAGES
-    from testnet.partition.run import Options, run_partition
+    from testnet.kit.stages import Stages
+    from testnet.partition.run import STAGES, Options, run_partition
     from testnet.partition.screen import open_screen, render_result
-    from testnet.stages import Stages
 
     if replica and chain < 2:
         raise click.UsageError("--replica takes a chain of at least 2: B, and C behind it")

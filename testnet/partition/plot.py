@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.streams.corrections import Kind
-from testnet.partition.observations import Observations
-from testnet.partition.result import PartitionResult
-from testnet.picture import new_figure, save
+from testnet.kit.picture import new_figure, save
+from testnet.partition.figures import Observations, PartitionResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,25 +2,165 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
 
+from engine.objects.schema import END
 from engine.streams.corrections import Corrections
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
-from testnet.cutting.links import open_links
+from overlay.events import wall_clock
+from testnet.cutting.links import Links, open_links
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import open_federation
+from testnet.kit.stages import Stages
 from testnet.partition.cast import Cast
-from testnet.partition.chain import sources
-from testnet.partition.judge import figures
-from testnet.partition.observations import Observations
-from testnet.partition.play import Play
+from testnet.partition.chain import Sensor, Source, sources
+from testnet.partition.figures import Heard, Observations, PartitionResult, figures
 from testnet.partition.plot import write_plot
-from testnet.partition.result import PartitionResult
-from testnet.peers import open_federation
-from testnet.stages import Stages
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+
+STAGES: Final[dict[str, str]] = {
+    "start": "start the peers",
+    "define": "publish the chain",
+    "warm": "until the chain is warm",
+    "steady": "measure the usual delay",
+    "split": "split the federation",
+    "heal": "heal it, and watch",
+    "end": "end and compare",
+}
+"""Stage -> what a person reads."""
+
+WARM_S: Final = 8.0
+"""A JVM that has just started is slower than it will be, seconds."""
+STEADY_S: Final = 8.0
+"""How long the usual delay is measured, seconds."""
+WATCH_S: Final = 6.0
+"""How long it is watched afterwards, seconds."""
+LOOK_S: Final = 0.1
+
+
+class Play:
+    """Fills `run`."""
+
+    def __init__(
+        self,
+        cast: Cast,
+        links: Links,
+        run: Observations,
+        stages: Stages,
+        *,
+        sources: tuple[Source, ...],
+        bound_s: float,
+        seconds: float,
+        corrections: Corrections,
+    ) -> None:
+        self._cast = cast
+        self._links = links
+        self._run = run
+        self._stages = stages
+        self._sources = sources
+        self._bound_s = bound_s
+        self._seconds = seconds
+        self._corrections = corrections
+        self._ended = trio.Event()
+        self._all_posted = False
+
+    async def run(self) -> None:
+        """
+        Raises:
+            MedusaError: something failed.
+        """
+        with self._stages.stage("start") as stage:
+
+            def report(detail: str) -> None:
+                stage.detail = detail
+
+            await self._cast.enter(report)
+        with self._stages.stage("define"):
+            await self._cast.define(self._sources, self._bound_s)
+        async with (
+            open_medusa(self._cast.homes[0].home.folder) as far,
+            open_medusa(self._cast.homes[1].home.folder) as near,
+            open_medusa(self._cast.servers[-1].home.folder) as client,
+            trio.open_nursery() as nursery,
+        ):
+            sensors = [
+                Sensor(poster, source, self._run.posted)
+                for poster, source in zip((far, near, near), self._sources, strict=True)
+            ]
+            nursery.start_soon(self._follow, client)
+            async with trio.open_nursery() as posting:
+                for sensor in sensors:
+                    posting.start_soon(sensor.run)
+                await self._happen()
+                for sensor in sensors:
+                    sensor.end()
+            self._all_posted = True
+            with self._stages.stage("end"):
+                await self._until(self._ended.is_set, "until the answers end")
+            nursery.cancel_scope.cancel()
+
+    async def _happen(self) -> None:
+        run = self._run
+        with self._stages.stage("warm"):
+            await self._until(lambda: bool(run.heard), "until the chain's first answer")
+            await trio.sleep(WARM_S)
+            if self._cast.replica is not None:
+                async with while_moving("until the replica has caught up"):
+                    await self._cast.replica_is_ready()
+        with self._stages.stage("steady"):
+            run.steady_at = wall_clock()
+            await trio.sleep(STEADY_S)
+        with self._stages.stage("split") as stage:
+            await self._links.split(self._cast.sides)
+            run.cut_at = wall_clock()
+            with trio.move_on_after(self._seconds):
+                while True:
+                    await trio.sleep(LOOK_S)
+                    stage.detail = f"{run.outstanding} tentative tuples"
+            await self._note_version()
+        with self._stages.stage("heal"):
+            await self._links.heal()
+            run.healed_at = wall_clock()
+            await self._until(lambda: run.corrected, "until all that was tentative is corrected")
+            await trio.sleep(WATCH_S)
+            await self._note_version()
+
+    async def _note_version(self) -> None:
+        if self._cast.replica is not None:
+            read = await self._cast.read_from()
+            self._run.read_from.append("nobody" if read is None else read.name)
+
+    async def _follow(self, client: AsyncMedusaClient) -> None:
+        """The changes, until the stream's end."""
+        boundary = None
+        async for change in client.follow(self._cast.answers, self._corrections):
+            self._run.heard.append(Heard(wall_clock(), change))
+            boundary = change.boundary
+        if boundary == END:
+            self._ended.set()
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """
+        Raises:
+            DeadlineError: it does not hold, and what was told before the split is all there is.
+        """
+        run = self._run
+
+        def stands() -> str:
+            # What is heard does not end while readings come; what is to be corrected does.
+            heard = len(run.heard) if self._all_posted else bool(run.heard)
+            return f"{heard} changes heard, {run.outstanding} tentative tuples"
+
+        async with while_moving(what, stands):
+            while not condition():  # noqa: ASYNC110
+                await trio.sleep(LOOK_S)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.live import open_live
-from testnet.partition.result import PartitionResult
-from testnet.stages import Stages
+from testnet.kit.stages import Stages, open_live
+from testnet.partition.figures import PartitionResult
 
 FRAME_S: Final = 0.5
 """Between two frames, seconds: the peers need the cores."""

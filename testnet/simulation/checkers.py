@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from testnet.simulation.bound_checks import check_bound
-from testnet.simulation.history import Failed, History, Overdue, Quiescent
+from testnet.simulation.history import (
+    Covered,
+    Failed,
+    History,
+    Overdue,
+    Quiescent,
+    Reached,
+    Received,
+    Violation,
+    found,
+)
 from testnet.simulation.manifest import Check, Manifest
 from testnet.simulation.peer_checks import (
     check_gossip,
@@ -18,9 +28,102 @@ from testnet.simulation.peer_checks import (
     money_of,
     owners_of,
 )
-from testnet.simulation.standby_checks import check_standbys
 from testnet.simulation.stream_checks import check_streams
-from testnet.simulation.violation import Violation
+
+EPOCHS: Final = 3.0
+"""Epochs that results may be later by: a task starts one at a time, and is not hurried."""
+
+BUSY_S: Final = 0.75
+"""How late a look may be, and a job, seconds."""
+
+
+def check_bound(history: History, manifest: Manifest) -> list[Violation]:
+    """What an input of a task had at any moment, its results have by the bound later, as long as
+    the task has run all that time: tentative or stable, computed there or elsewhere."""
+    slack_s = EPOCHS * manifest.settings.epoch_s + BUSY_S
+    wrong: dict[str, Violation] = {}
+    runs: dict[tuple[str, int, str], list[Reached]] = {}
+    for now in history.of(Reached):
+        run = runs.setdefault((now.peer, now.life, now.task), [])
+        if run and now.look != run[-1].look + 1:
+            run.clear()
+        while run and run[0].at + now.bound_s + slack_s <= now.at:
+            before = run.pop(0)
+            if now.given < before.came:
+                text = f"{now.task} at {now.peer} is later than its bound of {now.bound_s:g} s"
+                wrong.setdefault(
+                    text,
+                    found(
+                        Check.BOUND,
+                        text,
+                        [
+                            f"an input was at {before.came} at {before.at:.3f} s, the results at "
+                            f"{now.at:.3f} s at {now.given}"
+                        ],
+                    ),
+                )
+        run.append(now)
+    return list(wrong.values())
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """One that was seen without a break. before: by output, how far consumers were before it was
+    given, or were being sent."""
+
+    last: Covered
+    before: Mapping[str, int]
+
+
+def check_standbys(history: History, _: Manifest) -> list[Violation]:
+    """Passive standby, precise: from the moment that its secondary has caught up, a primary gives
+    its consumers nothing that the secondary has not (what was under way before may still come)."""
+    wrong: list[Violation] = []
+    promises: dict[str, _Promise] = {}
+    furthest: dict[str, Received] = {}
+    for event in history.events:
+        if isinstance(event, Received):
+            known = furthest.get(event.stream)
+            if known is None or known.upto < event.upto:
+                furthest[event.stream] = event
+        elif isinstance(event, Covered):
+            promise = promises.get(event.query)
+            if promise is None or not _goes_on(promise.last, event):
+                promises[event.query] = _Promise(event, _given(event, furthest))
+                continue
+            promises[event.query] = _Promise(event, promise.before)
+            wrong += _ahead(event, promise.before, furthest)
+    return list({each.text: each for each in reversed(wrong)}.values())[::-1]
+
+
+def _goes_on(before: Covered, now: Covered) -> bool:
+    return (now.look, now.under) == (before.look + 1, before.under) and all(
+        before.theirs.get(output, boundary) <= boundary for output, boundary in now.theirs.items()
+    )
+
+
+def _given(now: Covered, furthest: Mapping[str, Received]) -> dict[str, int]:
+    """A primary that was cut off from its secondary may have given more than its successor has."""
+    had = {output: got.upto for output, got in furthest.items()}
+    return {output: max(at, had.get(output, at)) for output, at in now.ours.items()}
+
+
+def _ahead(
+    now: Covered, before: Mapping[str, int], furthest: Mapping[str, Received]
+) -> list[Violation]:
+    return [
+        found(
+            Check.STANDBYS,
+            f"{got.subscriber} has more of {output} than the secondary of {now.query}",
+            [
+                f"up to {got.upto} at {got.peer} since {got.at:.3f} s, the secondary at "
+                f"{now.at:.3f} s up to {boundary}; {now.under}"
+            ],
+        )
+        for output, boundary in now.theirs.items()
+        if (got := furthest.get(output)) is not None and got.upto > max(boundary, before[output])
+    ]
+
 
 Checker = Callable[[History, Manifest], list[Violation]]
 

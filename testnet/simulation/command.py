@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console, RenderableType
 
-from testnet.scenario import run_scenario
+from testnet.kit.command import run_scenario
 
 if TYPE_CHECKING:
     from testnet.simulation.simulate import Result
@@ -73,9 +73,8 @@ def simulate(  # noqa: PLR0917 - click passes them by name
 
 
 async def _one(manifest: Path | None, seed: int | None, *, real: bool, trace: bool) -> Result:
+    from testnet.simulation.campaign import Request, simulate_apart
     from testnet.simulation.manifest import load_manifest
-    from testnet.simulation.worker import Request
-    from testnet.simulation.workers import simulate_apart
 
     number = 1 if seed is None else seed
     chosen = None if manifest is None else load_manifest(manifest)

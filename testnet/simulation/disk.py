@@ -16,7 +16,7 @@ from unittest import mock
 
 import psutil
 
-from testnet.simulation.hosts import Process, running_process
+from testnet.virtual.hosts import Process, running_process
 
 T = TypeVar("T")
 

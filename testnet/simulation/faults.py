@@ -1,6 +1,6 @@
 """Faults as a schedule: what breaks when, and for how long. Every fault has a heal.
 
-The schedule is data, drawn beforehand; `testnet.simulation.nemesis` carries it out.
+The schedule is data, drawn beforehand; `testnet.simulation.scenario` carries it out.
 """
 
 from __future__ import annotations

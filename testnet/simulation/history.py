@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from msgspec import Struct
 
 from contracts.balances import Balance
-from testnet.simulation.rows import Posted, Row
+from engine.objects.schema import Field, FieldType, Schema
+
+Row = dict[str, Any]
+"""A tuple as subscribers get it: stime and the fields; of a source stream also `seq`."""
+
+
+class Posted(Struct, frozen=True):
+    """One row. t: its time, microseconds; (poster, number) names it."""
+
+    t: int
+    poster: str
+    number: int
+    key: int
+    value: int
+
+
+def schema_of(stream: str) -> Schema:
+    """The schema of a source stream: its name is the stream's and `/schema`."""
+    return Schema(
+        f"{stream}/schema",
+        (
+            Field("t", FieldType.LONG),
+            Field("poster", FieldType.STRING, size=32),
+            Field("number", FieldType.LONG),
+            Field("key", FieldType.INT),
+            Field("value", FieldType.INT),
+        ),
+        time="t",
+    )
+
+
+def table_of(rows: Iterable[Posted]) -> pa.Table:
+    rows = list(rows)
+    return pa.table(
+        {
+            "t": pa.array([row.t for row in rows], pa.int64()),
+            "poster": pa.array([row.poster for row in rows], pa.string()),
+            "number": pa.array([row.number for row in rows], pa.int64()),
+            "key": pa.array([row.key for row in rows], pa.int32()),
+            "value": pa.array([row.value for row in rows], pa.int32()),
+        }
+    )
+
+
+def rows_of(table: pa.Table) -> tuple[Row, ...]:
+    """The rows of an epoch, with times as microseconds."""
+    plain = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in table.columns
+    ]
+    return tuple(pa.table(plain, names=table.column_names).to_pylist())
+
 
 E = TypeVar("E", bound="Event")
 
@@ -206,3 +258,24 @@ class History:
 
     def of(self, kind: type[E]) -> Iterator[E]:
         return (event for event in self.events if isinstance(event, kind))
+
+
+EVIDENCE: Final = 6
+"""Lines of evidence of one violation: the first few tell."""
+
+
+class Violation(Struct, frozen=True):
+    """
+    Attributes:
+        check: whose rule is broken. text: how. evidence: lines from the history.
+    """
+
+    check: str
+    text: str
+    evidence: tuple[str, ...] = ()
+
+
+def found(check: str, text: str, evidence: Iterable[object] = ()) -> Violation:
+    lines = [str(each) for each in evidence]
+    more = [f"... {len(lines) - EVIDENCE} more"] if len(lines) > EVIDENCE else []
+    return Violation(check, text, (*lines[:EVIDENCE], *more))

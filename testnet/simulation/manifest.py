@@ -93,7 +93,7 @@ class Weather(_Table, frozen=True):
 
 
 class StreamTable(_Table, frozen=True):
-    """A source stream of the rows that posters post (`testnet.simulation.rows`).
+    """A source stream of the rows that posters post (`testnet.simulation.history`).
 
     Attributes:
         history_s: how much of it stays readable though all who were promised it have it, seconds.

@@ -8,10 +8,18 @@ from typing import Final
 
 from engine.objects.query import Query, outputs_of
 from overlay.clock import MICROS, latest_number
-from testnet.simulation.history import AccountView, History, Invited, Paid, PeerView, Quiescent
-from testnet.simulation.hosts import EPOCH_S
+from testnet.simulation.history import (
+    AccountView,
+    History,
+    Invited,
+    Paid,
+    PeerView,
+    Quiescent,
+    Violation,
+    found,
+)
 from testnet.simulation.manifest import Check, Manifest
-from testnet.simulation.violation import Violation, found
+from testnet.virtual.hosts import EPOCH_S
 
 ALIVE: Final = "alive"
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -11,14 +16,58 @@ from typing import Final
 
 import trio
 
-from testnet.simulation.clock import VirtualTime
 from testnet.simulation.determinism import deterministic
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation
-from testnet.simulation.network import Network
-from testnet.simulation.scratch import scratch_folder
 from testnet.simulation.trace import Trace
 from testnet.simulation.world import World
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.network import Network
+
+MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
+"""Where there is one, homes live in memory: what a real disk costs is no part of a simulation."""
+
+PREFIX: Final = "medusa-simulation-"
+
+YOUNG_S: Final = 60.0
+"""Seconds for which a folder without a lock is left alone: its owner may be about to take it."""
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder, gone with the block. It is locked: however its owner ends, the lock ends too."""
+    within = MEMORY_DISK if MEMORY_DISK.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=within))
+    try:
+        with _opened(folder) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(within: Path = MEMORY_DISK) -> list[Path]:
+    """Remove the folders of simulations whose process is gone; returns which."""
+    swept = []
+    for folder in sorted(within.glob(f"{PREFIX}*")):
+        with suppress(OSError), _opened(folder) as descriptor:
+            status = os.fstat(descriptor)
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < YOUNG_S:
+                continue
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+    return swept
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
 
 LIMIT_S: Final = 3600.0
 """Virtual seconds after which a scenario is taken to hang."""

@@ -17,7 +17,7 @@ import psutil
 import trio
 
 from overlay.errors import InvalidInputError
-from testnet.peers import Federation, Peer, open_federation, run_command
+from testnet.kit.peers import Federation, Peer, open_federation, run_command
 from testnet.simulation.checkers import violations
 from testnet.simulation.faults import Crash, Fault, Stop
 from testnet.simulation.history import Acknowledged, Covered, History, PeerView, Reached, Received

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -16,8 +17,17 @@ from engine.objects.schema import BEGINNING
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from testnet.simulation.checkers import converged
-from testnet.simulation.dealing import conclude, end_contract
-from testnet.simulation.history import History, Late, Overdue, Paid, PeerView, Quiescent
+from testnet.simulation.faults import Fault
+from testnet.simulation.history import (
+    History,
+    Late,
+    Overdue,
+    Paid,
+    PeerView,
+    Quiescent,
+    rows_of,
+    schema_of,
+)
 from testnet.simulation.manifest import (
     Check,
     ContractTable,
@@ -25,18 +35,48 @@ from testnet.simulation.manifest import (
     StreamTable,
     SubscriberTable,
 )
-from testnet.simulation.nemesis import run_faults
 from testnet.simulation.peer_checks import last_output, money_of
-from testnet.simulation.rows import rows_of, schema_of
-from testnet.simulation.testbed import Testbed
 from testnet.simulation.workload import (
     PATIENCE_S,
     PosterClient,
     Reader,
+    Testbed,
+    conclude,
+    end_contract,
     end_stream,
     persist,
     producer_names,
 )
+
+
+async def run_faults(bed: Testbed, faults: Sequence[Fault]) -> None:
+    """Break what the schedule says when it says so; returns when all of it is healed.
+
+    Raises:
+        InvalidInputError: the testbed cannot make such a fault.
+    """
+    start = bed.now()
+    async with trio.open_nursery() as nursery:
+        for fault in faults:
+            nursery.start_soon(partial(_run, bed, fault, start))
+
+
+async def _run(bed: Testbed, fault: Fault, start: float) -> None:
+    await trio.sleep(max(0.0, start + fault.at_s - bed.now()))
+    shown = f"{fault}"
+    bed.note("fault", shown)
+    await bed.inflict(fault)
+    await trio.sleep(fault.for_s)
+    bed.note("heal", shown)
+    while True:
+        try:
+            await bed.heal(fault)
+        except MedusaError as error:
+            bed.note("heal", f"{shown}: {error}")
+            await trio.sleep(1.0)
+        else:
+            return
+
 
 LOOK_S: Final = 0.25
 """Between two looks at the peers from within, seconds."""

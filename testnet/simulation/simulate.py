@@ -10,14 +10,22 @@ from msgspec import Struct
 
 from testnet.simulation.checkers import violations
 from testnet.simulation.federation import Federation, Settings
-from testnet.simulation.history import Acknowledged, History, Overdue, Paid, Received, Tentative
-from testnet.simulation.links import LinkModel
+from testnet.simulation.history import (
+    Acknowledged,
+    History,
+    Overdue,
+    Paid,
+    Received,
+    Tentative,
+    Violation,
+    found,
+)
 from testnet.simulation.manifest import Manifest
 from testnet.simulation.run import run_simulation
 from testnet.simulation.scenario import Run
 from testnet.simulation.simulated_bed import SimulatedBed
-from testnet.simulation.violation import Violation, found
 from testnet.simulation.world import PeerFailedError, World
+from testnet.virtual.links import LinkModel
 
 ATTEMPT_S: Final = 0.25
 """Before a question of the catalog's is asked again, seconds: simulated round trips take some 10 ms

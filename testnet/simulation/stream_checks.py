@@ -24,11 +24,20 @@ from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Query, streams_read, streams_written
 from engine.objects.schema import BEGINNING, END, SEQ, STIME
 from engine.tasks.network import Network
-from testnet.simulation.history import Acknowledged, Attempted, History, Late, Received
+from testnet.simulation.history import (
+    Acknowledged,
+    Attempted,
+    History,
+    Late,
+    Posted,
+    Received,
+    Row,
+    Violation,
+    found,
+    schema_of,
+)
 from testnet.simulation.interpreter import run_query
 from testnet.simulation.manifest import Check, Manifest
-from testnet.simulation.rows import Posted, Row, schema_of
-from testnet.simulation.violation import Violation, found
 
 _STREAMS: Final = Check.STREAMS
 

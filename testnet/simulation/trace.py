@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from overlay.log import LOGGER
-from testnet.simulation.hosts import running_process
+from testnet.virtual.hosts import running_process
 
 
 class Trace:

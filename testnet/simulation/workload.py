@@ -5,20 +5,110 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
 
 import trio
 
+from contracts.delivery import DELIVER, Deliver, Delivered
+from contracts.documents import (
+    NONCE_BYTES,
+    Proposal,
+    accept,
+    contract_id,
+    propose,
+    revoke,
+)
+from contracts.terms import LoadTerms, Menu
 from engine.objects.schema import BEGINNING, END
 from engine.streams.corrections import Corrections, Kind
 from overlay.concurrency import one_error
-from overlay.errors import BusyError, MedusaError, UnavailableError
-from testnet.folding import Fold
-from testnet.simulation.history import Acknowledged, Attempted, Failed, History, Received, Tentative
-from testnet.simulation.manifest import PosterTable, SubscriberTable
-from testnet.simulation.rows import Posted, Row, rows_of, table_of
-from testnet.simulation.testbed import Testbed
+from overlay.errors import BusyError, InternalError, MedusaError, UnavailableError
+from overlay.events import wall_clock
+from overlay.identity import Root
+from overlay.membership_file import load_membership
+from testnet.kit.answers import Fold
+from testnet.simulation.faults import Fault
+from testnet.simulation.history import (
+    Acknowledged,
+    Attempted,
+    Covered,
+    Failed,
+    History,
+    PeerView,
+    Posted,
+    Reached,
+    Received,
+    Row,
+    Tentative,
+    rows_of,
+    table_of,
+)
+from testnet.simulation.manifest import ContractTable, PosterTable, SubscriberTable
+from tools.client.async_client import AsyncMedusaClient
+from tools.home.folder import Home
+
+
+class Place(Protocol):
+    """One peer's home, whether or not it runs."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def participant(self) -> str: ...
+
+    @property
+    def home(self) -> Home: ...
+
+    @property
+    def up(self) -> bool: ...
+
+
+class Testbed(Protocol):
+    """Peers that run, and can be broken."""
+
+    @property
+    def rng(self) -> random.Random: ...
+
+    @property
+    def peers(self) -> Mapping[str, Place]: ...
+
+    def now(self) -> float:
+        """Seconds since it began."""
+
+    def note(self, kind: str, text: str, peer: str = "") -> None:
+        """A line of the trace."""
+
+    def client(
+        self, name: str, *, producer: str | None = None, patience_s: float = 60.0
+    ) -> AbstractAsyncContextManager[AsyncMedusaClient]:
+        """A client of that peer."""
+
+    async def inflict(self, fault: Fault) -> None:
+        """Break it.
+
+        Raises:
+            InvalidInputError: this kind of fault cannot be made here.
+        """
+
+    async def heal(self, fault: Fault) -> None:
+        """Mend what `inflict` broke."""
+
+    def look(self, *, books: bool = False) -> tuple[PeerView, ...]:
+        """The peers that run, from within, as far as that can be seen. books: their ledgers too."""
+
+    def covered(self, look: int) -> Iterable[Covered]:
+        """The queries whose consumers may have only what a secondary has, as far as can be seen."""
+
+    def reached(self, look: int) -> Iterable[Reached]:
+        """The tasks that have a bound, as far as can be seen."""
+
+    async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """By peer that runs, by stream, who produces it as the catalog tells there; as far as that
+        can be asked. See `PeerView.producers`."""
+
 
 PATIENCE_S: Final = 4.0
 """How long a client tries one peer before it goes to the next, seconds."""
@@ -254,3 +344,59 @@ async def persist(
             await trio.sleep(RETRY_S)
         else:
             return
+
+
+EARLIER_S: Final = 60.0
+"""How long it is in force already: clocks differ, seconds."""
+
+VALID_S: Final = 86_400.0
+
+
+async def conclude(bed: Testbed, table: ContractTable, rng: random.Random) -> str:
+    """Make the contract, and give it to a peer of either party; its id.
+
+    Raises:
+        MedusaError: a peer does not take it.
+    """
+    one, other = (_root(bed, name) for name in (table.one, table.other))
+    menu, now = Menu(most_load=table.most_load), wall_clock()
+    proposal = propose(
+        one,
+        Proposal(
+            federation=_federation(bed, table.one),
+            proposer=table.one,
+            accepter=table.other,
+            terms=LoadTerms(*table.price, menu, menu, sublet=table.sublet),
+            valid_from=now - EARLIER_S,
+            valid_until=now + VALID_S,
+            proposed_at=now,
+            nonce=rng.randbytes(NONCE_BYTES),
+        ),
+    )
+    acceptance = accept(other, proposal)
+    for participant in (table.one, table.other):
+        await _deliver(bed, f"{participant}/0", acceptance)
+    return contract_id(proposal)
+
+
+async def end_contract(bed: Testbed, table: ContractTable, contract: str) -> None:
+    """`one` revokes it, by whichever of its peers takes that; tries for ever."""
+    document = revoke(_root(bed, table.one), _federation(bed, table.one), contract, wall_clock())
+    peers = tuple(name for name, place in bed.peers.items() if place.participant == table.one)
+    await persist(bed, peers, lambda peer: _deliver(bed, peer, document))
+    bed.note("contract", f"{table.one} revokes {contract[:8]} with {table.other}")
+
+
+async def _deliver(bed: Testbed, peer: str, document: bytes) -> None:
+    async with bed.client(peer, patience_s=PATIENCE_S) as client:
+        answer = await client._ask(DELIVER, Deliver((document,)), Delivered)
+    if any(answer.reasons):
+        raise InternalError(f"{peer} does not take a contract: {answer.reasons[0]}")
+
+
+def _root(bed: Testbed, participant: str) -> Root:
+    return Root.load(bed.peers[f"{participant}/0"].home.folder)
+
+
+def _federation(bed: Testbed, participant: str) -> str:
+    return load_membership(bed.peers[f"{participant}/0"].home.folder).federation

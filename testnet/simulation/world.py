@@ -17,13 +17,13 @@ from typing import Final
 import trio
 
 from overlay.errors import UnavailableError
-from testnet.simulation.clock import VirtualTime
 from testnet.simulation.disk import Disk
-from testnet.simulation.executor import InterpreterConfig, open_interpreter
 from testnet.simulation.federation import Federation, build, config_of
-from testnet.simulation.hosts import Process, inside
-from testnet.simulation.network import Network
+from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 from testnet.simulation.trace import Trace
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.hosts import Process, inside
+from testnet.virtual.network import Network
 from tools.client.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
 from tools.daemon.peer import Peer, open_peer
 from tools.home.folder import Home

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from overlay.events import Events
-from testnet.simulation.executor import InterpreterConfig, open_interpreter
+from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
 
 def interpret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import trio
 from crashing_peer import STEPS, Order, When, arm, is_armed
 from deadline import DEADLINE_S
 
-from testnet import peers
-from testnet.peers import Peer
+from testnet.kit import peers
+from testnet.kit.peers import Peer
 
 Step = tuple[str, When, int]
 """Where a peer dies: the function, in `engine`, and the rest of an `Order`."""

@@ -18,7 +18,7 @@ from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possibl
 
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import MedusaError, NotRetainedError, StorageError
-from testnet.peers import Launch, Peer
+from testnet.kit.peers import Launch, Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.commands.peer.founding import make_peer
 from tools.home.folder import Home

@@ -19,7 +19,7 @@ from revised_streams import deletions
 
 from engine.objects.definitions import StreamDefinition
 from overlay.errors import ConflictError, NotFoundError, UnavailableError
-from testnet.peers import CONFIG, Peer, open_federation
+from testnet.kit.peers import CONFIG, Peer, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))

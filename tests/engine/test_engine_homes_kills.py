@@ -13,7 +13,7 @@ from revised_streams import changes_of, deletions
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
-from testnet.peers import CONFIG, open_federation
+from testnet.kit.peers import CONFIG, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 

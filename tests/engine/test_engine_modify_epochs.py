@@ -38,7 +38,7 @@ from engine.tasks.plan import Task
 from engine.tasks.runner import TaskRunner
 from overlay.errors import ConflictError, InvalidInputError
 from overlay.events import Events
-from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 SPAN = 200
 """All tuples are within -SPAN and SPAN microseconds."""

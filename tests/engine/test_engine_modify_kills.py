@@ -31,7 +31,7 @@ from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import MedusaError
-from testnet.peers import CONFIG, Peer, open_federation
+from testnet.kit.peers import CONFIG, Peer, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"

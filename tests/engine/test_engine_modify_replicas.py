@@ -22,7 +22,7 @@ from engine.objects.schema import END
 from engine.replication.replicas.primaries import Primaries
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.gossip.events import Health
-from testnet.simulation.executor import InterpretedTask
+from testnet.simulation.interpreter import InterpretedTask
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from testnet.bench.minutes import (
     stream,
 )
 from testnet.bench.moving import move_task
-from testnet.peers import Federation, Peer, open_federation
+from testnet.kit.peers import Federation, Peer, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"

@@ -48,7 +48,7 @@ from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
 from overlay.events import Events
-from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 
 class Plant:

@@ -16,7 +16,7 @@ from engine.spark.session import Spark
 from engine.tasks.network import Network
 from engine.tasks.revisions.tasks import by_arrival, scenario_task
 from engine.tasks.windows import Interval
-from testnet.simulation.executor import InterpreterConfig, InterpretingExecutor
+from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
 from engine.objects.view import Last, View
 from overlay.errors import NotFoundError
-from testnet.peers import CONFIG, open_federation
+from testnet.kit.peers import CONFIG, open_federation
 from tools.client.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"

@@ -27,7 +27,7 @@ from engine.objects.definitions import StreamDefinition
 from overlay.addresses import Address
 from overlay.identity import Root
 from overlay.membership_file import load_membership
-from testnet.peers import Federation, Peer, open_federation, run_command
+from testnet.kit.peers import Federation, Peer, open_federation, run_command
 from tools.client.async_client import open_medusa
 from tools.home.folder import Home
 

@@ -24,10 +24,10 @@ from overlay.addresses import Address
 from overlay.connection import Connection
 from overlay.errors import MedusaError
 from overlay.rpc import Service
-from testnet.board import Board
-from testnet.intrusion import Options, run_intrusion
-from testnet.kills import Killer
-from testnet.peers import Federation
+from testnet.intrusion.board import Board
+from testnet.intrusion.kills import Killer
+from testnet.intrusion.run import Options, run_intrusion
+from testnet.kit.peers import Federation
 from tools.client.async_client import open_medusa
 
 AT_ONCE = 4

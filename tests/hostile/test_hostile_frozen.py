@@ -11,9 +11,9 @@ import trio
 from deadline import DEADLINE_S
 
 from engine.objects.availability import Mode
-from testnet.board import Board
-from testnet.intrusion import Options, run_intrusion
-from testnet.peers import Federation, Peer
+from testnet.intrusion.board import Board
+from testnet.intrusion.run import Options, run_intrusion
+from testnet.kit.peers import Federation, Peer
 
 pytestmark = [
     pytest.mark.process,

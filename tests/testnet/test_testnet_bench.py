@@ -14,8 +14,8 @@ from rich.console import Console
 from testnet.bench import __main__ as bench
 from testnet.bench.moving_reference import copy_checkpoint
 from testnet.bench.path import Meter, measure_plain
-from testnet.bench.workload import BATCH_ROWS, batches
-from testnet.conn import ARROW
+from testnet.bench.sender import BATCH_ROWS, batches
+from testnet.connections.conn import ARROW
 
 
 def entry(**more: Any) -> dict[str, Any]:

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import testnet.bpm.experiment
-from testnet.bpm.clock import Clock
 from testnet.bpm.command import bpm
 from testnet.bpm.experiment import Options, Progress, run
-from testnet.bpm.graph import Graph, Kind, contract_graph, skewed
-from testnet.bpm.least import least_moves
-from testnet.bpm.market import CHEAPEST, PRICE, Market
-from testnet.bpm.tally import TINY, Tally
-from testnet.bpm.tasks import Link, cut
+from testnet.bpm.graph import Graph, Kind, contract_graph, least_moves, skewed
+from testnet.bpm.tasks import TINY, Link, Tally, cut
+from testnet.bpm.world import CHEAPEST, PRICE, Market
+from testnet.virtual.clock import Clock
 
 # -- the graph and the start -----------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-import testnet.intrusion
+import testnet.intrusion.run
 from overlay.errors import UnavailableError
-from testnet.board import Board
 from testnet.command import SpeedType, main
-from testnet.intrusion import Options, compare
-from testnet.scenario import unless_told_to_stop
+from testnet.intrusion.board import Board
+from testnet.intrusion.run import Options, compare
+from testnet.kit.command import unless_told_to_stop
 
 
 def run(*arguments: str) -> Result:
@@ -53,12 +53,12 @@ def test_speeds() -> None:
     assert speed.convert("60", None, None) == 60.0
 
 
-def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.Result]]:
-    async def run_intrusion(options: Options, board: Board) -> testnet.intrusion.Result:
+def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.run.Result]]:
+    async def run_intrusion(options: Options, board: Board) -> testnet.intrusion.run.Result:
         with board.stage("traces"):
             await trio.lowlevel.checkpoint()
         answer = compare([], [] if exact else [(1, "a", 1)])
-        return testnet.intrusion.Result(
+        return testnet.intrusion.run.Result(
             scenario="intrusion",
             generated=True,
             peers=("mit.edu", "utah.edu"),
@@ -81,7 +81,7 @@ def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.Result]]:
 def test_the_exit_code_says_whether_it_is_exact(
     exact: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testnet.intrusion, "run_intrusion", scenario(exact))
+    monkeypatch.setattr(testnet.intrusion.run, "run_intrusion", scenario(exact))
     assert run().exit_code == code
     result = run("--json", "--out", "there")
     assert result.exit_code == code
@@ -97,7 +97,7 @@ def test_a_failure_shows_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatch) -
         error.add_note("--- mit.edu (ended)\nport taken")
         raise error
 
-    monkeypatch.setattr(testnet.intrusion, "run_intrusion", fail)
+    monkeypatch.setattr(testnet.intrusion.run, "run_intrusion", fail)
     result = run()
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-3:] == [

@@ -12,7 +12,7 @@ from namespaces_here import skip_without_namespaces
 
 from engine.replication.status import PeerStatus
 from testnet.cutting.links import Links, open_links
-from testnet.peers import Federation, Peer, open_federation
+from testnet.kit.peers import Federation, Peer, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 pytestmark = pytest.mark.process

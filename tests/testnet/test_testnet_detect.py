@@ -23,12 +23,10 @@ from overlay.gossip.events import Health
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.peers import PeerTable
-from testnet.detection.checks import bytes_check, checks_of
 from testnet.detection.command import detect
 from testnet.detection.experiment import Progress, run
-from testnet.detection.figures import Options, Result
-from testnet.detection.picture import draw
-from testnet.detection.show import render_progress, render_results
+from testnet.detection.figures import Options, Result, bytes_check, checks_of
+from testnet.detection.show import draw, render_progress, render_results
 from testnet.detection.world import ENVELOPE, HashKeys, World
 
 COMMAND = "from testnet.detection.command import detect; detect()"

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testnet.bpm.clock import Clock
-from testnet.detection.network import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
 from testnet.detection.predictions import (
     predict,
     quantile,
@@ -19,6 +17,8 @@ from testnet.detection.predictions import (
     suspicion_length,
 )
 from testnet.detection.tally import Tally
+from testnet.detection.world import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
+from testnet.virtual.clock import Clock
 
 # -- network ---------------------------------------------------------------------------------------
 

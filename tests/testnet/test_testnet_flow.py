@@ -14,13 +14,13 @@ import trio
 from engine.objects.schema import BEGINNING, END
 from overlay.concurrency import one_error
 from overlay.errors import BrokenError, DeadlineError, InternalError
-from testnet.board import Board
-from testnet.flow import flow, rows_of
-from testnet.generate import generate
-from testnet.oracle import COLUMNS, Answers, expected
-from testnet.patience import STILL_S
-from testnet.stages import State
-from testnet.traces import open_trace, write_trace
+from testnet.connections.generate import generate
+from testnet.connections.query import COLUMNS, Answers, expected
+from testnet.connections.traces import open_trace, write_trace
+from testnet.intrusion.board import Board
+from testnet.intrusion.flow import flow, rows_of
+from testnet.kit.patience import STILL_S
+from testnet.kit.stages import State
 from tools.client.async_client import Epoch
 
 STREAMS = {name: f"medusa://owner.edu/{name}" for name in COLUMNS}

@@ -8,7 +8,7 @@ import pytest
 from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Corrections, corrector
 from engine.streams.recent import Epoch
-from testnet.folding import Final, Fold
+from testnet.kit.answers import Final, Fold
 
 
 def epoch(after: int, upto: int, *stimes: int) -> Epoch:

@@ -22,23 +22,25 @@ from engine.replication.status import PeerStatus, ReplicaStatus
 from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
-from testnet.ha.cast import primaries_of, secured
+from testnet.ha.cast import cpu_seconds, primaries_of, secured
 from testnet.ha.chain import SERVERS, Answer, Reading, expected, readings_table
-from testnet.ha.costs import cpu_seconds
-from testnet.ha.judge import judge, promises
-from testnet.ha.observations import (
+from testnet.ha.figures import (
     Arrival,
+    Check,
     Cost,
     Errors,
+    HaResult,
+    ModeResult,
     Observations,
     compare,
     delay_ms,
     figures,
+    judge,
     longest_gap,
+    promises,
     stall_ms,
 )
-from testnet.ha.result import Check, HaResult, ModeResult
-from testnet.ha.traffic import RATE, Sensor
+from testnet.ha.run import RATE, Sensor
 from testnet.ha.variants import NONE, VARIANTS, Variant, chosen
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.objects.availability import Mode
-from testnet.ha.board import HaBoard
 from testnet.ha.run import Options, run_ha
+from testnet.ha.screen import HaBoard
 from testnet.ha.variants import VARIANTS, chosen
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]

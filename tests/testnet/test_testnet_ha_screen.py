@@ -15,18 +15,14 @@ import testnet.ha.run
 from engine.objects.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import ConflictError, UnavailableError
-from testnet.ha.board import RUN_S, HaBoard
 from testnet.ha.chain import SERVERS, Reading, expected
 from testnet.ha.command import ha as ha_command
-from testnet.ha.judge import judge
-from testnet.ha.observations import Arrival, Cost, Observations, figures
-from testnet.ha.play import Play
+from testnet.ha.figures import Arrival, Cost, HaResult, ModeResult, Observations, figures, judge
 from testnet.ha.plot import FROM_S, received_by, write_plot
-from testnet.ha.result import HaResult, ModeResult
-from testnet.ha.run import Options, run_ha
-from testnet.ha.screen import open_screen, per_second, render, render_result
+from testnet.ha.run import Options, Play, run_ha
+from testnet.ha.screen import RUN_S, HaBoard, open_screen, per_second, render, render_result
 from testnet.ha.variants import NONE, VARIANTS, Variant
-from testnet.stages import State, about
+from testnet.kit.stages import State, about
 
 OUTAGES_S = {
     Mode.NONE: 14.0,

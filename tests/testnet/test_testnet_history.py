@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.recent import Epoch
-from testnet.history import History, Received
+from testnet.kit.answers import History, Received
 
 BOUNDARIES = st.lists(st.integers(0, 10_000), min_size=1, max_size=20, unique=True).map(sorted)
 

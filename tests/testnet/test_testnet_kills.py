@@ -9,11 +9,10 @@ import pytest
 import trio
 
 from overlay.errors import UnavailableError
-from testnet import kills
-from testnet.board import Board, Posting
-from testnet.history import Received
-from testnet.kills import FAILOVER_S, Dice, Killer
-from testnet.remains import Remains
+from testnet.intrusion import kills
+from testnet.intrusion.board import Board, Posting
+from testnet.intrusion.kills import FAILOVER_S, Dice, Killer, Remains
+from testnet.kit.answers import Received
 from tools.home.folder import Home
 
 SEEDS = range(12)
@@ -21,7 +20,7 @@ SEEDS = range(12)
 
 @dataclass(eq=False)
 class Peer:
-    """Keeps the contract of testnet.peers.Peer. starts_s: it takes so long to come up."""
+    """Keeps the contract of testnet.kit.peers.Peer. starts_s: it takes so long to come up."""
 
     participant: str
     home: Home

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testnet.board import Board
-from testnet.intrusion import Options
-from testnet.intrusion_kills import KillsResult, run_intrusion_kills
+from testnet.intrusion.board import Board
+from testnet.intrusion.kills import KillsResult, run_intrusion_kills
+from testnet.intrusion.run import Options
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -10,7 +10,7 @@ import trio
 from deadline import DEADLINE_S
 
 from overlay.errors import UnavailableError
-from testnet.peers import Federation, Peer, open_federation, run_command
+from testnet.kit.peers import Federation, Peer, open_federation, run_command
 from tools.client.blocking import MedusaClient
 
 

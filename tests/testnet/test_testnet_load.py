@@ -18,16 +18,25 @@ from engine.replication.status import PeerStatus, Snapshot
 from engine.tasks.plan import plan
 from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, InternalError
-from testnet import oracle
-from testnet.conn import ARROW, conn_schema
-from testnet.generate import generate
-from testnet.load import agreements, places
-from testnet.load.board import LoadBoard
-from testnet.load.judge import MEAN_S, Load, Recent, Sample, Settling, is_acceptable, is_overload
+from testnet.connections import query as oracle
+from testnet.connections.conn import ARROW, conn_schema
+from testnet.connections.generate import generate
+from testnet.connections.query import source_schema
+from testnet.kit.contracts import proposed_id
+from testnet.load import script as places
+from testnet.load.board import (
+    MEAN_S,
+    Load,
+    LoadBoard,
+    Recent,
+    Sample,
+    Settling,
+    is_acceptable,
+    is_overload,
+)
+from testnet.load.cast import Player, Tape
 from testnet.load.observe import Observer, load_of
-from testnet.load.traffic import Player, Tape
-from testnet.load.watches import WINDOW_S, Kind, Watch, expected, watches_of
-from testnet.network import source_schema
+from testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
 from tools.home.messages import MarketStatus, MoveStatus
 
 # -- judging ---------------------------------------------------------------------------------------
@@ -239,9 +248,9 @@ def test_the_peers_configs_are_read(tmp_path: Path) -> None:
 
 
 def test_what_propose_says() -> None:
-    assert agreements.proposed_id('{"contract": "0f", "state": "proposed", "terms": {}}') == "0f"
+    assert proposed_id('{"contract": "0f", "state": "proposed", "terms": {}}') == "0f"
     with pytest.raises(InternalError, match="said 'sorry'"):
-        agreements.proposed_id("sorry\n")
+        proposed_id("sorry\n")
 
 
 # -- looking ---------------------------------------------------------------------------------------

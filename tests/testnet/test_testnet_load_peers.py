@@ -10,13 +10,14 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from testnet.generate import generate
-from testnet.load import agreements, places
+from testnet.connections.generate import generate
+from testnet.kit.contracts import proposed_id
+from testnet.kit.peers import open_federation, run_command
+from testnet.load import script as places
 from testnet.load.board import LoadBoard
 from testnet.load.cast import Cast
 from testnet.load.observe import Observer
-from testnet.load.places import Place
-from testnet.peers import open_federation, run_command
+from testnet.load.script import Place
 
 
 @pytest.mark.process
@@ -30,10 +31,10 @@ async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
     invited = await run_command("invite", "brandeis.edu", "--root", root, "--home", one)
     await run_command("join", invited.split()[-1], "--home", other)
     paper = str(tmp_path / "proposal")
-    proposal = agreements.proposal(places.WITH_D)
+    proposal = places.WITH_D.proposal()
     said = await run_command(*proposal, "--home", one, "--out", paper)
     accepted = await run_command("contract", "accept", paper, "--home", other, "--json")
-    assert agreements.proposed_id(said) == agreements.proposed_id(accepted)
+    assert proposed_id(said) == proposed_id(accepted)
     told = json.loads(accepted)
     assert told["state"] == "in force"
     assert told["terms"]["max_price"] == 800_000

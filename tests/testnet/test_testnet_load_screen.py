@@ -14,14 +14,22 @@ from rich.console import Console
 import testnet.load.run
 from overlay.concurrency import one_error
 from overlay.errors import UnavailableError
-from testnet.load.board import EXPECTED_S, SHORT_SHARE, SHORT_STAGES, STAGES, LoadBoard
+from testnet.kit.stages import State
+from testnet.load.board import (
+    EXPECTED_S,
+    SHORT_SHARE,
+    SHORT_STAGES,
+    STAGES,
+    Load,
+    LoadBoard,
+    LoadResult,
+    Moved,
+    Step,
+)
 from testnet.load.command import load as load_command
-from testnet.load.judge import Load
 from testnet.load.plot import lines_of, load_at, write_plot
-from testnet.load.result import LoadResult, Moved, Step
 from testnet.load.run import Options
 from testnet.load.screen import open_screen, render, render_result
-from testnet.stages import State
 
 # -- showing ---------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from testnet.load.board import SHORT_STAGES, LoadBoard
-from testnet.load.places import EVERYBODY, SHORT, A, B, C, D
 from testnet.load.run import Options, run_load
+from testnet.load.script import EVERYBODY, SHORT, A, B, C, D
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 

@@ -7,9 +7,14 @@ import pytest
 from engine.language.check import check_query
 from engine.language.xml.documents import read_document
 from engine.objects.schema import FieldType
-from testnet.conn import conn_schema
-from testnet.network import Names, intrusion_document, source_schema, source_stream
-from testnet.oracle import COLUMNS
+from testnet.connections.conn import conn_schema
+from testnet.connections.query import (
+    COLUMNS,
+    Names,
+    intrusion_document,
+    source_schema,
+    source_stream,
+)
 
 
 @pytest.mark.parametrize("posters", [1, 2, 7])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from testnet.conn import ARROW
-from testnet.generate import generate
-from testnet.oracle import COLUMNS, Answers, expected, write_answers
-from testnet.traces import merge, open_trace
+from testnet.connections.conn import ARROW
+from testnet.connections.generate import generate
+from testnet.connections.query import COLUMNS, Answers, expected, write_answers
+from testnet.connections.traces import merge, open_trace
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -14,10 +14,8 @@ from rich.console import Console
 from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from testnet.partition.chain import SIEVES, expected, query, sources
-from testnet.partition.judge import figures
-from testnet.partition.observations import Heard, Observations
+from testnet.partition.figures import Heard, Observations, PartitionResult, figures
 from testnet.partition.plot import write_plot
-from testnet.partition.result import PartitionResult
 from testnet.partition.screen import render_result
 
 SECOND = 1_000_000

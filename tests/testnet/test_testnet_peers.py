@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from overlay.errors import DeadlineError, UnavailableError
-from testnet import peers
-from testnet.peers import Federation, Peer, open_federation, participant_name, run_command
+from testnet.kit import peers
+from testnet.kit.peers import Federation, Peer, open_federation, participant_name, run_command
 from tools.home.folder import Home
 
 STAND_IN = """#!{python}

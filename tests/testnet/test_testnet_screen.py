@@ -9,10 +9,10 @@ import pytest
 import trio
 from rich.console import Console
 
-from testnet.board import STAGES, Board, Posting
-from testnet.intrusion import AnswerResult, Result, compare
-from testnet.screen import open_screen, render, render_result
-from testnet.stages import State
+from testnet.intrusion.board import STAGES, Board, Posting
+from testnet.intrusion.run import AnswerResult, Result, compare
+from testnet.intrusion.screen import open_screen, render, render_result
+from testnet.kit.stages import State
 
 
 def console(width: int = 80, *, terminal: bool = False) -> Console:

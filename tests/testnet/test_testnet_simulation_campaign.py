@@ -13,16 +13,14 @@ from rich.console import Console
 
 import testnet.simulation
 from overlay.errors import InvalidInputError
-from testnet.simulation.campaign import Campaign, Summary
+from testnet.simulation.campaign import Campaign, Request, Summary, open_worker, simulate_apart
 from testnet.simulation.command import simulate as command
 from testnet.simulation.faults import Noise
+from testnet.simulation.history import found
 from testnet.simulation.manifest import load_manifest
 from testnet.simulation.run_real import run_real
 from testnet.simulation.screen import open_progress, render_result, render_summary
 from testnet.simulation.simulate import RUN, Result, simulate
-from testnet.simulation.violation import found
-from testnet.simulation.worker import Request
-from testnet.simulation.workers import open_worker, simulate_apart
 
 MANIFESTS = Path(testnet.simulation.__file__).parent / "manifests"
 THIN, TRADE = MANIFESTS / "thin.toml", MANIFESTS / "trade.toml"

@@ -26,14 +26,15 @@ from testnet.simulation.history import (
     Overdue,
     Paid,
     PeerView,
+    Posted,
     PrimaryView,
     Quiescent,
     Received,
+    Row,
     WorkView,
 )
 from testnet.simulation.manifest import Check, Manifest, QueryTable, StreamTable
 from testnet.simulation.peer_checks import catalog_of
-from testnet.simulation.rows import Posted, Row
 
 S = "medusa://mit.edu/s"
 OUT = "medusa://mit.edu/out"

@@ -16,10 +16,10 @@ import trio
 
 from overlay.events import wall_clock
 from overlay.identity import Identity, Root
-from testnet.simulation.clock import VirtualTime
 from testnet.simulation.determinism import deterministic
 from testnet.simulation.disk import Disk
-from testnet.simulation.hosts import EPOCH_S, Machine, Process, inside
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.hosts import EPOCH_S, Machine, Process, inside
 
 
 def learned(seed: int) -> list[object]:

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from testnet.simulation.clock import VirtualTime
-from testnet.simulation.hosts import Process, inside
-from testnet.simulation.links import LinkModel
-from testnet.simulation.network import Network
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.hosts import Process, inside
+from testnet.virtual.links import LinkModel
+from testnet.virtual.network import Network
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
 PORT = 7000

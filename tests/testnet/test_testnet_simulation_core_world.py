@@ -195,7 +195,7 @@ def test_a_scenario_that_hangs_is_ended_after_its_virtual_time() -> None:
 
 
 def test_a_run_that_goes_in_circles_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testnet.simulation.clock.MOST_READINGS", 10_000)
+    monkeypatch.setattr("testnet.virtual.clock.MOST_READINGS", 10_000)
 
     async def main(_world: World) -> None:
         while True:

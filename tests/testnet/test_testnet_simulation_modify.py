@@ -14,7 +14,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, STIME
 from overlay.errors import UnavailableError
 from testnet.simulation.federation import Federation
-from testnet.simulation.rows import Posted, schema_of, table_of
+from testnet.simulation.history import Posted, schema_of, table_of
 from testnet.simulation.run import run_simulation
 from testnet.simulation.world import World
 

@@ -17,7 +17,15 @@ from overlay.errors import UnavailableError
 from testnet.simulation import simulate as simulation
 from testnet.simulation.faults import Crash, Fault, Partition
 from testnet.simulation.federation import Federation
-from testnet.simulation.history import History, Quiescent, Received, Tentative
+from testnet.simulation.history import (
+    History,
+    Posted,
+    Quiescent,
+    Received,
+    Tentative,
+    schema_of,
+    table_of,
+)
 from testnet.simulation.manifest import (
     Manifest,
     PosterTable,
@@ -26,7 +34,6 @@ from testnet.simulation.manifest import (
     StreamTable,
     SubscriberTable,
 )
-from testnet.simulation.rows import Posted, schema_of, table_of
 from testnet.simulation.run import run_simulation
 from testnet.simulation.simulate import Result, simulate
 from testnet.simulation.world import World

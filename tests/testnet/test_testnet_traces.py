@@ -15,8 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overlay.errors import InvalidInputError
-from testnet.conn import ARROW
-from testnet.traces import BATCH_ROWS, Trace, merge, open_trace, read_batches, write_trace
+from testnet.connections.conn import ARROW
+from testnet.connections.traces import (
+    BATCH_ROWS,
+    Trace,
+    merge,
+    open_trace,
+    read_batches,
+    write_trace,
+)
 
 ROWS = [
     (1521911720.25, "10.0.0.1", 4000, "10.1.0.1", 80, "tcp", 10, 20, 0.5),

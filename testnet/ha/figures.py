@@ -1,0 +1,410 @@
+"""What the demonstration found, as its JSON has it.
+
+What each mode promises, and what the papers found; whether it is so here.
+
+Hwang et al. (ICDE 2005): passive standby adds most to the delay, since answers wait for the
+checkpoint; active standby costs most and recovers fastest; upstream backup costs least and pays at
+recovery, when the secondary does again what was done since.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+from engine.objects.availability import Mode, Recovery
+from testnet.ha.chain import SERVERS, Answer, Reading
+from testnet.ha.variants import NONE, Variant
+
+
+class ModeResult(Struct, frozen=True):
+    """One run of the chain.
+
+    Attributes:
+        lost, duplicated: answers that did not come, and those that came again. wrong: answers that
+            are none: of windows of which a part was forgotten. Null where the run failed before the
+            kill: nothing was lost by what did not begin.
+        expected: how many answers there should be.
+        recovery_ms: for how long the kill kept answers back: how much later than usual the first
+            one of after it came, or `stall_ms` where that is more; null: none came.
+        first_new_ms: how long after the kill that was, the chain's usual delay included.
+        stall_ms: the longest time without an answer after the kill, less the longest before it.
+        delay_ms: from the close of a window to its answer, the median before the kill.
+        added_delay_ms: more than without a secondary, before the kill.
+        cpu_s: CPU seconds per second of all peers and their JVMs before the kill; bytes_s: bytes
+            per second that they sent to each other.
+        cpu_overhead, network_overhead: how much more that is than without secondaries, as a share.
+            These three are null where there was no run without.
+        returned: how many of the killed peers came back, and claim nothing that another has taken
+            over. secured: how many queries had a secondary that was caught up, in the end.
+        seconds: how long the run took.
+    """
+
+    mode: str
+    recovery: str
+    lost: int | None
+    duplicated: int | None
+    recovery_ms: float | None
+    added_delay_ms: float | None
+    cpu_overhead: float | None
+    network_overhead: float | None
+    wrong: int | None = 0
+    expected: int = 0
+    first_new_ms: float | None = None
+    stall_ms: float = 0.0
+    delay_ms: float = 0.0
+    cpu_s: float = 0.0
+    bytes_s: float = 0.0
+    returned: int = 0
+    secured: int = 0
+    seconds: float = 0.0
+    failure: str = ""
+    """Why the run did not come to its end, if it did not."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it came to the kill."""
+        return self.lost is not None
+
+    @property
+    def label(self) -> str:
+        """What a person reads in a table."""
+        return self.mode if self.mode == "none" else f"{self.mode.split('_')[0]}/{self.recovery}"
+
+
+class Check(Struct, frozen=True):
+    """Something that the papers say, or that a mode promises.
+
+    Attributes:
+        certain: it must hold; else it is what is to be expected, and noise may be against it.
+        found: what was measured.
+    """
+
+    claim: str
+    good: bool
+    certain: bool
+    found: str
+
+
+class HaResult(Struct, frozen=True):
+    """
+    Attributes:
+        rate: readings posted per second.
+        folders: where the homes and logs of each run were left.
+    """
+
+    modes: tuple[ModeResult, ...]
+    checks: tuple[Check, ...]
+    rate: int = 0
+    seconds: float = 0.0
+    plot: str | None = None
+    folders: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Some run did not come to its kill: it shows nothing."""
+        return not all(mode.begun for mode in self.modes)
+
+    @property
+    def good(self) -> bool:
+        """Everything certain holds."""
+        return all(check.good for check in self.checks if check.certain)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One epoch's answers, as the client received them.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        stimes: of the answers, microseconds; not empty, ascending.
+    """
+
+    at: float
+    stimes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What all peers have used so far. at: seconds. cpu: seconds. sent: bytes to each other."""
+
+    at: float
+    cpu: float
+    sent: int
+
+
+@dataclass
+class Observations:
+    """
+    Attributes:
+        posted: every reading that was acknowledged. answers: every answer received, in order.
+        before, after: the costs at the two ends of the steady time.
+        killed_at: seconds since the epoch; 0.0: not yet. watched_at: until when it was watched how
+            the chain goes on; after that the killed peers come back.
+        returned, secured: see `ModeResult`.
+        failure: why the run did not come to its end, if it did not.
+    """
+
+    variant: Variant
+    posted: list[Reading] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    before: Cost | None = None
+    after: Cost | None = None
+    killed_at: float = 0.0
+    watched_at: float = 0.0
+    returned: int = 0
+    secured: int = 0
+    began: float = 0.0
+    ended: float = 0.0
+    failure: str = ""
+
+    def received(self, at: float, stimes: Iterable[int], answers: list[Answer]) -> None:
+        """Answers that came at a time; none is no arrival."""
+        if answers:
+            self.arrivals.append(Arrival(at, tuple(stimes)))
+            self.answers += answers
+
+    @property
+    def steady(self) -> list[Arrival]:
+        """Those of the time in which the costs were measured."""
+        if self.before is None or self.after is None:
+            return []
+        begin, end = self.before.at, self.after.at
+        return [arrival for arrival in self.arrivals if begin < arrival.at <= end]
+
+    def first_new(self) -> float | None:
+        """When the first answer came that is of after the kill, seconds since the epoch."""
+        kill_us = self.killed_at * 1e6
+        if not kill_us:
+            return None
+        return next((each.at for each in self.arrivals if each.stimes[-1] > kill_us), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How the answers received differ from those that are right."""
+
+    lost: int
+    duplicated: int
+    wrong: int
+
+
+def compare(received: Iterable[Answer], right: set[Answer]) -> Errors:
+    """An answer that comes again is a duplicate, right or wrong; one that is none is wrong."""
+    counts = Counter(received)
+    return Errors(
+        lost=len(right - counts.keys()),
+        duplicated=sum(count - 1 for count in counts.values()),
+        wrong=len(counts.keys() - right),
+    )
+
+
+def delay_ms(arrivals: Iterable[Arrival]) -> float:
+    """From the stime of an answer, when its window closed, to its arrival: the median."""
+    delays = [each.at - stime / 1e6 for each in arrivals for stime in each.stimes]
+    return 1e3 * statistics.median(delays) if delays else 0.0
+
+
+def longest_gap(times: Iterable[float]) -> float:
+    """Between two that follow each other, seconds; 0.0 if there are not two."""
+    return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
+
+
+def stall_ms(run: Observations) -> float:
+    """The longest silence that the kill made, beyond what is usual."""
+    if not run.killed_at:
+        return 0.0
+    watched = [each.at for each in run.arrivals if each.at <= run.watched_at]
+    before = [at for at in watched if at <= run.killed_at][-1:]
+    after = [at for at in watched if at > run.killed_at]
+    usual = longest_gap(arrival.at for arrival in run.steady)
+    return max(1e3 * (longest_gap((*before, *after, run.watched_at)) - usual), 0.0)
+
+
+def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> ModeResult:
+    """
+    Args:
+        right: the answers that there should be.
+        none: the run without secondaries; None if this is it, or there is none.
+    """
+    errors = compare(run.answers, right) if run.killed_at else None
+    delay = delay_ms(run.steady)
+    cpu_s, bytes_s = _rates(run)
+    first_new = run.first_new()
+    new_ms = None if first_new is None else round(1e3 * (first_new - run.killed_at), 1)
+    stall = stall_ms(run)
+    return ModeResult(
+        mode=run.variant.mode,
+        recovery=run.variant.recovery,
+        lost=None if errors is None else errors.lost,
+        duplicated=None if errors is None else errors.duplicated,
+        wrong=None if errors is None else errors.wrong,
+        expected=len(right),
+        recovery_ms=None if new_ms is None else round(max(new_ms - delay, stall), 1),
+        first_new_ms=new_ms,
+        stall_ms=round(stall, 1),
+        delay_ms=round(delay, 1),
+        added_delay_ms=_added(delay, run, none),
+        cpu_s=round(cpu_s, 3),
+        bytes_s=round(bytes_s),
+        cpu_overhead=_more(cpu_s, run, None if none is None else none.cpu_s),
+        network_overhead=_more(bytes_s, run, None if none is None else none.bytes_s),
+        returned=run.returned,
+        secured=run.secured,
+        seconds=round(run.ended - run.began, 1),
+        failure=run.failure,
+    )
+
+
+def _rates(run: Observations) -> tuple[float, float]:
+    if run.before is None or run.after is None:
+        return 0.0, 0.0
+    seconds = run.after.at - run.before.at
+    cpu, sent = run.after.cpu - run.before.cpu, run.after.sent - run.before.sent
+    return cpu / seconds, sent / seconds
+
+
+def _added(delay: float, run: Observations, none: ModeResult | None) -> float | None:
+    if none is None:
+        return 0.0 if run.variant == NONE else None
+    return round(delay - none.delay_ms, 1) if delay else 0.0
+
+
+def _more(value: float, run: Observations, than: float | None) -> float | None:
+    """As a share; None where there is nothing to compare with."""
+    if than is None:
+        return 0.0 if run.variant == NONE else None
+    return round(value / than - 1, 3) if value > 0 and than > 0 else 0.0
+
+
+ACTIVE_MS: Final = 1_000.0
+"""Longest that active standby may take to recover."""
+
+WITHOUT_LOSS: Final = (Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY)
+
+
+def judge(modes: Sequence[ModeResult]) -> tuple[Check, ...]:
+    """The checks that can be made of these runs."""
+    checks: list[Check] = []
+    for mode in modes:
+        checks += promises(mode)
+    return (*checks, *comparisons(modes))
+
+
+def promises(mode: ModeResult) -> list[Check]:
+    """What the run of one mode must show, whatever the others do."""
+    if not mode.begun:
+        return [_certain(f"{mode.label} could be set up", False, mode.failure)]
+    if mode.failure:
+        return [_certain(f"{mode.label} runs to its end", False, mode.failure)]
+    found = f"{mode.lost} lost, {mode.duplicated} duplicated, {mode.wrong} wrong"
+    checks = [
+        _certain(
+            f"{mode.label} goes on after the kill",
+            mode.recovery_ms is not None,
+            _ms(mode.recovery_ms),
+        )
+    ]
+    if mode.mode == Mode.AMNESIA:
+        loses = bool(mode.lost) and not mode.duplicated
+        checks.append(_certain("amnesia loses, and repeats nothing", loses, found))
+    elif mode.mode == Mode.NONE or mode.recovery == Recovery.PRECISE:
+        exact = not mode.lost and not mode.duplicated and not mode.wrong
+        checks.append(_certain(f"{mode.label} loses and repeats nothing", exact, found))
+    elif mode.recovery == Recovery.ROLLBACK:
+        whole = not mode.lost and not mode.wrong
+        checks.append(_certain(f"{mode.label} loses nothing", whole, found))
+    back = f"{mode.returned} of {len(SERVERS)}"
+    checks.append(
+        _certain(f"{mode.label}: the killed come back", mode.returned == len(SERVERS), back)
+    )
+    if mode.mode == Mode.ACTIVE_STANDBY:
+        quick = mode.recovery_ms is not None and mode.recovery_ms <= ACTIVE_MS
+        claim = f"{mode.label} recovers within {ACTIVE_MS:.0f} ms"
+        checks.append(_certain(claim, quick, _ms(mode.recovery_ms)))
+    return checks
+
+
+def comparisons(modes: Sequence[ModeResult]) -> list[Check]:
+    """What the papers say of modes beside each other, if each of them was run."""
+    runs = [run for run in modes if run.mode in WITHOUT_LOSS and run.recovery_ms is not None]
+    if {run.mode for run in runs} != set(WITHOUT_LOSS):
+        return []
+    return [claim.check(runs) for claim in CLAIMS]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That one mode has most, or least, of something among those that lose nothing."""
+
+    text: str
+    mode: Mode
+    figure: Callable[[ModeResult], float]
+    most: bool
+    shown: str
+
+    def check(self, runs: Sequence[ModeResult]) -> Check:
+        extreme = (max if self.most else min)(runs, key=self.figure)
+        found = ", ".join(f"{run.label} {self.shown.format(self.figure(run))}" for run in runs)
+        return Check(self.text, extreme.mode == self.mode, False, found)
+
+
+CLAIMS: Final = (
+    Claim(
+        "passive standby adds most to the delay",
+        Mode.PASSIVE_STANDBY,
+        lambda run: run.added_delay_ms or 0.0,
+        True,
+        "{:+.0f} ms",
+    ),
+    Claim(
+        "active standby costs most CPU",
+        Mode.ACTIVE_STANDBY,
+        lambda run: run.cpu_overhead or 0.0,
+        True,
+        "{:+.0%}",
+    ),
+    Claim(
+        "active standby recovers fastest",
+        Mode.ACTIVE_STANDBY,
+        lambda run: run.recovery_ms or 0.0,
+        False,
+        "{:.0f} ms",
+    ),
+    Claim(
+        "upstream backup costs least CPU",
+        Mode.UPSTREAM_BACKUP,
+        lambda run: run.cpu_overhead or 0.0,
+        False,
+        "{:+.0%}",
+    ),
+    Claim(
+        "upstream backup costs the network least",
+        Mode.UPSTREAM_BACKUP,
+        lambda run: run.network_overhead or 0.0,
+        False,
+        "{:+.0%}",
+    ),
+    Claim(
+        "upstream backup recovers slowest",
+        Mode.UPSTREAM_BACKUP,
+        lambda run: run.recovery_ms or 0.0,
+        True,
+        "{:.0f} ms",
+    ),
+)
+
+
+def _certain(claim: str, good: bool, found: str) -> Check:
+    return Check(claim, good, True, found)
+
+
+def _ms(value: float | None) -> str:
+    return "never" if value is None else f"{value:.0f} ms"

@@ -1,0 +1,1 @@
+"""The intrusion query of the papers over several participants' connections."""

@@ -1,0 +1,358 @@
+"""Peers killed with SIGKILL at random times and started again, while a scenario goes on.
+
+A seed draws when, whom, how long each stays down, and who is killed again before it is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import psutil
+import trio
+from msgspec import structs
+
+from overlay.errors import DeadlineError
+from testnet.intrusion.board import Board
+from testnet.intrusion.run import Options, Result, run_intrusion
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import Federation, Peer
+
+AFTERLIFE_S: Final = 90.0
+"""Longest that a JVM may go on once its peer is dead, seconds of the machine's time: one that was
+just starting looks at its standard input only when it is up."""
+LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Remains:
+    """
+    Attributes:
+        longest_s: how long the process that went on longest did, seconds.
+        orphans: those that had not ended by themselves within `AFTERLIFE_S`.
+    """
+
+    longest_s: float = 0.0
+    orphans: tuple[str, ...] = ()
+
+    def __or__(self, other: Remains) -> Remains:
+        return Remains(max(self.longest_s, other.longest_s), self.orphans + other.orphans)
+
+
+async def left_by(home: Path) -> list[psutil.Process]:
+    """Whatever runs for the peer in that home: every program it starts has the folder among its
+    arguments, also those that are in a session of their own."""
+    return await trio.to_thread.run_sync(_processes_of, home)
+
+
+def _processes_of(home: Path) -> list[psutil.Process]:
+    mine = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(_is_in(home, argument) for argument in process.cmdline()):
+                mine.append(process)
+    return mine
+
+
+def _is_in(home: Path, argument: str) -> bool:
+    return f"{home}/" in argument or argument.endswith(str(home))
+
+
+async def watch(processes: Iterable[psutil.Process], limit_s: float = AFTERLIFE_S) -> Remains:
+    """Wait until the processes of a dead peer have ended; those that do not are killed."""
+    began = trio.current_time()
+    left = [process for process in processes if _goes_on(process)]
+    longest = 0.0
+    with contextlib.suppress(DeadlineError):
+        async with while_moving("until they end", still_s=limit_s):
+            while left:
+                await trio.sleep(LOOK_S)
+                longest = trio.current_time() - began
+                left = [process for process in left if _goes_on(process)]
+    orphans = []
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            orphans.append(f"{process.name()} ({process.pid})")
+            process.kill()
+    return Remains(longest, tuple(orphans))
+
+
+def _goes_on(process: psutil.Process) -> bool:
+    """Dead and not reaped is dead: nobody may be there to reap an orphan."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+GAP_S: Final = (0.5, 10.0)
+"""Between two strokes, seconds: some hit peers that have long been up, some those that have not yet
+caught up."""
+TWO_AT_ONCE: Final = 0.2
+"""Share of the strokes that hit two peers."""
+PAUSE_S: Final = (0.0, 5.0)
+"""A killed peer stays down for so long, seconds: less and more than others take to notice."""
+SETTLED: Final = 0.4
+"""Share of the strokes that wait until all peers are up and answers have come since: the others
+hit what is still catching up."""
+SETTLE_S: Final = 60.0
+"""They wait no longer, seconds: how soon answers come is not theirs to judge."""
+AGAIN: Final = 0.3
+"""Share of the starts that a further kill cuts short."""
+AGAIN_S: Final = (0.05, 2.5)
+"""After its start, seconds: while it imports, reads its logs, dials the others."""
+MOMENT_S: Final = 0.1
+"""Between two looks at what is awaited, seconds."""
+
+IN_FLIGHT_S: Final = 1.0
+"""What a peer sent before it died has reached the subscriber by then, seconds; and no failure is
+detected faster."""
+FAILOVER_S: Final = 60.0
+"""Answers that stand still for longer after a kill, though a standby is there, are a fault:
+seconds of the machine's time."""
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """
+    Attributes:
+        settled: wait until answers come again. gap_s: how long after that, or after the last
+            stroke.
+        victims: how many peers it hits at once.
+    """
+
+    settled: bool
+    gap_s: float
+    victims: int
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a killed peer.
+
+    Attributes:
+        pause_s: it stays down for so long.
+        again_s: it is killed again so long after its start if it is not up by then; None: it is
+            left alone.
+    """
+
+    pause_s: float
+    again_s: float | None
+
+
+class Dice:
+    """All that is random in the kills. The same seed gives the same strokes, and the n-th kill the
+    same fate, however the peers' own pace interleaves them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._rng = random.Random(f"strokes {seed}")
+
+    def stroke(self) -> Stroke:
+        settled, gap = self._rng.random() < SETTLED, self._rng.uniform(*GAP_S)
+        return Stroke(settled, gap, 2 if self._rng.random() < TWO_AT_ONCE else 1)
+
+    def among(self, peers: Sequence[Peer], count: int) -> list[Peer]:
+        return self._rng.sample(list(peers), min(count, len(peers)))
+
+    def fate(self, kill: int) -> Fate:
+        rng = random.Random(f"fate {self._seed} {kill}")
+        pause, again = rng.uniform(*PAUSE_S), rng.uniform(*AGAIN_S)
+        return Fate(pause, again if rng.random() < AGAIN else None)
+
+
+class Killer:
+    """Of a participant with several peers, which are there to stand in for each other, one is
+    killed at a time, and started again once the answers go on without it.
+
+    Args:
+        kills: how many in all; a stroke at two peers counts two.
+
+    Attributes:
+        remains: what the dead left running.
+        faults: what should not have happened.
+        log: what was done to whom, with the seconds of the run.
+        victims: the peers that were killed, one for each kill.
+    """
+
+    def __init__(self, kills: int, seed: int) -> None:
+        self.remains = Remains()
+        self.faults: list[str] = []
+        self.log: list[str] = []
+        self.victims: list[str] = []
+        self._kills = kills
+        self._guarded: set[str] = set()
+        self._dice = Dice(seed)
+
+    async def __call__(self, federation: Federation, board: Board) -> None:
+        """Kill until all kills are done and every peer is up again.
+
+        Raises:
+            MedusaError: a peer did not come up again.
+        """
+        counts = Counter(peer.participant for peer in federation.peers)
+        self._guarded = {participant for participant, peers in counts.items() if peers > 1}
+        toll = board.toll
+        toll.planned = self._kills
+        # Before the first answers there is little to break.
+        await _until(lambda: board.answered_since(0.0) or board.all_posted)
+        async with trio.open_nursery() as nursery:
+            while toll.kills < self._kills:
+                stroke = self._dice.stroke()
+                if stroke.settled:
+                    await self._until_settled(board)
+                await trio.sleep(stroke.gap_s)
+                mortal = partial(self._mortal, federation.peers, board)
+                await _until(lambda: bool(mortal()))  # noqa: B023 - it is awaited here
+                left = self._kills - toll.kills
+                for peer in self._dice.among(mortal(), min(stroke.victims, left)):
+                    if peer in mortal():  # its sibling may have been hit just now
+                        kill = self._count(peer, board)
+                        nursery.start_soon(self._down_and_up, peer, kill, board, nursery)
+
+    def _mortal(self, peers: Sequence[Peer], board: Board) -> list[Peer]:
+        """Who may be killed now: who is up, and of those with a standby, whose sibling is."""
+        down = [peer for peer in peers if peer.name in board.toll.down]
+        spared = {peer.participant for peer in down} & self._guarded
+        return [peer for peer in peers if peer not in down and peer.participant not in spared]
+
+    def _count(self, peer: Peer, board: Board) -> int:
+        """The number of the kill that is about to be done."""
+        board.killed(peer.name)
+        self.victims.append(peer.name)
+        self._note(board, f"kill {board.toll.kills}: {peer.name}")
+        return board.toll.kills
+
+    async def _down_and_up(
+        self, peer: Peer, kill: int, board: Board, nursery: trio.Nursery
+    ) -> None:
+        """Kill it, and again if so fated; it is up when this returns."""
+        while True:
+            fate = self._dice.fate(kill)
+            await self._kill(peer, nursery)
+            died = board.seconds()
+            await trio.sleep(fate.pause_s)
+            if peer.participant in self._guarded:
+                await self._until_answers_go_on(peer, died, board)
+            await peer.start()
+            board.restarted(peer.name)
+            self._note(board, f"start {peer.name} after {board.seconds() - died:.1f} s")
+            if fate.again_s is None or await _is_up_within(peer, fate.again_s):
+                break
+            if board.toll.kills >= self._kills:
+                break
+            kill = self._count(peer, board)
+        await peer.ready()
+        board.up(peer.name)
+        self._note(board, f"{peer.name} is up")
+
+    async def _kill(self, peer: Peer, nursery: trio.Nursery) -> None:
+        await peer.kill_9()
+        # Before it is started again: whatever runs for it now is left over.
+        left = await left_by(peer.home.folder)
+
+        async def bury() -> None:
+            remains = await watch(left)
+            self.remains |= remains
+            self.faults += [f"{peer.name} was dead, and {each} went on" for each in remains.orphans]
+
+        nursery.start_soon(bury)
+
+    async def _until_settled(self, board: Board) -> None:
+        with trio.move_on_after(SETTLE_S):
+            await _until(lambda: not board.toll.down)
+            up = board.seconds()
+            await _until(lambda: board.answered_since(up) or board.all_posted)
+            if board.answered_since(up):
+                self._note(board, f"answers come {board.seconds() - up:.1f} s after all were up")
+
+    async def _until_answers_go_on(self, peer: Peer, died: float, board: Board) -> None:
+        try:
+            async with while_moving("until answers go on", still_s=FAILOVER_S):
+                # Once all is posted, nothing is to come that could show it.
+                await _until(lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted)
+        except DeadlineError:
+            self.faults.append(f"answers stood still for {FAILOVER_S:.0f} s without {peer.name}")
+            return
+        if board.answered_since(died + IN_FLIGHT_S):
+            self._note(board, f"answers go on without {peer.name}")
+
+    def _note(self, board: Board, text: str) -> None:
+        self.log.append(f"{board.now:8.2f} {text}")
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - of another process, or of many things
+        await trio.sleep(MOMENT_S)
+
+
+async def _is_up_within(peer: Peer, seconds: float) -> bool:
+    with trio.move_on_after(seconds):
+        await peer.ready()
+        return True
+    return False
+
+
+FIRST_S: Final = 60.0
+"""Posting is stretched over so many seconds for the first answers, which the kills wait for, and"""
+SECONDS_A_KILL: Final = 10.0
+"""for each kill: more than it takes on a machine that has other things to do, so that connections
+flow through all of them. What is left after the last kill is posted at once."""
+
+
+class KillsResult(Result, frozen=True, kw_only=True):
+    """A run with kills.
+
+    Attributes:
+        exact: answers equal the batch run's, and there are no faults.
+        restarts: processes started for those killed.
+        longest_pause_seconds: the longest that an answer's boundary stood still.
+        longest_afterlife_seconds: the longest that a JVM went on after its peer was killed.
+        faults: what should not have happened: epochs received out of order, JVMs that did not end,
+            a standby that did not take over.
+        history: who was killed and started, with the seconds of the run.
+        victims: the peers that were killed, one for each kill.
+    """
+
+    kills: int
+    restarts: int
+    longest_pause_seconds: float
+    longest_afterlife_seconds: float
+    faults: tuple[str, ...]
+    history: tuple[str, ...]
+    victims: tuple[str, ...]
+
+
+async def run_intrusion_kills(options: Options, kills: int, board: Board) -> KillsResult:
+    """`run_intrusion` with so many kills, drawn from the options' seed.
+
+    Raises:
+        as `run_intrusion`.
+    """
+    killer = Killer(kills, options.seed)
+    if options.stretch_s is None:
+        options = replace(options, stretch_s=FIRST_S + kills * SECONDS_A_KILL)
+    try:
+        result = await run_intrusion(options, board, killer)
+    except Exception as error:
+        error.add_note("\n".join(("--- kills", *killer.log)))
+        raise
+    faults = (*killer.faults, *board.history.faults())
+    posting = board.zero + board.stages["post"].began
+    plain = {**structs.asdict(result), "exact": result.exact and not faults}
+    return KillsResult(
+        **plain,
+        kills=board.toll.kills,
+        restarts=board.toll.restarts,
+        longest_pause_seconds=round(board.history.longest_pause_s(posting), 3),
+        longest_afterlife_seconds=round(killer.remains.longest_s, 3),
+        faults=faults,
+        history=tuple(killer.log),
+        victims=tuple(killer.victims),
+    )

@@ -1,0 +1,253 @@
+"""The intrusion query while its federation is split, and what a user is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Struct, structs
+
+from engine.streams.corrections import Corrections
+from overlay.errors import DeadlineError
+from testnet.connections.query import COLUMNS, Row
+from testnet.cutting.links import Links, open_links
+from testnet.intrusion.board import Board
+from testnet.intrusion.flow import rows_of
+from testnet.intrusion.run import Options, Result, run_intrusion
+from testnet.kit.answers import Fold
+from testnet.kit.contracts import agree, home
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_command
+from tools.client.async_client import open_medusa
+
+FIRST_S: Final = 60.0
+"""Posting is stretched over so many seconds for the first answers, since the split waits for them,
+and"""
+BEHIND_S: Final = 30.0
+"""for what comes after it. What is left then is posted at once."""
+
+LOOK_S: Final = 0.5
+
+CAPACITY_CORES: Final = 0.1
+"""Of who owns the query, where load is traded: less than its tasks take."""
+PATIENCE_S: Final = 3.0
+"""After so long a task whose worker was cut off is taken home, seconds."""
+
+TRADING: Final = f"[contracts]\nsettle_s = 3.0\n\n[engine]\npatience_s = {PATIENCE_S}\n"
+
+
+@dataclass(frozen=True)
+class Split:
+    """
+    Attributes:
+        seconds: how long. bound_s: X of the query.
+        netns: cut cables between network namespaces, not sockets.
+        trade: the query's owner is overloaded, and has a contract with each of the others.
+    """
+
+    seconds: float
+    bound_s: float = 2.0
+    netns: bool = False
+    trade: bool = False
+
+
+class SplitResult(Result, frozen=True, kw_only=True):
+    """A run with a split.
+
+    Attributes:
+        exact: answers, after all corrections, equal the batch run's, and there are no faults.
+        tentative: answers given tentatively. revised: those in DELETIONs and INSERTIONs.
+        moves, moves_while_split: tasks that moved.
+        receipts: signed by both sides. faults: what should not have happened.
+        history: what was done and seen, with the seconds of the run.
+    """
+
+    split_seconds: float
+    bound_ms: float
+    netns: bool
+    tentative: int
+    revised: int
+    moves: int
+    moves_while_split: int
+    receipts: int
+    faults: tuple[str, ...]
+    history: tuple[str, ...]
+
+
+class _Balance(Struct, frozen=True):
+    contract: str
+    earned: int
+    spent: int
+    receipts: int
+    disputes: int
+
+
+class _Balances(Struct, frozen=True):
+    contracts: tuple[_Balance, ...] = ()
+
+
+@dataclass
+class Splitter:
+    """Cuts off the participants between the first, who subscribes, and the last, who owns the
+    query, and heals that.
+
+    Attributes:
+        told: by answer, what the subscriber makes of what it is told.
+        faults, log: see `SplitResult`.
+    """
+
+    split: Split
+    links: Links
+    told: Mapping[str, Fold[Row]]
+    faults: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    moves: int = 0
+    moves_while_split: int = 0
+    receipts: int = 0
+    _partners: tuple[str, ...] = ()
+
+    async def __call__(self, federation: Federation, board: Board) -> None:
+        """
+        Raises:
+            DeadlineError: nothing came of the contracts, or of the healing.
+        """
+        peers = federation.peers
+        near, far = [peers[0], peers[-1]], peers[1:-1]
+        if self.split.trade:
+            await self._agree(peers)
+        await _until(lambda: board.answered_since(0.0) or board.all_posted)
+        async with open_medusa(peers[-1].home.folder) as owner:
+
+            async def moved() -> list[float]:
+                market = await owner.market_status()
+                return [] if market is None else [move.at for move in market.moves]
+
+            if self.split.trade:
+                async with while_moving("until the first task has moved"):
+                    while not await moved():  # noqa: ASYNC110 - of another process
+                        await trio.sleep(LOOK_S)
+            before = await moved()
+            await self.links.split([near, far])
+            self._note(board, f"split: {', '.join(peer.participant for peer in far)} cut off")
+            await trio.sleep(self.split.seconds)
+            during = await moved()
+            given = sum(fold.given for fold in self.told.values())
+            self._note(board, f"{given} tentative answers so far")
+            await self.links.heal()
+            healed = board.seconds()
+            self._note(board, "healed")
+            await _until(lambda: board.answered_since(healed) or board.all_posted)
+            self._note(board, "answers come")
+            self.moves, self.moves_while_split = len(during), len(set(during) - set(before))
+
+    async def _agree(self, peers: list[Peer]) -> None:
+        owner = peers[-1]
+        for peer in peers[:-1]:
+            await agree(
+                owner,
+                peer,
+                *("contract", "propose", "--to", peer.participant, "--valid-for", "1d"),
+                *("--min-price", "0.02", "--max-price", "0.2", "--they-run", "200"),
+                *("--availability", f"{PATIENCE_S:g}s", "--json"),
+            )
+
+    async def conclude(self, federation: Federation) -> None:
+        """Both sides of every contract must come to have the same receipts."""
+        if not self.split.trade:
+            return
+        owner, *partners = reversed(federation.peers)
+        differ = ["none yet"]
+        try:
+            what = "until both sides have the same receipts"
+            async with while_moving(what, lambda: "; ".join(differ)):
+                while differ or not self.receipts:
+                    differ, self.receipts = await _differences(owner, partners)
+                    await trio.sleep(LOOK_S)
+        except DeadlineError as error:
+            self.faults.append(str(error))
+
+    def _note(self, board: Board, text: str) -> None:
+        self.log.append(f"{board.now:8.2f} {text}")
+
+
+async def run_intrusion_split(options: Options, split: Split, board: Board) -> SplitResult:
+    """`run_intrusion` with a split of its federation, and a subscriber who is told of tentative
+    answers and of their corrections.
+
+    Raises:
+        as `run_intrusion`; UnavailableError: this machine has no network namespaces for us.
+    """
+    if options.stretch_s is None:
+        options = replace(options, stretch_s=FIRST_S + split.seconds + BEHIND_S)
+    owner = participant_name(options.peers - 1)
+    configs = {owner: f"{TRADING}capacity_cores = {CAPACITY_CORES}\n"} if split.trade else {}
+    options = replace(
+        options,
+        bound_s=split.bound_s,
+        config=f"{CONFIG}\n{TRADING}" if split.trade else CONFIG,
+        configs={name: f"{CONFIG}\n{text}" for name, text in configs.items()},
+    )
+    told: dict[str, Fold[Row]] = {
+        name: Fold(Corrections.REVISIONS, _reader(name), _window_and_group) for name in COLUMNS
+    }
+    async with open_links(netns=split.netns) as links:
+        splitter = Splitter(split, links, told)
+        try:
+            result = await run_intrusion(
+                options, board, splitter, links=links, told=told, conclude=splitter.conclude
+            )
+        except Exception as error:
+            error.add_note("\n".join(("--- split", *splitter.log)))
+            raise
+    faults = (*splitter.faults, *board.history.faults())
+    plain = {**structs.asdict(result), "exact": result.exact and not faults}
+    return SplitResult(
+        **plain,
+        split_seconds=split.seconds,
+        bound_ms=1e3 * split.bound_s,
+        netns=split.netns,
+        tentative=sum(fold.given for fold in told.values()),
+        revised=sum(fold.revised for fold in told.values()),
+        moves=splitter.moves,
+        moves_while_split=splitter.moves_while_split,
+        receipts=splitter.receipts,
+        faults=faults,
+        history=tuple(splitter.log),
+    )
+
+
+def _reader(answer: str) -> Callable[[object], list[Row]]:
+    return lambda table: rows_of(table, answer)
+
+
+def _window_and_group(row: Row) -> tuple[object, ...]:
+    """What tells the answers of a window apart."""
+    return row[:2]
+
+
+async def _differences(owner: Peer, partners: list[Peer]) -> tuple[list[str], int]:
+    """What the two sides of each contract do not agree about; and how many receipts there are."""
+    ours = await _balances(owner)
+    found: list[str] = []
+    for peer in partners:
+        for contract, theirs in (await _balances(peer)).items():
+            mine = ours.get(contract)
+            if mine is None or (mine.spent, mine.receipts) != (theirs.earned, theirs.receipts):
+                found.append(f"{contract[:8]} with {peer.participant}: {mine} and {theirs}")
+            elif mine.disputes or theirs.disputes:
+                found.append(f"{contract[:8]} with {peer.participant} is disputed")
+    return found, sum(balance.receipts for balance in ours.values())
+
+
+async def _balances(peer: Peer) -> dict[str, _Balance]:
+    said = await run_command("contract", "balance", "--json", *home(peer), log=peer.log)
+    decoded = msgspec.json.decode(said, type=_Balances)
+    return {balance.contract: balance for balance in decoded.contracts}
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - of another process, or of many things
+        await trio.sleep(LOOK_S)

@@ -1,0 +1,215 @@
+"""What a subscriber received, epoch by epoch, and whether a stream may be received like that.
+
+The checks read the history alone: they know nothing of how the epochs came about.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.objects.schema import BEGINNING, STIME
+from engine.streams.corrections import Change, Corrections, Kind
+from engine.streams.recent import Epoch
+
+
+@dataclass(frozen=True)
+class Received:
+    """One epoch as it came.
+
+    Attributes:
+        at: when, seconds of the run.
+        first, last: the least and the greatest stime of its rows; None without rows.
+    """
+
+    at: float
+    after: int
+    upto: int
+    first: int | None = None
+    last: int | None = None
+
+    @staticmethod
+    def of(epoch: Epoch, at: float) -> Received:
+        ends = pc.min_max(epoch.table.column("stime")).as_py()
+        return Received(at, epoch.after, epoch.upto, ends["min"], ends["max"])
+
+
+@dataclass
+class History:
+    """By stream, in the order of arrival."""
+
+    streams: dict[str, list[Received]] = field(default_factory=dict)
+
+    def add(self, stream: str, received: Received) -> None:
+        self.streams.setdefault(stream, []).append(received)
+
+    def faults(self) -> tuple[str, ...]:
+        """What no stream may do: go back, leave out, repeat, break its boundary's promise."""
+        return tuple(
+            f"{stream}: {fault}"
+            for stream, received in self.streams.items()
+            for fault in _faults(received)
+        )
+
+    def longest_pause_s(self, since: float) -> float:
+        """The longest that any of the streams stood still, seconds; from `since` on."""
+        return max((_longest_pause(each, since) for each in self.streams.values()), default=0.0)
+
+    def last_at(self) -> float | None:
+        """When the last epoch of any stream came; None before the first."""
+        return max((each[-1].at for each in self.streams.values() if each), default=None)
+
+
+def _faults(received: Sequence[Received]) -> list[str]:
+    faults = []
+    boundary = BEGINNING
+    for epoch in received:
+        span = f"({epoch.after}, {epoch.upto}]"
+        if epoch.after < boundary:
+            faults.append(f"{span} goes back behind {boundary}")
+        elif epoch.after > boundary:
+            faults.append(f"{span} leaves out what follows {boundary}")
+        if epoch.upto <= epoch.after:
+            faults.append(f"{span} is no interval")
+        if epoch.first is not None and epoch.first <= epoch.after:
+            faults.append(f"{span} has a tuple of stime {epoch.first}")
+        if epoch.last is not None and epoch.last > epoch.upto:
+            faults.append(f"{span} has a tuple of stime {epoch.last}")
+        boundary = max(boundary, epoch.upto)
+    return faults
+
+
+def _longest_pause(received: Sequence[Received], since: float) -> float:
+    times = [since, *(epoch.at for epoch in received if epoch.at > since)]
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+
+
+Row = TypeVar("Row")
+
+
+class Final(NamedTuple, Generic[Row]):
+    """What has become final: the tuples with after < stime <= upto, microseconds."""
+
+    after: int
+    upto: int
+    rows: tuple[Row, ...]
+
+
+@dataclass
+class Fold(Generic[Row]):
+    """
+    Args:
+        rows_of: the tuples of a table, to be compared. key_of: what tells those of one stime apart;
+            None: the stream has no key.
+
+    Attributes:
+        boundary: everything up to it is final, and was given out; microseconds.
+        given: tuples that were given tentatively. undone: of those, taken back whole.
+        revised: tuples of corrections by their difference.
+        undos, rec_dones: how many there were.
+        fault: what the last change should not have been.
+    """
+
+    how: Corrections
+    rows_of: Callable[[pa.Table], Sequence[Row]]
+    key_of: Callable[[Row], Hashable] | None = None
+    boundary: int = BEGINNING
+    given: int = 0
+    undone: int = 0
+    revised: int = 0
+    undos: int = 0
+    rec_dones: int = 0
+    fault: str = ""
+    _stable: list[tuple[int, Row]] = field(default_factory=list)
+    _tentative: list[tuple[int, Row]] = field(default_factory=list)
+    _seen: int = BEGINNING
+    _began: int | None = None
+
+    def heed(self, change: Change) -> Final[Row] | None:
+        """Gives what has become final by it; None: nothing."""
+        self.fault = ""
+        stimes = change.table.column(STIME).to_pylist()
+        self._apply(change, list(zip(stimes, self.rows_of(change.table), strict=True)))
+        if change.kind is not Kind.UNDO:
+            self._seen = max(self._seen, change.upto)
+            if self._began is None:  # who asked for all there is, is told where it begins
+                self._began = change.after if self.boundary == BEGINNING else BEGINNING
+        if change.boundary < self.boundary:
+            self.fault = f"boundary {change.boundary} after {self.boundary}"
+        after = max(self.boundary, BEGINNING if self._began is None else self._began)
+        if change.boundary <= after:
+            return None
+        final = Final(after, change.boundary, self._final(change.boundary))
+        self.boundary = change.boundary
+        return final
+
+    def forget(self) -> None:
+        """What is not final is lost with a client that crashes."""
+        self._stable.clear()
+        self._tentative.clear()
+        self.undos = self.rec_dones = 0
+
+    def _apply(self, change: Change, rows: list[tuple[int, Row]]) -> None:
+        by_difference = self.how is Corrections.REVISIONS
+        match change.kind:
+            case Kind.INSERTION:
+                self._stable += rows
+                if by_difference and change.upto <= self._seen:
+                    self.revised += len(rows)
+            case Kind.TENTATIVE:
+                self._tentative += rows
+                self.given += len(rows)
+            case Kind.UNDO:
+                self.undos += 1
+                if not by_difference and self.undos != self.rec_dones + 1:
+                    self.fault = "UNDO twice"
+                self._take_back(lambda stime: change.after < stime <= change.upto)
+            case Kind.REC_DONE:
+                self.rec_dones += 1
+                if self.undos != self.rec_dones:
+                    self.fault = "REC_DONE without UNDO"
+                self._take_back(lambda _: True)
+            case Kind.DELETION:
+                self.revised += len(rows)
+                self._delete(rows)
+            case Kind.REPLACEMENT:
+                self.revised += len(rows)
+                self._replace(rows)
+
+    def _replace(self, rows: list[tuple[int, Row]]) -> None:
+        key_of = self.key_of
+        if key_of is None:
+            self.fault = "a REPLACEMENT, though there is no key"
+            return
+        taken = {(stime, key_of(row)) for stime, row in rows}
+        kept = [each for each in self._tentative if (each[0], key_of(each[1])) not in taken]
+        if len(self._tentative) - len(kept) != len(rows):
+            self.fault = f"a REPLACEMENT of what is not there, once each: {rows}"
+        self._tentative = kept
+        self._stable += rows
+
+    def _delete(self, rows: list[tuple[int, Row]]) -> None:
+        for row in rows:
+            if row in self._tentative:
+                self._tentative.remove(row)
+            else:
+                self.fault = f"a DELETION of what is not there: {row}"
+
+    def _take_back(self, which: Callable[[int], bool]) -> None:
+        kept = [row for row in self._tentative if not which(row[0])]
+        self.undone += len(self._tentative) - len(kept)
+        self._tentative = kept
+
+    def _final(self, upto: int) -> tuple[Row, ...]:
+        """What is final up to there. By UNDO, no tentative tuple ever comes to be."""
+        found = [row for row in self._stable if row[0] <= upto]
+        self._stable = [row for row in self._stable if row[0] > upto]
+        if self.how is Corrections.REVISIONS:
+            found += [row for row in self._tentative if row[0] <= upto]
+            self._tentative = [row for row in self._tentative if row[0] > upto]
+        return tuple(row for _, row in found)

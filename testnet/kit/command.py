@@ -1,0 +1,101 @@
+"""How a scenario's command runs: until a signal, with one line where it fails, and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from math import isnan
+from typing import Final, NoReturn, TypeVar
+
+import click
+import msgspec
+import trio
+from rich.console import Console, RenderableType
+
+from overlay.concurrency import one_error
+from overlay.errors import MedusaError
+
+T = TypeVar("T")
+
+DIFFERENT: Final = 1
+FAILED: Final = 2
+INTERRUPTED: Final = 130
+"""Exit codes."""
+
+ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""A closed terminal counts: it must leave no peer behind either."""
+
+
+class NumberRange(click.FloatRange):
+    """A range of floats, without the one that is in all of them."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
+def run_scenario(
+    scenario: Callable[[], Awaitable[T]],
+    screen: AbstractAsyncContextManager[object],
+    console: Console,
+    *,
+    as_json: bool,
+    render: Callable[[T], RenderableType],
+    good: Callable[[T], bool],
+    failed: Callable[[T], bool] = lambda result: False,
+) -> NoReturn:
+    """Run it, show its result, and end the process with an exit code.
+
+    Args:
+        screen: what is shown meanwhile.
+        render: the result for people. good: whether it is as it has to be. failed: whether a part
+            of it could not be run.
+    """
+
+    async def run() -> T | None:
+        async with screen:
+            return await unless_told_to_stop(scenario)
+
+    try:
+        with one_error():
+            result = trio.run(run)
+    except MedusaError as error:
+        click.echo(f"error: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        sys.exit(FAILED)
+    if result is None:
+        click.echo("interrupted: every peer was stopped", err=True)
+        sys.exit(INTERRUPTED)
+    if as_json:
+        print_json(result)
+    else:
+        console.print(render(result))
+    sys.exit(FAILED if failed(result) else 0 if good(result) else DIFFERENT)
+
+
+def print_json(result: object) -> None:
+    """On standard output, for scripts."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
+
+
+async def unless_told_to_stop(task: Callable[[], Awaitable[T]]) -> T | None:
+    """The task's result, or None when a signal ended it: after it has tidied up behind itself."""
+    result: T | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            with trio.open_signal_receiver(*ENDING_SIGNALS) as signals:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        result = await task()
+        nursery.cancel_scope.cancel()
+    return result

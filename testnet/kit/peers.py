@@ -1,0 +1,378 @@
+"""Real peers on this machine: processes of the `medusa-peer` command, in homes of their own.
+
+Each listens on a loopback port that was free, unless whoever opens the federation knows a better
+way to start them (`testnet.cutting` does). Whatever happens to the caller, an error or Ctrl-C
+included, leaving `open_federation` leaves no process behind, and no folder unless it is to be kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import psutil
+import trio
+
+from overlay.errors import DeadlineError, MedusaError, UnavailableError
+from testnet.kit.patience import STILL_S, while_moving
+from tools.client.async_client import open_medusa
+from tools.home.addresses import format_address
+from tools.home.folder import Home, Running
+
+PARTICIPANTS: Final = (
+    "mit.edu",
+    "utah.edu",
+    "brown.edu",
+    "brandeis.edu",
+    "cornell.edu",
+    "rice.edu",
+    "wisc.edu",
+    "uw.edu",
+)
+
+ANY_PORT: Final = "127.0.0.1:0"
+CONFIG: Final = '[overlay]\npreset = "local"\n'
+"""News spreads as fast as it may where all peers are on one machine."""
+STOP_S: Final = 60.0
+"""A peer that is told to stop and logs nothing for so long is killed, seconds of the machine's
+time: it only writes what is under way."""
+POLL_S: Final = 0.1
+TAIL_LINES: Final = 20
+
+
+def participant_name(index: int) -> str:
+    """The participant of the index-th peer."""
+    return PARTICIPANTS[index] if index < len(PARTICIPANTS) else f"lab{index}.example.edu"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the daemon of one peer is started.
+
+    Attributes:
+        listen: where it listens at first.
+        prefix: a command that runs the program which follows it (`ip netns exec NAME`).
+        program: takes the arguments of `medusa-peer`, and its place.
+        config: what its medusa.toml says beside the federation's.
+    """
+
+    listen: str = ANY_PORT
+    prefix: tuple[str, ...] = ()
+    program: tuple[str, ...] | None = None
+    config: str = ""
+
+
+class Launcher(Protocol):
+    """Knows how the peers of a federation are to be started."""
+
+    async def launch(self, peer: str) -> Launch:
+        """For the peer of that name, before it is started for the first time.
+
+        Raises:
+            UnavailableError: this machine cannot have one more.
+        """
+
+
+@dataclass
+class Peer:
+    """One peer: its home stays, its process comes and goes.
+
+    Attributes:
+        log: what its processes wrote, all of them one after the other.
+        launch: how its processes are started.
+        listen: where it listens: any port at first, then the one it got, so that a restarted peer
+            is found where it was.
+    """
+
+    participant: str
+    home: Home
+    log: Path
+    launch: Launch = Launch()
+    listen: str = field(init=False)
+    process: trio.Process | None = None
+    running: Running | None = None
+
+    def __post_init__(self) -> None:
+        self.listen = self.launch.listen
+
+    @property
+    def name(self) -> str:
+        """Its own: a participant may have several peers."""
+        return self.home.folder.name
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"the peer of {self.participant} was not started"
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def tail(self, lines: int = TAIL_LINES) -> str:
+        """The end of its log."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def start(self) -> None:
+        """Start its daemon; `ready` waits until it answers."""
+        arguments = ["run", "--home", str(self.home.folder), "--listen", self.listen]
+        program = self.launch.program or (_installed("medusa-peer"),)
+        with self.log.open("ab") as log:
+            # Its own process group: Ctrl-C at the terminal is ours to handle, not the peers'.
+            self.process = await trio.lowlevel.open_process(
+                [*self.launch.prefix, *program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running = None
+
+    async def ready(self, still_s: float = STILL_S) -> Running:
+        """Wait until its daemon says where it answers.
+
+        Raises:
+            UnavailableError: it ended; the message has the last line of its log.
+            DeadlineError: it does neither, nor logs anything.
+        """
+        what = f"until the peer of {self.participant} answers"
+        async with while_moving(what, partial(self.tail, 1), still_s):
+            while not self._says_where():
+                if not self.alive:
+                    code = self.process.returncode if self.process is not None else None
+                    raise UnavailableError(
+                        f"the peer of {self.participant} ended with {code}: {self.tail(1)}"
+                    )
+                await trio.sleep(POLL_S)
+        assert self.running is not None
+        return self.running
+
+    def _says_where(self) -> bool:
+        """Whether its daemon has said where it answers."""
+        with contextlib.suppress(MedusaError):
+            running = self.home.running()
+            # After a kill -9 the last daemon's run.json is still there.
+            if running.pid == self.pid:
+                self.running = running
+                self.listen = format_address(running.overlay)
+                return True
+        return False
+
+    async def stop(self) -> int:
+        """SIGTERM, then SIGKILL to all its processes; gives its exit code."""
+        assert self.process is not None, f"the peer of {self.participant} was not started"
+        if self.alive:
+            self.process.terminate()
+            with contextlib.suppress(DeadlineError):
+                async with while_moving("until it stops", partial(self.tail, 1), STOP_S):
+                    await self.process.wait()
+        await self.kill_9()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    async def kill_9(self) -> None:
+        """What a crash does: SIGKILL to it and to whatever it started in its process group."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        await self.process.wait()
+
+    async def restart(self) -> Running:
+        """Start it anew in the same home at the same address, and wait until it answers."""
+        if self.alive:
+            await self.stop()
+        await self.start()
+        return await self.ready()
+
+    def children(self, name: str = "java") -> tuple[int, ...]:
+        """Process ids of its descendants by program name (its JVM)."""
+        below = psutil.Process(self.pid).children(recursive=True)
+        return tuple(child.pid for child in below if child.name() == name)
+
+
+@dataclass
+class Federation:
+    """A federation of peers, one a participant, the first of which founded it.
+
+    Attributes:
+        config: medusa.toml of the peers that are made from now on. configs: by participant, of
+            those that have another one.
+        links: says how they are started, if not as `Launch` has it.
+    """
+
+    folder: Path
+    peers: list[Peer] = field(default_factory=list)
+    config: str = CONFIG
+    configs: Mapping[str, str] = field(default_factory=dict)
+    links: Launcher | None = None
+    report: Callable[[str], None] = lambda text: None
+
+    async def found(self, participant: str, *, name: str = "testnet") -> Peer:
+        """Make the first participant's peer and start it."""
+        peer = await self._make(participant, "--found", name)
+        await peer.start()
+        self.report(f"{participant} starts")
+        await peer.ready()
+        return peer
+
+    async def admit(self, participant: str) -> Peer:
+        """Make a further participant's peer, admitted by the founder, and start it."""
+        peer = await self._make(participant)
+        sponsor = self.peers[0]
+        root = str(peer.home.root_certificate)
+        invited = await run_command(
+            *("invite", participant, "--root", root, "--home", str(sponsor.home.folder)),
+            log=sponsor.log,
+        )
+        token = invited.split()[-1]
+        await run_command("join", token, "--home", str(peer.home.folder), log=peer.log)
+        self.report(f"{participant} is admitted")
+        await peer.start()
+        return peer
+
+    async def _make(self, participant: str, *more: str) -> Peer:
+        folder = self.folder / participant
+        await run_command("init", "--participant", participant, "--home", str(folder), *more)
+        return await self.add(participant, Home(folder))
+
+    async def admit_sibling(self, of: Peer, name: str = "") -> Peer:
+        """Make another peer of the participant of a running one, start it, and wait for it.
+
+        Args:
+            name: its own; none: its participant's and a number.
+        """
+        home = Home(self.folder / (name or f"{of.participant}-{len(self.peers)}"))
+        await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
+        peer = await self.add(of.participant, home)
+        await peer.start()
+        await peer.ready()
+        return peer
+
+    async def add(self, participant: str, home: Home) -> Peer:
+        """Take in the peer that was made in a home of our folder; it is not started."""
+        name = home.folder.name
+        launch = Launch() if self.links is None else await self.links.launch(name)
+        peer = Peer(participant, home, self.folder / f"{name}.log", launch)
+        config = self.configs.get(participant, self.config)
+        peer.home.config.write_text(config + launch.config)
+        self.peers.append(peer)
+        return peer
+
+    async def together(self) -> None:
+        """Wait until each peer sees all others running.
+
+        Raises:
+            DeadlineError: they do not find each other.
+        """
+        seen: Counter[str] = Counter()
+
+        async def until_sees_all(peer: Peer) -> None:
+            async with open_medusa(peer.home.folder) as client:
+                while seen[peer.name] < len(self.peers):
+                    peers = (await client.status()).peers
+                    seen[peer.name] = sum(each.state == "running" for each in peers)
+                    await trio.sleep(POLL_S)
+
+        def stands() -> str:
+            return ", ".join(f"{name} sees {count}" for name, count in sorted(seen.items()))
+
+        what = "until the peers find each other"
+        async with while_moving(what, stands), trio.open_nursery() as nursery:
+            for peer in self.peers:
+                nursery.start_soon(until_sees_all, peer)
+
+    async def stop(self) -> None:
+        """Stop every peer, all at once; those that do not end are killed."""
+        async with trio.open_nursery() as nursery:
+            for peer in self.peers:
+                if peer.process is not None:
+                    nursery.start_soon(peer.stop)
+
+    def failures(self) -> str:
+        """The ends of the logs of the peers that died, or of all when none did."""
+        dead = [peer for peer in self.peers if peer.process is not None and not peer.alive]
+        shown = dead or self.peers
+        return "\n".join(
+            f"--- {peer.participant}{' (ended)' if peer in dead else ''}\n{peer.tail()}"
+            for peer in shown
+            if peer.tail()
+        )
+
+
+@asynccontextmanager
+async def open_federation(
+    *, keep: bool = False, links: Launcher | None = None
+) -> AsyncIterator[Federation]:
+    """A federation without peers yet, in a new folder.
+
+    Args:
+        keep: leave the folder (homes, logs) for a person to look at.
+        links: says how its peers are started, `testnet.cutting.links` for example.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="medusa-testnet-"))
+    federation = Federation(folder, links=links)
+    try:
+        yield federation
+    finally:
+        # Shielded: a cancelled or interrupted scenario must still end its peers.
+        with trio.CancelScope(shield=True):
+            try:
+                await federation.stop()
+            finally:
+                if not keep:
+                    shutil.rmtree(federation.folder, ignore_errors=True)
+
+
+async def run_command(
+    *arguments: str, program: str = "medusa-peer", log: Path | None = None
+) -> str:
+    """Run one of our commands to its end; gives its standard output.
+
+    Args:
+        log: takes what it says on standard error: a warning is worth keeping.
+
+    Raises:
+        UnavailableError: it failed; the message has what it said.
+        DeadlineError: it did not end.
+    """
+    shown = " ".join((program, *arguments[:2]))
+    async with while_moving(f"until `{shown}` ends"):
+        done = await trio.run_process(
+            [_installed(program), *arguments],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    said = done.stderr.decode(errors="replace").strip()
+    if said and log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{shown}: {said}\n")
+    if done.returncode:
+        raise UnavailableError(f"`{shown}` ended with {done.returncode}: {said}")
+    return done.stdout.decode()
+
+
+def _installed(program: str) -> str:
+    """Our command of this very environment, or the one on PATH."""
+    beside = Path(sys.executable).with_name(program)
+    found = str(beside) if beside.exists() else shutil.which(program)
+    if found is None:
+        raise UnavailableError(f"{program} is not installed: run `make setup`")
+    return found

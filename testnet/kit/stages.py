@@ -1,0 +1,189 @@
+"""The stages of a scenario, one after the other, and how a person sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import trio
+from rich import box
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+
+class State(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+_ICONS: Final = {
+    State.WAITING: ("·", "dim"),
+    State.DONE: ("✓", "green"),
+    State.FAILED: ("✗", "red"),
+}
+
+
+@dataclass
+class Stage:
+    """One stage. Times are seconds since the scenario began; detail is its last word."""
+
+    name: str
+    state: State = State.WAITING
+    began: float = 0.0
+    ended: float = 0.0
+    detail: str = ""
+
+
+@dataclass
+class Stages:
+    """
+    Attributes:
+        words: by stage, in order, what a person reads.
+        seconds: a monotonic clock; zero: what it said when the scenario began.
+        on_stage: called when a stage begins, ends or fails.
+    """
+
+    words: Mapping[str, str]
+    seconds: Callable[[], float] = time.monotonic
+    on_stage: Callable[[Stage], None] = lambda stage: None
+    stages: dict[str, Stage] = field(init=False)
+    zero: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.zero = self.seconds()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """All stages are to come."""
+        self.stages = {name: Stage(name) for name in self.words}
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.seconds() - self.zero
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """A stage, from here to the end of the block."""
+        stage = self.stages[name]
+        stage.state, stage.began = State.RUNNING, self.now
+        self.on_stage(stage)
+        finished = False
+        try:
+            yield stage
+            finished = True
+        finally:
+            stage.state = State.DONE if finished else State.FAILED
+            stage.ended = self.now
+            self.on_stage(stage)
+
+    def say(self, name: str, detail: str) -> None:
+        """Change a stage's last word."""
+        self.stages[name].detail = detail
+
+    def print_each(
+        self,
+        console: Console,
+        before: Callable[[], str] = lambda: "",
+        after: Callable[[], str] = lambda: "",
+    ) -> None:
+        """A line whenever a stage begins or ends: where there is no screen to draw on.
+
+        Args:
+            before: what each line begins with. after: what that of an end ends with.
+        """
+
+        def print_one(stage: Stage) -> None:
+            words = f"{before()}{self.words[stage.name]}"
+            if stage.state is State.RUNNING:
+                console.print(f"{words} ...", style="dim", highlight=False, markup=False)
+                return
+            word = "failed" if stage.state is State.FAILED else "done"
+            detail = f": {stage.detail}" if stage.detail else ""
+            took_s = stage.ended - stage.began
+            text = f"{words} {word} in {took_s:.1f} s{detail}{after()}"
+            console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+        self.on_stage = print_one
+
+    def render(self, title: str, subtitle: str = "") -> RenderableType:
+        """A row a stage: what it says, and how long it took.
+
+        Args:
+            title: of the command. subtitle: for the lower right corner.
+        """
+        table = Table.grid(padding=(0, 1), expand=True)
+        table.add_column(width=1)
+        table.add_column(no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column(justify="right", no_wrap=True)
+        for stage in self.stages.values():
+            waiting = stage.state is State.WAITING
+            until = self.now if stage.state is State.RUNNING else stage.ended
+            table.add_row(
+                _icon(stage),
+                Text(self.words[stage.name], "dim" if waiting else ""),
+                Text(stage.detail, "cyan" if stage.state is State.RUNNING else "dim"),
+                Text("" if waiting else f"{until - stage.began:.0f} s", "dim"),
+            )
+        return Panel(
+            table,
+            title=f"[bold]medusa-testnet {title}[/]",
+            title_align="left",
+            subtitle=f"[dim]{subtitle}[/]" if subtitle else None,
+            subtitle_align="right",
+            box=box.ROUNDED,
+            border_style="dim",
+        )
+
+
+def about(seconds: float) -> str:
+    """A time that nobody knows exactly: half a minute, minutes."""
+    if seconds < 45:
+        return "half a minute"
+    minutes = round(seconds / 60)
+    return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def _icon(stage: Stage) -> RenderableType:
+    if stage.state is State.RUNNING:
+        return Spinner("dots", style="cyan")
+    sign, style = _ICONS[stage.state]
+    return Text(sign, style)
+
+
+@asynccontextmanager
+async def open_live(
+    console: Console,
+    frame: Callable[[], RenderableType],
+    last: Callable[[], RenderableType],
+    frame_s: float,
+) -> AsyncIterator[None]:
+    """Draw frames while the body runs, one each `frame_s` seconds, and leave `last` there: by then
+    the federation is gone, and what stays is what was done."""
+    with Live(
+        console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
+    ) as live:
+
+        async def draw() -> None:
+            while True:
+                live.update(frame(), refresh=True)
+                await trio.sleep(frame_s)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(draw)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+        live.update(last(), refresh=True)

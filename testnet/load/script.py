@@ -1,0 +1,291 @@
+"""The cast of the demonstration: who there is, what each has to do, and what was agreed.
+
+All sizes are in tasks, since the speed of the traffic is chosen so that a task is `TASK_UNITS` on
+the machine at hand: what happens is the same on a fast one and on a slow one.
+
+The standing questions of a network's operators, and the same ones asked of DuckDB in one batch.
+
+Each is a part of the intrusion query of the papers over one stream of connections, with a threshold
+of its own; windows are 60 s, tumbling, aligned to the epoch. The batch side shares nothing with
+the engine but the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from engine.objects.definitions import StreamDefinition
+from testnet.connections.query import HISTORY_US, Row, source_schema
+from testnet.kit.peers import CONFIG
+
+WINDOW_S: Final = 60
+
+
+class Kind(StrEnum):
+    """What is looked for.
+
+    BUSY: addresses with more than so many connections. SCAN: addresses with more than so many
+    destination ports. SWEEP: addresses with more than so many destination addresses. TARGET:
+    destinations with connections from more than so many addresses.
+    """
+
+    BUSY = "busy"
+    SCAN = "scan"
+    SWEEP = "sweep"
+    TARGET = "target"
+
+
+_AGGREGATES: Final = {
+    Kind.BUSY: ("count()", "src_ip"),
+    Kind.SCAN: ("count_distinct(dst_port)", "src_ip"),
+    Kind.SWEEP: ("count_distinct(dst_ip)", "src_ip"),
+    Kind.TARGET: ("count_distinct(src_ip)", "dst_ip"),
+}
+"""The aggregate box's function and key."""
+
+_SQL: Final = {
+    Kind.BUSY: ("count(*)", "src_ip"),
+    Kind.SCAN: ("count(DISTINCT dst_port)", "src_ip"),
+    Kind.SWEEP: ("count(DISTINCT dst_ip)", "src_ip"),
+    Kind.TARGET: ("count(DISTINCT src_ip)", "dst_ip"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One standing question of one participant: a query of one task.
+
+    Attributes:
+        owner: the participant. sensor: which of its streams it reads, from 0.
+        number: of this kind, from 1.
+        threshold: what is above it is reported.
+    """
+
+    owner: str
+    sensor: int
+    kind: Kind
+    number: int
+    threshold: int
+
+    @property
+    def query(self) -> str:
+        return f"medusa://{self.owner}/watch/{self.kind}{self.number}"
+
+    @property
+    def answer(self) -> str:
+        """Its output stream, and so its task's name."""
+        return f"medusa://{self.owner}/{self.kind}{self.number}"
+
+    def document(self, source: str) -> str:
+        """The query as XML, over a stream of connections."""
+        function, key = _AGGREGATES[self.kind]
+        return f"""\
+<query name="{self.query}">
+  <box name="count" type="aggregate">
+    <input port="1" stream="{source}"/>
+    <output port="1" stream="{self.query}/all"/>
+    <param name="aggregate-function.0" value="{function}"/>
+    <param name="aggregate-function-output-name.0" value="n"/>
+    <param name="window-size" value="{WINDOW_S}"/>
+    <param name="advance" value="{WINDOW_S}"/>
+    <param name="group-by" value="{key}"/>
+  </box>
+  <box name="above" type="filter">
+    <input port="1" stream="{self.query}/all"/>
+    <output port="1" stream="{self.answer}"/>
+    <param name="expression.0" value="n > {self.threshold}"/>
+  </box>
+</query>"""
+
+    def rows_of(self, table: pa.Table) -> list[Row]:
+        """An epoch of the answer as (window's start in seconds, address, number)."""
+        starts = table.column("window_start").cast(pa.int64()).to_pylist()
+        keys = table.column(_AGGREGATES[self.kind][1]).to_pylist()
+        counts = table.column("n").to_pylist()
+        return [
+            (start // 1_000_000, key, count)
+            for start, key, count in zip(starts, keys, counts, strict=True)
+        ]
+
+
+_THRESHOLDS: Final = {Kind.BUSY: 100, Kind.SCAN: 10, Kind.SWEEP: 12, Kind.TARGET: 30}
+"""Those of the papers for the first of a kind; each further one looks a little closer."""
+
+
+def watches_of(owner: str, count: int, sensors: int) -> tuple[Watch, ...]:
+    """So many questions of a participant, the kinds and the sensors taking turns."""
+    kinds = tuple(Kind)
+    found = []
+    for index in range(count):
+        turn, kind = index // len(kinds) + 1, kinds[index % len(kinds)]
+        sensor = (index + turn) % sensors
+        found.append(Watch(owner, sensor, kind, turn, max(_THRESHOLDS[kind] // turn, 1)))
+    return tuple(found)
+
+
+def expected(tables: Iterable[pa.Table], watches: Sequence[Watch]) -> dict[Watch, list[Row]]:
+    """The answer to each question over all connections given, sorted."""
+    needed = {"ts": pa.float64(), "src_ip": pa.string(), "dst_ip": pa.string()}
+    types = pa.schema([*needed.items(), ("dst_port", pa.int32())])
+    batches = (batch for table in tables for batch in table.select(types.names).to_batches())
+    with duckdb.connect() as database:
+        database.register(
+            "posted",
+            pa.RecordBatchReader.from_batches(types, (batch.cast(types) for batch in batches)),
+        )
+        database.execute("CREATE TABLE conns AS SELECT * FROM posted")
+        return {watch: sorted(database.execute(_statement(watch)).fetchall()) for watch in watches}
+
+
+def _statement(watch: Watch) -> str:
+    function, key = _SQL[watch.kind]
+    # floor(ts) is exact, and so is its quotient's floor.
+    return f"""
+        SELECT CAST(floor(floor(ts) / {WINDOW_S}) AS BIGINT) * {WINDOW_S} AS window_start,
+               {key}, {function} AS n
+        FROM conns GROUP BY ALL HAVING n > {watch.threshold}"""  # noqa: S608 - our own words
+
+
+TASK_UNITS: Final = 2.5
+"""Load of a task before any rises: four peers full of them, and all that is not a task's, leave
+some of two cores free."""
+SENSORS: Final = 2
+"""Streams of connections of each participant. A task works when a window closes; those of one
+stream all at once. So the windows of the streams close in turn, or load would come in waves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One peer.
+
+    Attributes:
+        letter: its name in the papers. tasks: how many are its own.
+        room: how many tasks of `TASK_UNITS` its declared capacity is.
+    """
+
+    letter: str
+    participant: str
+    tasks: int
+    room: float
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        return watches_of(self.participant, self.tasks, SENSORS)
+
+    def stream(self, sensor: int) -> StreamDefinition:
+        """What a sensor posts to, from 0; every member may read it."""
+        return StreamDefinition(
+            name=f"medusa://{self.participant}/sensor{sensor + 1}",
+            schema=source_schema(self.participant),
+            history_us=HISTORY_US,
+            max_ahead_us=None,
+        )
+
+    @property
+    def capacity(self) -> float:
+        """Units of 1 % of a core."""
+        return self.room * TASK_UNITS
+
+    @property
+    def menu(self) -> str:
+        """What it runs for others: any task, up to all it can."""
+        return str(math.ceil(self.capacity))
+
+    @property
+    def config(self) -> str:
+        """Its medusa.toml."""
+        return f"{CONFIG}\n[engine]\ncapacity_cores = {self.capacity / 100:.4f}\n"
+
+
+A: Final = Place("A", "mit.edu", tasks=16, room=10.0)
+B: Final = Place("B", "utah.edu", tasks=6, room=10.0)
+C: Final = Place("C", "brown.edu", tasks=5, room=10.0)
+D: Final = Place("D", "brandeis.edu", tasks=1, room=12.0)
+"""A has 6 tasks too many, B room for 4 and C for 5: either alone is not enough for A."""
+
+AHEAD_S: Final = WINDOW_S / SENSORS
+"""How far the traffic of a sensor is ahead of the one before it, seconds of trace."""
+
+FOUNDERS: Final = (A, B, C)
+EVERYBODY: Final = (A, B, C, D)
+
+RAISE: Final = 1.5
+"""How much faster B's traffic becomes at once."""
+RAISES: Final = 4
+"""How often at most: beyond some windows an epoch, more speed is hardly more load."""
+OVERLOAD: Final = 1.12
+"""It rises until all loads together are this many times all capacities. D brings room for more."""
+
+PRICE: Final = 1.0
+"""Money per unit of load and second in the contracts of A, B and C."""
+CHEAPER: Final = 0.8
+"""D's price as a share of that, as on the papers' poster."""
+RANGE_TASKS: Final = 2
+"""Width of the price range, in tasks: at one fixed price load cannot flow through a full peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A contract: load may move either way at up to that price."""
+
+    one: Place
+    other: Place
+    price: float
+
+    def proposal(self) -> tuple[str, ...]:
+        """The arguments of `medusa-peer` that propose it."""
+        return (
+            *("contract", "propose", "--to", self.other.participant),
+            *("--price", f"{self.price:.6f}", "--tasks", str(RANGE_TASKS)),
+            *("--task-load", f"{TASK_UNITS:g}", "--capacity", f"{self.one.capacity:g}"),
+            *("--runs", self.one.menu, "--they-run", self.other.menu),
+            *("--valid-for", "1d", "--json"),
+        )
+
+
+AMONG_FOUNDERS: Final = (
+    Agreement(A, B, PRICE),
+    Agreement(A, C, PRICE),
+    Agreement(B, C, PRICE),
+)
+WITH_D: Final = Agreement(C, D, PRICE * CHEAPER)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What is played.
+
+    Attributes:
+        founders: are there from the beginning, with these agreements.
+        whole: all four steps; else the first alone.
+        warm_s: after the first tasks have worked, seconds: a JVM that has just started is slower
+            than it will be.
+        rounds: how often the traffic's speed is corrected at most.
+    """
+
+    founders: tuple[Place, ...]
+    agreements: tuple[Agreement, ...]
+    whole: bool
+    warm_s: float
+    rounds: int
+
+
+FULL: Final = Script(FOUNDERS, AMONG_FOUNDERS, whole=True, warm_s=20.0, rounds=4)
+
+_SHORT_A: Final = Place("A", "mit.edu", tasks=8, room=5.0)
+_SHORT_B: Final = Place("B", "utah.edu", tasks=1, room=8.0)
+SHORT: Final = Script(
+    (_SHORT_A, _SHORT_B),
+    (Agreement(_SHORT_A, _SHORT_B, PRICE),),
+    whole=False,
+    warm_s=10.0,
+    rounds=2,
+)
+"""A has 3 tasks too many, and B room for 7."""

@@ -1,0 +1,1 @@
+"""Virtual time, and the network that simulated peers are connected by."""

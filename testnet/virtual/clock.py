@@ -1,0 +1,113 @@
+"""Virtual time: it stands still while anything can be done, and then jumps to what comes next.
+
+What comes next is a deadline of trio's or an event of the network's, whichever is earlier.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, TypeVarTuple
+
+import trio
+import trio.testing
+from trio._core._run import GLOBAL_RUN_CONTEXT
+
+Arguments = TypeVarTuple("Arguments")
+
+
+class Clock:
+    """
+    Attributes:
+        now: seconds since the simulation began.
+    """
+
+    __slots__ = ("_due", "_number", "now")
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._number = 0
+        self._due: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
+
+    def at(self, time: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
+        """Do that at that time, seconds; at once if it has passed; ties in order of asking."""
+        self._number += 1
+        heappush(self._due, (max(time, self.now), self._number, do, arguments))
+
+    def after(self, delay: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
+        """Do that in so many seconds."""
+        self.at(self.now + delay, do, *arguments)
+
+    def run(self, until: float) -> None:
+        """Do all that is due up to and including that time; then it is that time."""
+        due = self._due
+        while due and due[0][0] <= until:
+            self.now, _, do, arguments = heappop(due)
+            do(*arguments)
+        self.now = until
+
+
+START: Final = 20_000.0
+"""Trio's clock at the start. Real ones start anywhere from 10,000 up, never near 0."""
+
+MOST_READINGS: Final = 5_000_000
+"""Readings of the clock at one moment after which a simulation is taken to turn in circles: trio
+reads it several times in every pass over its tasks, and a busy moment has some thousands."""
+
+
+class VirtualTime:
+    """Trio's clock for one run, with events of its own.
+
+    Attributes:
+        now: trio's time, seconds.
+        clock: to be given to `trio.run`.
+        on_stall: called when it stalls. stalled: why it has, or "".
+    """
+
+    def __init__(self) -> None:
+        self.now = START
+        self.stalled = ""
+        self.on_stall: Callable[[], None] = lambda: None
+        self._readings = 0
+        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
+        self._made = 0
+        # Trio lets its own MockClock jump, and nobody else; this replaces what it jumps to.
+        self.clock = trio.testing.MockClock(autojump_threshold=0.0)
+        self.clock.current_time = self._read  # type: ignore[method-assign]
+        self.clock._autojump = self._advance  # type: ignore[method-assign]
+
+    @property
+    def elapsed(self) -> float:
+        """True seconds since the start."""
+        return self.now - START
+
+    def call_at(self, when: float, action: Callable[..., None], *args: object) -> None:
+        """Call it then, in no task; those of the same moment in the order they were asked for."""
+        self._made += 1
+        heapq.heappush(self._events, (max(when, self.now), self._made, action, args))
+
+    def _read(self) -> float:
+        self._readings += 1
+        if self._readings == MOST_READINGS:
+            self._stall("much happens and no time passes")
+        return self.now
+
+    def _stall(self, why: str) -> None:
+        self.stalled = why
+        self.on_stall()
+
+    def _advance(self) -> None:
+        """All tasks are waiting: go to the next moment and do what the network has for it."""
+        deadline = GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline()
+        event = self._events[0][0] if self._events else inf
+        moment = min(deadline, event)
+        if moment == inf:
+            self._stall("nothing will ever happen again")
+            return
+        self._readings = 0
+        self.now = max(self.now, moment)
+        while self._events and self._events[0][0] <= self.now:
+            _, _, action, args = heapq.heappop(self._events)
+            action(*args)

@@ -1,0 +1,231 @@
+"""The simulated network: trio's sockets, between machines that are named by their IPs.
+
+A datagram or segment is an event of virtual time. Everything that arrives goes into a digest, so
+that two runs of one seed can be compared.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import random
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import trio
+
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.hosts import Machine, Process, running_process
+from testnet.virtual.links import LinkModel, Links
+from testnet.virtual.sockets import DatagramSocket, Listener, SimulatedSocket, StreamSocket
+from testnet.virtual.tcp import Endpoint
+
+SYN_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""Linux's waits for the answer to a SYN, seconds; after the last one the connection times out."""
+
+
+class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
+    """All machines and what goes between them.
+
+    Attributes:
+        links: the weather between machines; may be changed at any time.
+        machines: by IP.
+        packets: how many have arrived.
+        watch: told of each packet that arrives, for a detailed trace.
+    """
+
+    def __init__(self, time: VirtualTime, rng: random.Random) -> None:
+        self.time = time
+        self.links = Links(rng)
+        self.machines: dict[str, Machine] = {}
+        self.packets = 0
+        self.watch: Callable[[str, str, str, int], None] | None = None
+        self._hash = hashlib.sha256()
+        self._listeners: dict[tuple[str, int], Listener] = {}
+        self._datagrams: dict[tuple[str, int], DatagramSocket] = {}
+
+    def enable(self) -> None:
+        """Every socket that trio makes in this run is one of ours from now on."""
+        trio.socket.set_custom_socket_factory(self)
+        trio.socket.set_custom_hostname_resolver(self)
+
+    def machine(self, ip: str) -> Machine:
+        """The machine with that IP, new if there was none."""
+        return self.machines.setdefault(ip, Machine(ip))
+
+    def is_up(self, ip: str) -> bool:
+        machine = self.machines.get(ip)
+        return machine is not None and machine.up
+
+    @property
+    def defaults(self) -> LinkModel:
+        """Of every link that has no model of its own."""
+        return self.links.default
+
+    @defaults.setter
+    def defaults(self, model: LinkModel) -> None:
+        self.links.default = model
+
+    # -- faults, by IP; `links` has more
+
+    def cut(self, source: str, target: str, both: bool = True) -> None:
+        """Nothing gets through until it is healed."""
+        self.links.cut(source, target, both=both)
+
+    def heal_all(self) -> None:
+        """End all cuts and clogs."""
+        self.links.heal_all()
+
+    def heal(self, source: str, target: str, both: bool = True) -> None:
+        """End cut and clog."""
+        self.links.heal(source, target, both=both)
+
+    def clog(self, source: str, target: str, seconds: float) -> None:
+        """What is sent, or under way, arrives only after so long."""
+        self.links.clog(source, target, self.time.now + seconds)
+
+    def kill(self, process: Process, *, power: bool) -> None:
+        """The process is gone: its kernel closes its sockets, unless that is gone as well."""
+        process.alive = False
+        if power:
+            process.machine.up = False
+        for each in list(process.sockets.values()):
+            each.die(power=power)
+
+    # -- trio's seam
+
+    def socket(self, family: int, type_: int, proto: int) -> SimulatedSocket:  # type: ignore[override]
+        process = running_process()
+        if process is None or not process.alive:
+            raise OSError(errno.ENETDOWN, "no process of the simulation may open a socket here")
+        if family != socket.AF_INET:
+            raise OSError(errno.EAFNOSUPPORT, "the simulated network has IPv4 alone")
+        kind = StreamSocket if type_ == socket.SOCK_STREAM else DatagramSocket
+        return kind(self, process, proto)
+
+    async def getaddrinfo(self, *_: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "the simulated network has no names")
+
+    async def getnameinfo(self, *_: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "the simulated network has no names")
+
+    # -- ports
+
+    def listen(self, address: tuple[str, int], listener: Listener) -> None:
+        """
+        Raises:
+            OSError: the port is in use.
+        """
+        if address in self._listeners:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        self._listeners[address] = listener
+
+    def bind_datagrams(self, address: tuple[str, int], bound: DatagramSocket) -> None:
+        """
+        Raises:
+            OSError: the port is in use.
+        """
+        if address in self._datagrams:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        self._datagrams[address] = bound
+
+    def forget(self, address: tuple[str, int], closed: object) -> None:
+        """A socket was closed: its port is free."""
+        if self._listeners.get(address) is closed:
+            del self._listeners[address]
+        if self._datagrams.get(address) is closed:
+            del self._datagrams[address]
+
+    # -- packets
+
+    def send_datagram(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
+        for arrival in self.links.arrivals(source[0], target[0], self.time.now):
+            self.time.call_at(arrival, self._arrive, source, target, data)
+
+    def _arrive(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
+        bound = self._datagrams.get(target)
+        if bound is not None and not self.links.is_cut(source[0], target[0]):
+            self.delivered("udp", source[0], target[0], len(data))
+            bound.receive(data, source)
+
+    def send_reset(self, source: Endpoint, target: Endpoint) -> None:
+        """A reset: one that is lost is not sent again."""
+
+        def arrive() -> None:
+            if not self.links.is_cut(source.ip, target.ip):
+                self.delivered("rst", source.ip, target.ip, 0)
+                target.reset()
+
+        if not self.links.is_cut(source.ip, target.ip):
+            arrival = self.links.segment_arrival(source.ip, target.ip, self.time.now)
+            self.time.call_at(arrival, arrive)
+
+    async def connect(self, endpoint: Endpoint, target: tuple[str, int]) -> None:
+        """Open a connection from a new endpoint.
+
+        Raises:
+            OSError: refused, or nobody answers.
+        """
+        answer = _Answer(Endpoint(self, *target))
+        answer.theirs.other, endpoint.other = endpoint, answer.theirs
+        for pause in SYN_PAUSES_S:
+            for arrival in self.links.arrivals(endpoint.ip, target[0], self.time.now)[:1]:
+                self.time.call_at(arrival, self._greet, endpoint, target, answer)
+            with trio.move_on_after(pause):
+                await answer.here.wait()
+                endpoint.check()
+                if answer.refused:
+                    raise OSError(errno.ECONNREFUSED, "connection refused")
+                return
+        raise OSError(errno.ETIMEDOUT, "connection timed out")
+
+    def _greet(self, endpoint: Endpoint, target: tuple[str, int], answer: _Answer) -> None:
+        """A SYN arrives."""
+        ip = target[0]
+        if self.links.is_cut(endpoint.ip, ip) or not self.is_up(ip):
+            return
+        self.delivered("syn", endpoint.ip, ip, 0)
+        if not answer.accepted:
+            listener = self._listeners.get(target)
+            answer.accepted = listener is not None and listener.offer(answer.theirs)
+            answer.refused = not answer.accepted
+        for arrival in self.links.arrivals(ip, endpoint.ip, self.time.now)[:1]:
+            self.time.call_at(arrival, self._answered, endpoint, answer)
+
+    def _answered(self, endpoint: Endpoint, answer: _Answer) -> None:
+        """A SYN's answer arrives."""
+        if self.links.is_cut(answer.theirs.ip, endpoint.ip) or not self.is_up(endpoint.ip):
+            return
+        self.delivered("ack", answer.theirs.ip, endpoint.ip, 0)
+        if endpoint.closed and answer.accepted:
+            self.send_reset(endpoint, answer.theirs)
+        answer.here.set()
+
+    # -- what two runs of a seed must agree in
+
+    def delivered(self, kind: str, source: str, target: str, length: int) -> None:
+        """Note that a packet has arrived. Not its bytes: TLS's are random."""
+        self.packets += 1
+        text = f"{kind} {source} {target} {length}".encode()
+        self._hash.update(struct.pack("<d", self.time.now) + text)
+        if self.watch is not None:
+            self.watch(kind, source, target, length)
+
+    def digest_text(self, line: str) -> None:
+        """Note a line of the trace."""
+        self._hash.update(line.encode())
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class _Answer:
+    """What becomes of a SYN. here: set once the dialling side knows."""
+
+    def __init__(self, theirs: Endpoint) -> None:
+        self.theirs = theirs
+        self.here = trio.Event()
+        self.accepted = self.refused = False
