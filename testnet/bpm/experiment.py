@@ -323,7 +323,7 @@ class Experiment:
         """
         tasks = self.world.tasks
         changed, units = 0, 0.0
-        for node, brain in enumerate(self.world.brains):
+        for node, brain in enumerate(self.world.cores):
             own = tasks.owned(node)
             if brain is None or not own:
                 continue
@@ -341,7 +341,7 @@ class Experiment:
             Changes: each of them leaves and joins. Units of load that they took away and bring.
         """
         world = self.world
-        alive = [node for node, brain in enumerate(world.brains) if brain is not None]
+        alive = [node for node, brain in enumerate(world.cores) if brain is not None]
         self.left = self.rng.sample(alive, round(share * len(alive)))
         units = 0.0
         for node in self.left:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Final, Protocol
 
 from contracts.market.brain import Brain
@@ -30,10 +29,9 @@ from contracts.market.events import (
 )
 from contracts.market.messages import Message
 from contracts.market.prices import price_range
-from overlay.errors import InternalError
 from testnet.bpm.graph import Graph, sign
 from testnet.bpm.tasks import TASK_LOAD, Tally, Tasks
-from testnet.virtual.clock import Clock
+from testnet.virtual.messages import Nodes
 
 PRICE: Final = 1_000_000
 """Micros per unit and second at capacity: one of the money's units, so that figures read well."""
@@ -106,11 +104,8 @@ Terms = Callable[[int, int], tuple[int, int]]
 """The price range of the contract between two nodes, micros per unit and second."""
 
 
-class World:
-    """
-    Attributes:
-        brains: by node; None where it is gone.
-    """
+class World(Nodes[BrainLike, Event]):
+    """Nodes with Brains, contracts between them, and tasks."""
 
     def __init__(
         self,
@@ -127,15 +122,13 @@ class World:
             counts: own tasks of each node. capacity: of each node, units.
         """
         nodes = len(graph)
-        self.clock = Clock()
+        super().__init__(nodes, Tick())
         self.tally = Tally(capacity)
         self.graph = graph
         self.peers = [f"{node:040x}" for node in range(nodes)]
         self.tasks = Tasks(
             counts, self.peers, tell=self.tell, clock=self.clock, tally=self.tally, rng=rng
         )
-        self.brains: list[BrainLike | None] = [None] * nodes
-        self._wakes = [inf] * nodes
         self._make_brain = make_brain
         self._terms = terms
         self._rng = rng
@@ -147,7 +140,7 @@ class World:
     def start(self, node: int) -> None:
         """A node joins with its own tasks and the contracts it has."""
         # Offers are numbered on from any earlier life: one number lasts a microsecond.
-        self.brains[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
+        self.cores[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
         self.tell(node, PartnersChanged(self.partners(node)))
         for event in self.tasks.start_node(node):
             self.tell(node, event)
@@ -165,8 +158,7 @@ class World:
 
     def leave(self, node: int) -> None:
         """A node is gone without a word; the others notice in a while."""
-        self.brains[node] = None
-        self._wakes[node] = inf
+        self.stop(node)
         orphans, others = self.tasks.stop_node(node)
         self.clock.after(DETECT_S, self._notice, node, orphans, others)
 
@@ -181,7 +173,7 @@ class World:
 
     def join(self, node: int, contracts: int) -> None:
         """A node is back, with as many new contracts; those who have too few sign new ones too."""
-        alive = [other for other, brain in enumerate(self.brains) if brain is not None]
+        alive = [other for other, brain in enumerate(self.cores) if brain is not None]
         changed = set(sign(self.graph, node, contracts, alive, self._rng))
         for other in alive:
             if len(self.graph[other]) < contracts:
@@ -195,33 +187,12 @@ class World:
 
     # -- Brains ------------------------------------------------------------------------------------
 
-    def tell(self, node: int, event: Event) -> None:
-        """Something happened at a node."""
-        brain = self.brains[node]
-        if brain is None:
-            return
-        for effect in brain.handle(event, self.clock.now):
-            self._do(node, effect)
-        wake = brain.wake_at
-        # An earlier tick than this stays in the queue; it looks again when it comes.
-        if wake < self._wakes[node]:
-            self._wakes[node] = wake
-            self.clock.at(wake, self._tick, node, wake)
+    def _due(self, core: BrainLike) -> float:
+        return core.wake_at
 
-    def _tick(self, node: int, due: float) -> None:
-        brain = self.brains[node]
-        if brain is None or due != self._wakes[node]:
-            return
-        self._wakes[node] = inf
-        now = self.clock.now
-        if brain.wake_at > now:
-            wake = self._wakes[node] = brain.wake_at
-            if wake < inf:
-                self.clock.at(wake, self._tick, node, wake)
-            return
-        self.tell(node, Tick())
-        if brain.wake_at <= now:
-            raise InternalError(f"node {node}: its Brain wants the tick of {now} s again and again")
+    def _handle(self, node: int, core: BrainLike, event: Event) -> None:
+        for effect in core.handle(event, self.clock.now):
+            self._do(node, effect)
 
     def _do(self, node: int, effect: Effect) -> None:
         match effect:
@@ -241,7 +212,7 @@ class World:
         self.clock.after(self._rng.uniform(*MESSAGE_S), self._deliver, node, to, message)
 
     def _deliver(self, node: int, to: int, message: Message) -> None:
-        if self.brains[to] is None:
+        if self.cores[to] is None:
             self.tell(node, Unreachable(self.peers[to]))
         else:
             self.tell(to, Received(self.peers[node], message))

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
-from math import inf
-from typing import Final, TypeVarTuple
+from typing import Final
 
 from msgspec import Struct
 
 from overlay.encoding import encode
-from overlay.errors import InternalError
 from overlay.exchange import Preset
 from overlay.gossip.claims import SIGNATURE_BYTES
 from overlay.gossip.config import GossipConfig
@@ -41,94 +38,8 @@ from overlay.gossip.events import (
 from overlay.gossip.messages import Here, Knock, Packet, State
 from overlay.gossip.roster import Roster
 from testnet.detection.tally import Tally
-from testnet.virtual.clock import Clock
-
-TURN_S: Final = 0.2
-"""How long a starved machine runs at a time, seconds, in the mean."""
-SLOWNESS: Final = 10.0
-"""It runs a tenth of the time: pauses are nine times as long as turns, 1.8 s in the mean and of
-exponential length, so that one in a hundred lasts over 8 s. The anomalies of the Lifeguard paper
-(arXiv 1707.00788, section V) last from 0.1 to 33 s."""
-
-
-@dataclass(frozen=True)
-class Link:
-    """One way of a datagram: never shorter than `least`, longer by `more` in the mean (both in
-    seconds), exponentially distributed, as queues make it."""
-
-    least: float
-    more: float
-
-
-LINKS: Final = {
-    "local": Link(0.000_05, 0.000_05),
-    "lan": Link(0.000_5, 0.000_5),
-    "wan": Link(0.02, 0.02),
-}
-"""By preset: one machine, one building, one continent."""
-
-
-class Network:
-    """Datagrams come late, out of order, or not at all; each for itself.
-
-    Attributes:
-        lost, carried: datagrams so far.
-    """
-
-    __slots__ = ("_link", "_loss", "_rng", "carried", "lost")
-
-    def __init__(self, link: Link, loss: float, rng: random.Random) -> None:
-        """loss: share of the datagrams."""
-        self._link = link
-        self._loss = loss
-        self._rng = rng
-        self.lost = 0
-        self.carried = 0
-
-    def delay(self) -> float | None:
-        """Seconds that the next datagram takes; None if it never arrives."""
-        if self._loss and self._rng.random() < self._loss:
-            self.lost += 1
-            return None
-        self.carried += 1
-        return self._link.least + self._rng.expovariate(1.0) * self._link.more
-
-    def stream_delay(self) -> float:
-        """Seconds that a message takes over a connection, which repeats what is lost: a round trip
-        for each time."""
-        delay = self._link.least + self._rng.expovariate(1.0) * self._link.more
-        while self._loss and self._rng.random() < self._loss:
-            self.lost += 1
-            delay += 2 * (self._link.least + self._link.more)
-        self.carried += 1
-        return delay
-
-
-class Starved:
-    """A machine that gets its processor in threads: what comes in a pause waits for the next one.
-
-    Messages and timers alike wait, and are dealt with in the order in which they were due; so a
-    peer may hold the answer in its queue and still run into the timeout. That is the anomaly of
-    the Lifeguard paper.
-    """
-
-    __slots__ = ("_begin", "_end", "_rng")
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._begin = 0.0
-        # Somewhere in its cycle: not all of them start with a turn.
-        self._end = 0.0
-
-    def turn(self, time: float) -> float:
-        """When something that is due then gets done. Times must not decrease."""
-        while self._end <= time:
-            self._begin = self._end + self._rng.expovariate(1.0) * TURN_S * (SLOWNESS - 1)
-            self._end = self._begin + self._rng.expovariate(1.0) * TURN_S
-        return max(time, self._begin)
-
-
-Arguments = TypeVarTuple("Arguments")
+from testnet.virtual.clock import Arguments
+from testnet.virtual.messages import LINKS, Network, Nodes, Starved
 
 ENVELOPE: Final = 110
 """Bytes of a signed datagram beside its payload."""
@@ -137,8 +48,6 @@ FRAME: Final = 60
 PEERS_PER_PARTICIPANT: Final = 2
 """A participant's word alone does not make a peer dead for others, so it matters who owns whom."""
 FIRST_INCARNATION: Final = 1
-MOST_TICKS: Final = 64
-"""At one moment: a tick may bring to light that something else was due already."""
 
 
 class HashKeys:
@@ -170,7 +79,7 @@ class Traffic:
         self.datagrams = 0
 
 
-class World:
+class World(Nodes[Detector, Event]):
     """
     Attributes:
         rng: of what happens to the world.
@@ -194,7 +103,7 @@ class World:
             killed: a crash takes the process alone: its machine refuses connections.
             streams: whether a probe may try a connection where datagrams got no answer.
         """
-        self.clock = Clock()
+        super().__init__(nodes, Tick())
         self.tally = Tally(nodes)
         self.traffic = Traffic()
         self.rng = rng
@@ -213,11 +122,10 @@ class World:
             self.tally.healthy[node] = 0
         self._config = GossipConfig.of(Preset(preset))
         self._detectors_rng = random.Random(rng.random())
-        self._wakes = [inf] * nodes
         # They differ in the phase of their probes, which each draws for itself.
-        self._detectors: list[Detector | None] = [self._detector(node) for node in range(nodes)]
-        for node, detector in enumerate(self._detectors):
-            assert detector is not None
+        detectors = [self._detector(node) for node in range(nodes)]
+        self.cores = [*detectors]
+        for node, detector in enumerate(detectors):
             self._schedule(node, detector)
 
     # -- peers -------------------------------------------------------------------------------------
@@ -237,8 +145,7 @@ class World:
 
     def crash(self, node: int) -> None:
         """A peer is gone without a word."""
-        self._detectors[node] = None
-        self._wakes[node] = inf
+        self.stop(node)
         self.tally.crash(node, self.clock.now)
 
     def crash_one(self) -> None:
@@ -252,7 +159,7 @@ class World:
 
     def health(self, observer: int, subject: int) -> Health | None:
         """What one live peer believes of another; None: it is not live."""
-        detector = self._detectors[observer]
+        detector = self.cores[observer]
         return None if detector is None else detector.health(self._ids[subject])
 
     def snapshot(self) -> tuple[int, int, float]:
@@ -271,38 +178,15 @@ class World:
         else:
             do(*arguments)
 
-    def _tell(self, node: int, event: Event) -> None:
-        detector = self._detectors[node]
-        if detector is None:
-            return
-        for effect in detector.handle(event, self.clock.now):
-            self._do(node, detector, effect)
-        self._schedule(node, detector)
+    def _due(self, core: Detector) -> float:
+        return core.next_due()
 
-    def _schedule(self, node: int, detector: Detector) -> None:
-        # An earlier tick than this stays in the queue; it looks again when it comes.
-        wake = detector.next_due()
-        if wake < self._wakes[node]:
-            self._wakes[node] = wake
-            self.clock.at(wake, self._wake, node, wake)
+    def _handle(self, node: int, core: Detector, event: Event) -> None:
+        for effect in core.handle(event, self.clock.now):
+            self._do(node, core, effect)
 
     def _wake(self, node: int, due: float) -> None:
         self._in_turn(node, self._tick, node, due)
-
-    def _tick(self, node: int, due: float) -> None:
-        detector = self._detectors[node]
-        if detector is None or due != self._wakes[node]:
-            return
-        self._wakes[node] = inf
-        now = self.clock.now
-        if detector.next_due() > now:
-            self._schedule(node, detector)
-            return
-        for _ in range(MOST_TICKS):
-            self._tell(node, Tick())
-            if detector.next_due() > now:
-                return
-        raise InternalError(f"peer {node}: its detector wants the tick of {now} s again and again")
 
     # -- effects -----------------------------------------------------------------------------------
 
@@ -330,7 +214,7 @@ class World:
             self.clock.after(delay, self._arrive, int.from_bytes(peer), event)
 
     def _arrive(self, node: int, event: Event) -> None:
-        self._in_turn(node, self._tell, node, event)
+        self._in_turn(node, self.tell, node, event)
 
     def _changed(self, node: int, subject: int, health: Health) -> None:
         match health:
@@ -349,20 +233,20 @@ class World:
 
     def _knock(self, asker: int, node: int, number: int) -> None:
         self._count_stream(Knock())
-        if self._detectors[node] is not None:
+        if self.cores[node] is not None:
             self._count_stream(Here())
-            self._later(asker, self._tell, asker, Reached(self._ids[node], number))
+            self._later(asker, self.tell, asker, Reached(self._ids[node], number))
         elif self._killed:
-            self._later(asker, self._tell, asker, Doubt(self._ids[node], gone=True))
+            self._later(asker, self.tell, asker, Doubt(self._ids[node], gone=True))
 
     def _pull(self, node: int, asker: int, state: State) -> None:
-        detector = self._detectors[node]
+        detector = self.cores[node]
         if detector is None:
             return
         answer = detector.state()
         self._count_stream(answer)
-        self._later(asker, self._tell, asker, Synced(self._ids[node], answer))
-        self._tell(node, Synced(self._ids[asker], state))
+        self._later(asker, self.tell, asker, Synced(self._ids[node], answer))
+        self.tell(node, Synced(self._ids[asker], state))
 
     def _count_stream(self, message: Struct) -> None:
         self.traffic.sent += len(encode(message)) + FRAME

@@ -5,7 +5,6 @@ What comes next is a deadline of trio's or an event of the network's, whichever 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
@@ -19,15 +18,14 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Clock:
-    """
+    """A queue of what is due; whatever lies between costs nothing.
+
     Attributes:
-        now: seconds since the simulation began.
+        now: seconds.
     """
 
-    __slots__ = ("_due", "_number", "now")
-
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self._number = 0
         self._due: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
 
@@ -39,6 +37,11 @@ class Clock:
     def after(self, delay: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
         """Do that in so many seconds."""
         self.at(self.now + delay, do, *arguments)
+
+    @property
+    def next_due(self) -> float:
+        """The time of what is next; infinite if nothing is due."""
+        return self._due[0][0] if self._due else inf
 
     def run(self, until: float) -> None:
         """Do all that is due up to and including that time; then it is that time."""
@@ -57,22 +60,19 @@ MOST_READINGS: Final = 5_000_000
 reads it several times in every pass over its tasks, and a busy moment has some thousands."""
 
 
-class VirtualTime:
-    """Trio's clock for one run, with events of its own.
+class VirtualTime(Clock):
+    """Trio's clock for one run, with events of its own: in no task, and in trio's seconds.
 
     Attributes:
-        now: trio's time, seconds.
         clock: to be given to `trio.run`.
         on_stall: called when it stalls. stalled: why it has, or "".
     """
 
     def __init__(self) -> None:
-        self.now = START
+        super().__init__(START)
         self.stalled = ""
         self.on_stall: Callable[[], None] = lambda: None
         self._readings = 0
-        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
-        self._made = 0
         # Trio lets its own MockClock jump, and nobody else; this replaces what it jumps to.
         self.clock = trio.testing.MockClock(autojump_threshold=0.0)
         self.clock.current_time = self._read  # type: ignore[method-assign]
@@ -82,11 +82,6 @@ class VirtualTime:
     def elapsed(self) -> float:
         """True seconds since the start."""
         return self.now - START
-
-    def call_at(self, when: float, action: Callable[..., None], *args: object) -> None:
-        """Call it then, in no task; those of the same moment in the order they were asked for."""
-        self._made += 1
-        heapq.heappush(self._events, (max(when, self.now), self._made, action, args))
 
     def _read(self) -> float:
         self._readings += 1
@@ -100,14 +95,9 @@ class VirtualTime:
 
     def _advance(self) -> None:
         """All tasks are waiting: go to the next moment and do what the network has for it."""
-        deadline = GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline()
-        event = self._events[0][0] if self._events else inf
-        moment = min(deadline, event)
+        moment = min(GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline(), self.next_due)
         if moment == inf:
             self._stall("nothing will ever happen again")
             return
         self._readings = 0
-        self.now = max(self.now, moment)
-        while self._events and self._events[0][0] <= self.now:
-            _, _, action, args = heapq.heappop(self._events)
-            action(*args)
+        self.run(max(self.now, moment))

@@ -142,7 +142,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
     def send_datagram(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
         for arrival in self.links.arrivals(source[0], target[0], self.time.now):
-            self.time.call_at(arrival, self._arrive, source, target, data)
+            self.time.at(arrival, self._arrive, source, target, data)
 
     def _arrive(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
         bound = self._datagrams.get(target)
@@ -160,7 +160,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
         if not self.links.is_cut(source.ip, target.ip):
             arrival = self.links.segment_arrival(source.ip, target.ip, self.time.now)
-            self.time.call_at(arrival, arrive)
+            self.time.at(arrival, arrive)
 
     async def connect(self, endpoint: Endpoint, target: tuple[str, int]) -> None:
         """Open a connection from a new endpoint.
@@ -172,7 +172,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         answer.theirs.other, endpoint.other = endpoint, answer.theirs
         for pause in SYN_PAUSES_S:
             for arrival in self.links.arrivals(endpoint.ip, target[0], self.time.now)[:1]:
-                self.time.call_at(arrival, self._greet, endpoint, target, answer)
+                self.time.at(arrival, self._greet, endpoint, target, answer)
             with trio.move_on_after(pause):
                 await answer.here.wait()
                 endpoint.check()
@@ -192,7 +192,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             answer.accepted = listener is not None and listener.offer(answer.theirs)
             answer.refused = not answer.accepted
         for arrival in self.links.arrivals(ip, endpoint.ip, self.time.now)[:1]:
-            self.time.call_at(arrival, self._answered, endpoint, answer)
+            self.time.at(arrival, self._answered, endpoint, answer)
 
     def _answered(self, endpoint: Endpoint, answer: _Answer) -> None:
         """A SYN's answer arrives."""

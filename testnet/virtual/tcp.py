@@ -102,7 +102,7 @@ class Endpoint:
         self._last_arrival = max(arrival, self._last_arrival)
         self._on_the_way.append((self._last_arrival, data))
         self._outstanding += len(data)
-        network.time.call_at(self._last_arrival, self._deliver)
+        network.time.at(self._last_arrival, self._deliver)
 
     def finish(self) -> None:
         """No more data follows."""
@@ -176,7 +176,7 @@ class Endpoint:
             self._waiting = False
             self._deliver()
 
-        self.network.time.call_at(when, again)
+        self.network.time.at(when, again)
 
     def _receive(self, data: bytes) -> None:
         if self.closed or self.failure:
@@ -193,7 +193,7 @@ class Endpoint:
         """Tell the sender that there is room again, as soon as that gets through."""
         network = self.network
         if network.links.is_cut(self.ip, self.other.ip):
-            network.time.call_at(network.time.now + RETRANSMIT_S, self._acknowledge, read)
+            network.time.at(network.time.now + RETRANSMIT_S, self._acknowledge, read)
             return
         self.other._outstanding -= read
         self.other.writable.unpark_all()

@@ -133,14 +133,14 @@ def simple_world(nodes: int, seed: int) -> World:
 def recount(world: World) -> None:
     """The books, against what the Brains believe and what can be counted from the tasks alone."""
     tasks, tally = world.tasks, world.tally
-    loads = [0.0] * len(world.brains)
+    loads = [0.0] * len(world.cores)
     for task, node in enumerate(tasks.at):
         if node != NOWHERE:
             loads[node] += tasks.loads[task]
-    alive = [node for node, brain in enumerate(world.brains) if brain is not None]
+    alive = [node for node, brain in enumerate(world.cores) if brain is not None]
     for node in alive:
         assert tasks.node_loads[node] == pytest.approx(loads[node])
-        brain = world.brains[node]
+        brain = world.cores[node]
         assert isinstance(brain, Simple)
         assert sorted(brain.here) == sorted(f"{t:x}" for t, at in enumerate(tasks.at) if at == node)
         away = [task for task in tasks.owned(node) if task in tasks.away]
@@ -163,14 +163,14 @@ def test_books_hold_whatever_happens(seed: int) -> None:
     world, rng = simple_world(12, seed), random.Random(seed)
     recount(world)
     for step in range(1, 12):
-        alive = [node for node, brain in enumerate(world.brains) if brain is not None]
-        gone = [node for node, brain in enumerate(world.brains) if brain is None]
+        alive = [node for node, brain in enumerate(world.cores) if brain is not None]
+        gone = [node for node, brain in enumerate(world.cores) if brain is None]
         if rng.random() < 0.4 and len(alive) > 6:
             world.leave(rng.choice(alive))
         if gone and rng.random() < 0.5:
             world.join(rng.choice(gone), 3)
         for node in rng.sample(alive, 3):
-            for task in world.tasks.owned(node) if world.brains[node] is not None else ():
+            for task in world.tasks.owned(node) if world.cores[node] is not None else ():
                 world.tasks.reload(task, rng.choice([0.5, 1.0, 1.5]))
         # Long enough that everyone has noticed who left, so that what they believe is so.
         world.clock.run(step * 20.0)
@@ -190,7 +190,7 @@ def test_every_event_reaches_the_brains() -> None:
         world.join(node, 3)
     world.clock.run(120)
     seen: Counter[str] = Counter()
-    for brain in world.brains:
+    for brain in world.cores:
         assert isinstance(brain, Simple)
         seen += brain.seen
     assert set(seen) == {kind.__name__ for kind in Event.__args__}
@@ -259,7 +259,7 @@ def test_a_task_that_is_not_here_cannot_be_moved() -> None:
     world = only_tick(Move(Item("0", 1.0, peer_of(0)), peer_of(1), "0-1", 1))
     world.tasks.at[0] = 1
     world.clock.run(10)
-    brain = world.brains[0]
+    brain = world.cores[0]
     assert isinstance(brain, Simple)
     assert brain.seen["MoveEnded"] == 1
     assert (world.tally.moves, world.tally.failed) == (0, 1)
@@ -280,7 +280,7 @@ def test_a_brain_that_never_sleeps_is_named() -> None:
         capacity=8,
         rng=rng,
     )
-    with pytest.raises(InternalError, match="node 0: its Brain wants the tick of 3"):
+    with pytest.raises(InternalError, match="node 0: its core wants the tick of 3"):
         world.clock.run(10)
 
 

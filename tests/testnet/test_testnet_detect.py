@@ -17,7 +17,7 @@ from rich.console import Console
 
 import testnet.detection.world
 from overlay.datagrams import Channel, Envelope
-from overlay.errors import InvalidInputError
+from overlay.errors import InternalError, InvalidInputError
 from overlay.gossip.claims import CLAIM_DOMAIN, SIGNATURE_BYTES
 from overlay.gossip.events import Health
 from overlay.identity import Identity, Root
@@ -191,7 +191,7 @@ def test_ticks_of_a_detector_that_wants_them_for_ever_are_an_error(
             return 0.0
 
     monkeypatch.setattr(testnet.detection.world, "Detector", Stuck)
-    with pytest.raises(testnet.detection.world.InternalError, match="wants the tick"):
+    with pytest.raises(InternalError, match="wants the tick"):
         world_of(3).clock.run(1.0)
 
 
