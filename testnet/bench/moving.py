@@ -20,7 +20,7 @@ import trio
 from engine.replication.moves.messages import MoveRecord, MoveTask
 from overlay.clients import open_client
 from overlay.concurrency import one_error
-from overlay.errors import InternalError, MedusaError
+from overlay.errors import InternalError
 from testnet.bench.minutes import (
     EPOCH_S,
     MINUTE_S,
@@ -45,7 +45,6 @@ POSTS: Final = 4 * round(MINUTE_S / EPOCH_S)
 """Posts in a minute: four an epoch."""
 STALL_GOAL: Final = 2
 """Epochs."""
-"""Longest that the peers may take to know each other, seconds."""
 LOOK_S: Final = 0.1
 """Between two looks at who is there, seconds."""
 MOVE_S: Final = 120.0
@@ -110,11 +109,7 @@ async def measure_moves(minutes: Minutes, moves: int) -> Run:
     """
     acts = (Act.WARM_UP, Act.WARM_UP, *(Act.OUT, Act.HOME, Act.QUIET) * moves)
     async with open_federation() as federation:
-        try:
-            return await _measure(federation, minutes, acts)
-        except MedusaError as error:
-            error.add_note(federation.failures())
-            raise
+        return await _measure(federation, minutes, acts)
 
 
 @dataclass
@@ -166,10 +161,7 @@ async def _define(client: AsyncMedusaClient, participant: str) -> tuple[str, ...
 
 
 def _target(act: Act, worker: Peer) -> str:
-    if act is Act.HOME:
-        return ""
-    assert worker.running is not None
-    return worker.running.peer
+    return "" if act is Act.HOME else worker.id
 
 
 async def _post(client: AsyncMedusaClient, minutes: Minutes, schedule: Schedule, acts: int) -> None:

@@ -145,7 +145,7 @@ class Cast:
             await client.create_stream(SOURCE)
         for number, (server, peer) in enumerate(self.primaries.items()):
             standby = self.standbys[number % len(self.standbys)]
-            work = query(server, variant.availability(peer_id(standby)))
+            work = query(server, variant.availability(standby.id))
             async with open_medusa(peer.home.folder) as client:
                 await client.create_query(work)
                 await client.set_query_status(work.name, QueryStatus.RUNNING)
@@ -182,19 +182,13 @@ class Cast:
 
     def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
         """How many of B, C, D and E run again, and do not think themselves the primary still."""
-        ids = {peer_id(peer) for peer in self.primaries.values() if peer.alive}
+        ids = {peer.id for peer in self.primaries.values() if peer.alive}
         return sum(
             peer.peer in ids
             and peer.state == "running"
             and (variant.mode is Mode.NONE or not primaries_of(peer))
             for peer in peers
         )
-
-
-def peer_id(peer: Peer) -> str:
-    """Its id (hex): what it says as it runs."""
-    assert peer.running is not None
-    return peer.running.peer
 
 
 def secured(peers: Sequence[PeerStatus]) -> int:

@@ -6,6 +6,7 @@ what is not empty. So a server that forgets its state, or goes on too late, give
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,9 @@ from engine.objects.query import (
     Query,
 )
 from engine.objects.schema import Field, FieldType, Schema
+from overlay.events import wall_clock
+from testnet.kit.traffic import Sensor
+from tools.client.async_client import AsyncMedusaClient
 
 SOURCE_OWNER: Final = "mit.edu"
 """A's participant: it keeps the source stream, and is not killed."""
@@ -110,6 +114,25 @@ def readings_table(readings: list[Reading]) -> pa.Table:
     """As a client posts them."""
     rows = [[each.at_us for each in readings], [each.number for each in readings]]
     return pa.table(rows, schema=SCHEMA.payload)
+
+
+RATE: Final = 400
+"""Readings per second: what the chain costs is its epochs, not its rows."""
+TICK_S: Final = 0.05
+
+
+def source_sensor(
+    client: AsyncMedusaClient, posted: list[Reading], wall: Callable[[], float] = wall_clock
+) -> Sensor:
+    """Posts to A's stream. posted: takes every reading handed over."""
+
+    def take(at_us: list[int], numbers: list[int]) -> pa.Table:
+        made = [Reading(*each) for each in zip(at_us, numbers, strict=True)]
+        posted.extend(made)
+        return readings_table(made)
+
+    every_us = 1_000_000 // RATE
+    return Sensor(client, SOURCE.name, take, every_us=every_us, tick_s=TICK_S, wall=wall)
 
 
 def expected(readings: list[Reading]) -> set[Answer]:

@@ -12,73 +12,17 @@ import trio
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END, STIME
-from overlay.concurrency import one_error
 from overlay.errors import DeadlineError, MedusaError
 from overlay.events import wall_clock
 from testnet.ha.cast import Cast, measure, secured
-from testnet.ha.chain import SERVERS, SOURCE, Reading, answers_in, expected, output, readings_table
+from testnet.ha.chain import RATE, SERVERS, answers_in, expected, output, source_sensor
 from testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
 from testnet.ha.plot import write_plot
 from testnet.ha.screen import HaBoard
 from testnet.ha.variants import NONE, VARIANTS, Variant
-from testnet.kit.patience import while_moving
+from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
-
-RATE: Final = 400
-"""Readings per second: what the chain costs is its epochs, not its rows."""
-TICK_S: Final = 0.05
-"""Between two posts, seconds: the source's boundary follows the clock by so much."""
-
-
-class Sensor:
-    """Posts readings of the present, numbered from 1.
-
-    Args:
-        posted: takes every reading handed over.
-        wall: seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        client: AsyncMedusaClient,
-        posted: list[Reading],
-        wall: Callable[[], float] = wall_clock,
-    ) -> None:
-        self._client = client
-        self._posted = posted
-        self._wall = wall
-        self._upto_us = int(wall() * 1e6)
-        self._ending = False
-        self.ended = trio.Event()
-
-    async def run(self) -> None:
-        """Post until told to end, and until all is acknowledged."""
-        due = trio.current_time()
-        while not self._ending:
-            due += TICK_S
-            await trio.sleep_until(due)
-            readings = self.next_readings()
-            if readings:
-                self._posted += readings
-                await self._client.post_event(SOURCE.name, readings_table(readings))
-        await self._client.post_event(SOURCE.name, None, end=True)
-        await self._client.flush()
-        self.ended.set()
-
-    def next_readings(self) -> list[Reading]:
-        """Those since the last call, `RATE` a second, evenly over the time that has passed."""
-        step_us = 1_000_000 // RATE
-        count = max(int(self._wall() * 1e6) - self._upto_us, 0) // step_us
-        first = len(self._posted) + 1
-        found = [Reading(self._upto_us + (n + 1) * step_us, first + n) for n in range(count)]
-        self._upto_us += count * step_us
-        return found
-
-    def end(self) -> None:
-        """Post no more than what is under way."""
-        self._ending = True
-
 
 OUTAGE_S: Final = 5.0
 """Without secondaries: after so long the killed peers are started again, seconds."""
@@ -139,7 +83,7 @@ class Play:
             open_medusa(self._cast.client_home.folder) as client,
             trio.open_nursery() as nursery,
         ):
-            sensor = Sensor(poster, self._run.posted)
+            sensor = source_sensor(poster, self._run.posted)
             nursery.start_soon(self._receive, client)
             nursery.start_soon(sensor.run)
             await self._before(client)
@@ -254,8 +198,7 @@ class Play:
         try:
             async with while_moving(what, stands), trio.open_nursery() as asking:
                 asking.start_soon(ask)
-                while not condition() and not self._run.failure:  # noqa: ASYNC110 - several tell
-                    await trio.sleep(LOOK_S)
+                await until(lambda: condition() or bool(self._run.failure), LOOK_S)
                 asking.cancel_scope.cancel()
         except DeadlineError as error:
             self._fail(str(error))
@@ -318,17 +261,16 @@ async def _run(variant: Variant, options: Options, board: HaBoard) -> str:
     """One variant, from nothing to its figures; gives the folder of its peers."""
     run = Observations(variant, began=wall_clock())
     board.begin(run)
-    async with open_federation(keep=options.keep) as federation:
-        try:
-            with one_error():
-                lengths = SHORT if options.short else Lengths()
-                await Play(Cast(federation), run, board, lengths).run()
-        except MedusaError as error:
-            error.add_note(federation.failures())
-            if variant == options.variants[0]:
-                raise
-            run.failure = str(error)
-        folder = str(federation.folder)
+    folder = ""
+    try:
+        async with open_federation(keep=options.keep) as federation:
+            folder = str(federation.folder)
+            lengths = SHORT if options.short else Lengths()
+            await Play(Cast(federation), run, board, lengths).run()
+    except MedusaError as error:
+        if variant == options.variants[0]:
+            raise
+        run.failure = str(error)
     run.ended = wall_clock()
     board.results.append(await trio.to_thread.run_sync(_figures, run, board.results))
     return folder

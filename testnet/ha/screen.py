@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from rich import box
@@ -14,7 +15,8 @@ from rich.text import Text
 
 from testnet.ha.figures import Check, HaResult, ModeResult, Observations
 from testnet.ha.variants import Variant
-from testnet.kit.stages import Stages, about, open_live
+from testnet.kit import stages
+from testnet.kit.stages import Stages, about
 
 STAGES: Final[dict[str, str]] = {
     "start": "start the peers",
@@ -61,22 +63,20 @@ class HaBoard(Stages):
         return max(each * (len(self.planned) - len(self.results)) - since, 0.0)
 
 
-FRAME_S: Final = 0.5
-"""Between two frames, seconds: the peers need the cores."""
 SHOWN_S: Final = 40
 """Seconds of arrivals on the screen, a column each."""
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
-@asynccontextmanager
-async def open_screen(board: HaBoard, console: Console) -> AsyncIterator[None]:
+def open_screen(board: HaBoard, console: Console) -> AbstractAsyncContextManager[None]:
     """Show the board while the body runs; the table of what was measured stays."""
-    if not console.is_terminal:
-        board.print_each(console, before=lambda: _before(board))
-        yield
-        return
-    async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
-        yield
+    return stages.open_screen(
+        board,
+        console,
+        partial(render, board),
+        partial(render_stages, board),
+        before=partial(_before, board),
+    )
 
 
 def render(board: HaBoard) -> RenderableType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from msgspec import structs
 from overlay.errors import DeadlineError
 from testnet.intrusion.board import Board
 from testnet.intrusion.run import Options, Result, run_intrusion
-from testnet.kit.patience import while_moving
+from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import Federation, Peer
 
 AFTERLIFE_S: Final = 90.0
@@ -201,7 +201,7 @@ class Killer:
         toll = board.toll
         toll.planned = self._kills
         # Before the first answers there is little to break.
-        await _until(lambda: board.answered_since(0.0) or board.all_posted)
+        await until(lambda: board.answered_since(0.0) or board.all_posted, MOMENT_S)
         async with trio.open_nursery() as nursery:
             while toll.kills < self._kills:
                 stroke = self._dice.stroke()
@@ -209,7 +209,7 @@ class Killer:
                     await self._until_settled(board)
                 await trio.sleep(stroke.gap_s)
                 mortal = partial(self._mortal, federation.peers, board)
-                await _until(lambda: bool(mortal()))  # noqa: B023 - it is awaited here
+                await until(lambda: bool(mortal()), MOMENT_S)  # noqa: B023 - it is awaited here
                 left = self._kills - toll.kills
                 for peer in self._dice.among(mortal(), min(stroke.victims, left)):
                     if peer in mortal():  # its sibling may have been hit just now
@@ -266,9 +266,9 @@ class Killer:
 
     async def _until_settled(self, board: Board) -> None:
         with trio.move_on_after(SETTLE_S):
-            await _until(lambda: not board.toll.down)
+            await until(lambda: not board.toll.down, MOMENT_S)
             up = board.seconds()
-            await _until(lambda: board.answered_since(up) or board.all_posted)
+            await until(lambda: board.answered_since(up) or board.all_posted, MOMENT_S)
             if board.answered_since(up):
                 self._note(board, f"answers come {board.seconds() - up:.1f} s after all were up")
 
@@ -276,7 +276,9 @@ class Killer:
         try:
             async with while_moving("until answers go on", still_s=FAILOVER_S):
                 # Once all is posted, nothing is to come that could show it.
-                await _until(lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted)
+                await until(
+                    lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted, MOMENT_S
+                )
         except DeadlineError:
             self.faults.append(f"answers stood still for {FAILOVER_S:.0f} s without {peer.name}")
             return
@@ -285,11 +287,6 @@ class Killer:
 
     def _note(self, board: Board, text: str) -> None:
         self.log.append(f"{board.now:8.2f} {text}")
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - of another process, or of many things
-        await trio.sleep(MOMENT_S)
 
 
 async def _is_up_within(peer: Peer, seconds: float) -> bool:

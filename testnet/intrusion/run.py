@@ -21,8 +21,7 @@ from msgspec import Struct, structs
 from engine.objects.availability import Mode
 from engine.objects.availability_request import AvailabilityRequest
 from engine.objects.query import QueryStatus
-from overlay.concurrency import one_error
-from overlay.errors import InvalidInputError, MedusaError
+from overlay.errors import InvalidInputError
 from testnet.connections.conn import conn_schema
 from testnet.connections.generate import generate
 from testnet.connections.query import (
@@ -160,17 +159,10 @@ async def run_intrusion(
         raise InvalidInputError(f"--peers {options.peers}: at least {MIN_PEERS}")
     async with open_federation(keep=options.keep, links=links) as federation:
         federation.config, federation.configs = options.config, options.configs
-        try:
-            with one_error():
-                result = await _run(federation, options, board, disturb, told)
-                if conclude is not None:
-                    await conclude(federation)
-                return result
-        except InvalidInputError:
-            raise
-        except MedusaError as error:
-            error.add_note(federation.failures())
-            raise
+        result = await _run(federation, options, board, disturb, told)
+        if conclude is not None:
+            await conclude(federation)
+        return result
 
 
 async def _run(

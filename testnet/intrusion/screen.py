@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from rich import box
@@ -19,7 +19,7 @@ from testnet.connections.query import COLUMNS
 from testnet.intrusion.board import STAGES, Board
 from testnet.intrusion.kills import KillsResult
 from testnet.intrusion.run import AnswerResult, Result
-from testnet.kit.stages import open_live
+from testnet.kit import stages
 from tools.monitor.render import render as render_monitor
 
 FRAME_S: Final = 0.125
@@ -34,20 +34,15 @@ _MEANINGS: Final = {
 }
 
 
-@asynccontextmanager
-async def open_screen(board: Board, console: Console) -> AsyncIterator[None]:
+def open_screen(board: Board, console: Console) -> AbstractAsyncContextManager[None]:
     """Show the board while the body runs; what was shown last stays."""
-    if not console.is_terminal:
-        board.print_each(console)
-        yield
-        return
-    async with open_live(
+    return stages.open_screen(
+        board,
         console,
         lambda: render(board, console.width, console.height),
-        lambda: render_stages(board),
+        partial(render_stages, board),
         FRAME_S,
-    ):
-        yield
+    )
 
 
 def render(board: Board, width: int, height: int) -> RenderableType:

@@ -19,7 +19,7 @@ from testnet.intrusion.flow import rows_of
 from testnet.intrusion.run import Options, Result, run_intrusion
 from testnet.kit.answers import Fold
 from testnet.kit.contracts import agree, home
-from testnet.kit.patience import while_moving
+from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_command
 from tools.client.async_client import open_medusa
 
@@ -118,7 +118,7 @@ class Splitter:
         near, far = [peers[0], peers[-1]], peers[1:-1]
         if self.split.trade:
             await self._agree(peers)
-        await _until(lambda: board.answered_since(0.0) or board.all_posted)
+        await until(lambda: board.answered_since(0.0) or board.all_posted, LOOK_S)
         async with open_medusa(peers[-1].home.folder) as owner:
 
             async def moved() -> list[float]:
@@ -139,7 +139,7 @@ class Splitter:
             await self.links.heal()
             healed = board.seconds()
             self._note(board, "healed")
-            await _until(lambda: board.answered_since(healed) or board.all_posted)
+            await until(lambda: board.answered_since(healed) or board.all_posted, LOOK_S)
             self._note(board, "answers come")
             self.moves, self.moves_while_split = len(during), len(set(during) - set(before))
 
@@ -246,8 +246,3 @@ async def _balances(peer: Peer) -> dict[str, _Balance]:
     said = await run_command("contract", "balance", "--json", *home(peer), log=peer.log)
     decoded = msgspec.json.decode(said, type=_Balances)
     return {balance.contract: balance for balance in decoded.contracts}
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - of another process, or of many things
-        await trio.sleep(LOOK_S)

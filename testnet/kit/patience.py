@@ -124,3 +124,13 @@ async def while_moving(
     if given_up and not ended:
         so_far = f"; {said}" if (said := stands()) else ""
         raise DeadlineError(f"{what}: nothing moved for {still_s:.0f} s{so_far}")
+
+
+async def until(condition: Callable[[], bool], look_s: float) -> None:
+    """Until it holds: of another process, or of many things, so that nobody tells.
+
+    Args:
+        look_s: between two looks, seconds.
+    """
+    while not condition():  # noqa: ASYNC110
+        await trio.sleep(look_s)

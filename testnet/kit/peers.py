@@ -25,7 +25,8 @@ from typing import Final, Protocol
 import psutil
 import trio
 
-from overlay.errors import DeadlineError, MedusaError, UnavailableError
+from overlay.concurrency import one_error
+from overlay.errors import DeadlineError, InvalidInputError, MedusaError, UnavailableError
 from testnet.kit.patience import STILL_S, while_moving
 from tools.client.async_client import open_medusa
 from tools.home.addresses import format_address
@@ -111,6 +112,12 @@ class Peer:
     def name(self) -> str:
         """Its own: a participant may have several peers."""
         return self.home.folder.name
+
+    @property
+    def id(self) -> str:
+        """Its peer id (hex): what it says as it runs."""
+        assert self.running is not None
+        return self.running.peer
 
     @property
     def pid(self) -> int:
@@ -325,11 +332,20 @@ async def open_federation(
     Args:
         keep: leave the folder (homes, logs) for a person to look at.
         links: says how its peers are started, `testnet.cutting.links` for example.
+
+    Raises:
+        MedusaError: the body failed; a note has the ends of the peers' logs.
     """
     folder = Path(tempfile.mkdtemp(prefix="medusa-testnet-"))
     federation = Federation(folder, links=links)
     try:
-        yield federation
+        with one_error():
+            yield federation
+    except InvalidInputError:  # it is not the peers' fault
+        raise
+    except MedusaError as error:
+        error.add_note(federation.failures())
+        raise
     finally:
         # Shielded: a cancelled or interrupted scenario must still end its peers.
         with trio.CancelScope(shield=True):

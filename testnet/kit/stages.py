@@ -18,6 +18,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+FRAME_S: Final = 0.5
+"""Between two frames of a live screen, seconds: the peers need the cores."""
+
 
 class State(StrEnum):
     WAITING = "waiting"
@@ -163,14 +166,26 @@ def _icon(stage: Stage) -> RenderableType:
 
 
 @asynccontextmanager
-async def open_live(
+async def open_screen(
+    stages: Stages,
     console: Console,
     frame: Callable[[], RenderableType],
     last: Callable[[], RenderableType],
-    frame_s: float,
+    frame_s: float = FRAME_S,
+    *,
+    before: Callable[[], str] = lambda: "",
+    after: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[None]:
-    """Draw frames while the body runs, one each `frame_s` seconds, and leave `last` there: by then
-    the federation is gone, and what stays is what was done."""
+    """Draw frames while the body runs, and leave `last` there: by then the federation is gone, and
+    what stays is what was done. Where there is no terminal, print a line for each stage.
+
+    Args:
+        before, after: see `Stages.print_each`.
+    """
+    if not console.is_terminal:
+        stages.print_each(console, before, after)
+        yield
+        return
     with Live(
         console=console, auto_refresh=False, vertical_overflow="crop", redirect_stdout=False
     ) as live:

@@ -21,8 +21,6 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
 from testnet.connections.generate import generate
 from testnet.kit.contracts import agree
 from testnet.kit.patience import while_moving
@@ -95,12 +93,7 @@ async def run_load(options: Options, board: LoadBoard) -> LoadResult:
         MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
     """
     async with open_federation(keep=options.keep) as federation:
-        try:
-            with one_error():
-                return await _run(federation, options, board)
-        except MedusaError as error:
-            error.add_note(federation.failures())
-            raise
+        return await _run(federation, options, board)
 
 
 async def _run(federation: Federation, options: Options, board: LoadBoard) -> LoadResult:

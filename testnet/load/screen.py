@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 from rich import box
@@ -11,7 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.kit.stages import about, open_live
+from testnet.kit import stages
+from testnet.kit.stages import about
 from testnet.load.board import Load, LoadBoard, LoadResult, Moved
 from testnet.load.script import EVERYBODY
 
@@ -24,15 +25,16 @@ BAR: Final = 30
 _LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
 
 
-@asynccontextmanager
-async def open_screen(board: LoadBoard, console: Console) -> AsyncIterator[None]:
+def open_screen(board: LoadBoard, console: Console) -> AbstractAsyncContextManager[None]:
     """Show the board while the body runs; the stages stay."""
-    if not console.is_terminal:
-        board.print_each(console, after=lambda: _loads(board) + _left(board))
-        yield
-        return
-    async with open_live(console, lambda: render(board), lambda: render_stages(board), FRAME_S):
-        yield
+    return stages.open_screen(
+        board,
+        console,
+        partial(render, board),
+        partial(render_stages, board),
+        FRAME_S,
+        after=lambda: _loads(board) + _left(board),
+    )
 
 
 def _left(board: LoadBoard) -> str:

@@ -84,7 +84,7 @@ class Cast:
                 await client.create_stream(source.stream)
         for number, peer in enumerate(self.servers):
             standby = self.replica if not number else None
-            work = query(number, bound_s, "" if standby is None else peer_id(standby))
+            work = query(number, bound_s, "" if standby is None else standby.id)
             async with open_medusa(peer.home.folder) as client:
                 await client.create_query(work)
                 await client.set_query_status(work.name, QueryStatus.RUNNING)
@@ -104,10 +104,4 @@ class Cast:
             (last,) = (await client.status(federation=False)).peers
         producers = {each.name: each.producer for each in last.streams if each.role == "mirror"}
         wanted = producers.get(output(self._chain - 2), "")
-        return next((peer for peer in self.all if peer_id(peer) == wanted), None)
-
-
-def peer_id(peer: Peer) -> str:
-    """Its id (hex): what it says as it runs."""
-    assert peer.running is not None
-    return peer.running.peer
+        return next((peer for peer in self.all if peer.id == wanted), None)

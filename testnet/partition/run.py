@@ -12,15 +12,13 @@ import trio
 
 from engine.objects.schema import END
 from engine.streams.corrections import Corrections
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
 from overlay.events import wall_clock
 from testnet.cutting.links import Links, open_links
-from testnet.kit.patience import while_moving
+from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation
 from testnet.kit.stages import Stages
 from testnet.partition.cast import Cast
-from testnet.partition.chain import Sensor, Source, sources
+from testnet.partition.chain import Source, sensor_of, sources
 from testnet.partition.figures import Heard, Observations, PartitionResult, figures
 from testnet.partition.plot import write_plot
 from tools.client.async_client import AsyncMedusaClient, open_medusa
@@ -91,7 +89,7 @@ class Play:
             trio.open_nursery() as nursery,
         ):
             sensors = [
-                Sensor(poster, source, self._run.posted)
+                sensor_of(poster, source, self._run.posted)
                 for poster, source in zip((far, near, near), self._sources, strict=True)
             ]
             nursery.start_soon(self._follow, client)
@@ -159,8 +157,7 @@ class Play:
             return f"{heard} changes heard, {run.outstanding} tentative tuples"
 
         async with while_moving(what, stands):
-            while not condition():  # noqa: ASYNC110
-                await trio.sleep(LOOK_S)
+            await until(condition, LOOK_S)
 
 
 @dataclass(frozen=True)
@@ -206,12 +203,7 @@ async def run_partition(options: Options, stages: Stages) -> PartitionResult:
             seconds=options.seconds,
             corrections=options.corrections,
         )
-        try:
-            with one_error():
-                await play.run()
-        except MedusaError as error:
-            error.add_note(federation.failures())
-            raise
+        await play.run()
         folder = str(federation.folder)
     result = figures(
         run,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 from rich import box
@@ -11,27 +11,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.kit.stages import Stages, open_live
+from testnet.kit import stages as screen
+from testnet.kit.stages import Stages
 from testnet.partition.figures import PartitionResult
 
-FRAME_S: Final = 0.5
-"""Between two frames, seconds: the peers need the cores."""
-TITLE: Final = "partition"
 
-
-@asynccontextmanager
-async def open_screen(stages: Stages, console: Console) -> AsyncIterator[None]:
+def open_screen(stages: Stages, console: Console) -> AbstractAsyncContextManager[None]:
     """Show the stages while the body runs."""
-    if not console.is_terminal:
-        stages.print_each(console)
-        yield
-        return
-
-    def frame() -> RenderableType:
-        return stages.render(TITLE)
-
-    async with open_live(console, frame, frame, FRAME_S):
-        yield
+    frame = partial(stages.render, "partition")
+    return screen.open_screen(stages, console, frame, frame)
 
 
 GOLDEN: Final = (

@@ -17,8 +17,8 @@ from testnet.detection.predictions import (
     suspicion_length,
 )
 from testnet.detection.tally import Tally
-from testnet.detection.world import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
 from testnet.virtual.clock import Clock
+from testnet.virtual.messages import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
 
 # -- network ---------------------------------------------------------------------------------------
 

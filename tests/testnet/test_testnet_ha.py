@@ -23,7 +23,15 @@ from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
 from testnet.ha.cast import cpu_seconds, primaries_of, secured
-from testnet.ha.chain import SERVERS, Answer, Reading, expected, readings_table
+from testnet.ha.chain import (
+    RATE,
+    SERVERS,
+    Answer,
+    Reading,
+    expected,
+    readings_table,
+    source_sensor,
+)
 from testnet.ha.figures import (
     Arrival,
     Check,
@@ -40,7 +48,6 @@ from testnet.ha.figures import (
     promises,
     stall_ms,
 )
-from testnet.ha.run import RATE, Sensor
 from testnet.ha.variants import NONE, VARIANTS, Variant, chosen
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
@@ -130,8 +137,16 @@ class Stream:
         self.tables: list[pa.Table] = []
         self.ended = False
 
-    async def post_event(self, _: str, table: pa.Table | None, *, end: bool = False) -> None:
+    async def post_event(
+        self,
+        _: str,
+        table: pa.Table | None,
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+    ) -> None:
         await trio.sleep(0.01)
+        assert boundary is None
         self.ended = end
         if table is not None:
             self.tables.append(table)
@@ -143,7 +158,7 @@ class Stream:
 async def test_a_sensor_posts_the_present(autojump_clock: trio.testing.MockClock) -> None:
     stream, posted = Stream(), list[Reading]()
     start = trio.current_time()
-    sensor = Sensor(stream, posted, lambda: 1_000.0 + trio.current_time() - start)  # type: ignore[arg-type]
+    sensor = source_sensor(stream, posted, lambda: 1_000.0 + trio.current_time() - start)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sensor.run)
         await trio.sleep(10.01)
