@@ -13,7 +13,7 @@ from rich.console import Console
 from testnet.bpm.command import bpm
 from testnet.detection.command import detect
 from testnet.ha.command import ha
-from testnet.kit.command import run_scenario
+from testnet.kit.command import json_option, keep_option, run_scenario
 from testnet.load.command import load
 from testnet.partition.command import partition
 from testnet.simulation.command import simulate
@@ -77,8 +77,8 @@ def main() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where busy.csv, scan.csv and cluster.csv go.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
-@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+@json_option
+@keep_option
 @click.option(
     "--seed", default=0, show_default=True, metavar="N", help="Of generated traffic, and of kills."
 )

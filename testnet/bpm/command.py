@@ -10,12 +10,8 @@ from typing import Final, Literal
 
 import click
 
-from testnet.kit.command import NumberRange
+from testnet.kit.command import NumberRange, ending_in_one_line, json_option, print_json
 from testnet.kit.picture import picture_option
-
-FAILED: Final = 2
-INTERRUPTED: Final = 130
-"""Exit codes; those of the other scenarios."""
 
 MOST_NODES: Final = 1_000_000
 MOST_SEEDS: Final = 1_000
@@ -99,7 +95,7 @@ MOST_PERCENT: Final = 90
     help="Once settled, let that many nodes leave and come back, 20 times.",
 )
 @click.option("--sweep", is_flag=True, help="Run every price range and number of contracts.")
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 @picture_option
 def bpm(
     *,
@@ -124,12 +120,11 @@ def bpm(
     1 when somebody is left above capacity although there was room.
     """
     # Late: --help and a mistyped option need none of this.
-    import msgspec
     from rich.console import Console
 
-    from overlay.errors import MedusaError
     from testnet.bpm import picture, show
     from testnet.bpm.experiment import Options, Result, name_of, over_contracts, over_seeds, run
+    from testnet.kit.stages import open_progress
 
     options = Options(
         nodes, contracts, load, range_tasks, seed, capacity, prices, vary, churn, graph
@@ -139,22 +134,15 @@ def bpm(
         runs = list(chain.from_iterable(over_contracts(each) for each in runs))
     console = Console(stderr=as_json)
     results: list[Result] = []
-    try:
-        with show.open_progress(console) as progress:
+    with ending_in_one_line():
+        with open_progress(console, show.render_progress) as progress:
             for number, each in enumerate(runs, 1):
                 name = f"{number}/{len(runs)} {name_of(each)}:" if len(runs) > 1 else "bpm:"
                 results.append(run(each, partial(progress, name)))
         if plot is not None:
             picture.draw_sweep(results, plot) if sweep else picture.draw(results[-1], plot)
-    except MedusaError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
     if as_json:
-        figures = msgspec.json.encode(results[0] if len(runs) == 1 else results)
-        sys.stdout.write(msgspec.json.format(figures, indent=2).decode() + "\n")
+        print_json(results[0] if len(runs) == 1 else results)
     else:
         console.print(
             show.render_result(results[0]) if len(runs) == 1 else show.render_results(results)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,23 +20,6 @@ SPARK_WIDTH: Final = 56
 """Characters of the curve in the summary."""
 DECADES: Final = 4
 """Powers of ten between the curve's full height and its foot."""
-
-
-@contextmanager
-def open_progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
-    """Show how far the run of that name is, on a terminal only."""
-    if not console.is_terminal:
-        yield lambda name, progress: None
-        return
-    spinner = Spinner("dots", style="cyan")
-    with Live(spinner, console=console, transient=True, refresh_per_second=8) as live:
-
-        def show(name: str, progress: Progress) -> None:
-            # The thread of Live draws; a run of a hundred thousand nodes shall not wait for it.
-            spinner.update(text=render_progress(name, progress))
-
-        yield show
-        live.stop()
 
 
 def render_progress(name: str, progress: Progress) -> Text:

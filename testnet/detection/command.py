@@ -9,12 +9,8 @@ from typing import Final, Literal
 
 import click
 
-from testnet.kit.command import NumberRange
+from testnet.kit.command import NumberRange, ending_in_one_line, json_option, print_json
 from testnet.kit.picture import picture_option
-
-FAILED: Final = 2
-INTERRUPTED: Final = 130
-"""Exit codes; those of the other scenarios."""
 
 MOST_NODES: Final = 100_000
 MOST_CRASHES: Final = 10_000
@@ -106,7 +102,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     is_flag=True,
     help="Probes that got no answer try no connection, as if firewalls were in the way.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 @picture_option
 def detect(
     *,
@@ -129,19 +125,18 @@ def detect(
     stray too far from that.
     """
     # Late: --help and a mistyped option need none of this.
-    import msgspec
     from rich.console import Console
 
-    from overlay.errors import MedusaError
     from testnet.detection import show
     from testnet.detection import show as picture
     from testnet.detection.experiment import run
     from testnet.detection.figures import Options, Result, bytes_check, checks_of
+    from testnet.kit.stages import open_progress
 
     console = Console(stderr=as_json)
     results: list[Result] = []
-    try:
-        with show.open_progress(console) as progress:
+    with ending_in_one_line():
+        with open_progress(console, show.render_progress) as progress:
             for nodes in sizes:
                 options = Options(
                     nodes, crashes, loss, slow, seed, seconds, preset, killed, datagrams_only
@@ -149,18 +144,11 @@ def detect(
                 results.append(run(options, partial(progress, f"{nodes:,} peers:")))
         if plot is not None:
             picture.draw(results, plot)
-    except MedusaError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
     checks = [
         (f"{result.nodes:,} peers", check) for result in results for check in checks_of(result)
     ]
     checks += [("all sizes", check) for check in bytes_check(results)]
     if as_json:
-        figures = msgspec.json.encode(results[0] if len(results) == 1 else results)
-        sys.stdout.write(msgspec.json.format(figures, indent=2).decode() + "\n")
+        print_json(results[0] if len(results) == 1 else results)
     console.print(show.render_verdict(checks) if as_json else show.render_results(results, checks))
     sys.exit(0 if all(check.holds for _, check in checks) else 1)

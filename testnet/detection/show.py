@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -22,23 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NONE: Final = "-"
-
-
-@contextmanager
-def open_progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
-    """Show how far the run of that name is, on a terminal only."""
-    if not console.is_terminal:
-        yield lambda name, progress: None
-        return
-    spinner = Spinner("dots", style="cyan")
-    with Live(spinner, console=console, transient=True, refresh_per_second=8) as live:
-
-        def show(name: str, progress: Progress) -> None:
-            # The thread of Live draws; a run of ten thousand peers shall not wait for it.
-            spinner.update(text=render_progress(name, progress))
-
-        yield show
-        live.stop()
 
 
 def render_progress(name: str, progress: Progress) -> Text:

@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.objects.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
 from testnet.ha.variants import ALL, chosen
-from testnet.kit.command import run_scenario
+from testnet.kit.command import json_option, keep_option, run_scenario
 from testnet.kit.picture import picture_option
 
 
@@ -28,7 +28,7 @@ from testnet.kit.picture import picture_option
     type=click.Choice([recovery.value for recovery in Recovery]),
     help="What consumers may notice; all that the mode is shown with, unless given.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 @click.option(
     "--short",
     is_flag=True,
@@ -36,7 +36,7 @@ from testnet.kit.picture import picture_option
     "compared with nothing: under three minutes.",
 )
 @picture_option
-@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+@keep_option
 def ha(  # noqa: PLR0917 - click passes them by name
     mode: str, recovery: str | None, short: bool, as_json: bool, plot: Path | None, keep: bool
 ) -> None:

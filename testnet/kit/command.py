@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from math import isnan
 from typing import Final, NoReturn, TypeVar
 
@@ -40,6 +40,29 @@ class NumberRange(click.FloatRange):
         return number
 
 
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Figures as JSON on standard output."
+)
+keep_option: Final = click.option(
+    "--keep", is_flag=True, help="Leave the peers' homes and logs for a look."
+)
+
+
+@contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """A body that fails, or is interrupted, ends the process with a line and an exit code."""
+    try:
+        yield
+    except MedusaError as error:
+        click.echo(f"error: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+
+
 def run_scenario(
     scenario: Callable[[], Awaitable[T]],
     screen: AbstractAsyncContextManager[object],
@@ -62,14 +85,8 @@ def run_scenario(
         async with screen:
             return await unless_told_to_stop(scenario)
 
-    try:
-        with one_error():
-            result = trio.run(run)
-    except MedusaError as error:
-        click.echo(f"error: {error}", err=True)
-        for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
-        sys.exit(FAILED)
+    with ending_in_one_line(), one_error():
+        result = trio.run(run)
     if result is None:
         click.echo("interrupted: every peer was stopped", err=True)
         sys.exit(INTERRUPTED)

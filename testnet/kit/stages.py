@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 from rich import box
@@ -17,6 +17,8 @@ from rich.panel import Panel
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+P = TypeVar("P")
 
 FRAME_S: Final = 0.5
 """Between two frames of a live screen, seconds: the peers need the cores."""
@@ -148,6 +150,21 @@ class Stages:
             box=box.ROUNDED,
             border_style="dim",
         )
+
+
+@contextmanager
+def open_progress(
+    console: Console, render: Callable[[str, P], Text]
+) -> Iterator[Callable[[str, P], None]]:
+    """Show how far the run of that name is, in a line, on a terminal only."""
+    if not console.is_terminal:
+        yield lambda name, progress: None
+        return
+    spinner = Spinner("dots", style="cyan")
+    with Live(spinner, console=console, transient=True, refresh_per_second=8) as live:
+        # The thread of Live draws; a run of many thousand nodes shall not wait for it.
+        yield lambda name, progress: spinner.update(text=render(name, progress))
+        live.stop()
 
 
 def about(seconds: float) -> str:

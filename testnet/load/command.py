@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from testnet.kit.command import run_scenario
+from testnet.kit.command import json_option, keep_option, run_scenario
 from testnet.kit.picture import picture_option
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 @picture_option
-@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+@keep_option
 @click.option("--seed", default=0, show_default=True, metavar="N", help="Of the traffic.")
 @click.option(
     "--step-seconds",

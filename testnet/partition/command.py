@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from testnet.kit.command import run_scenario
+from testnet.kit.command import json_option, keep_option, run_scenario
 from testnet.kit.picture import picture_option
 
 
@@ -63,9 +63,9 @@ from testnet.kit.picture import picture_option
     is_flag=True,
     help="Peers in network namespaces, and real cables between them that are pulled; needs root.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 @picture_option
-@click.option("--keep", is_flag=True, help="Leave the peers' homes and logs for a look.")
+@keep_option
 def partition(  # noqa: PLR0917 - click passes them by name
     seconds: float,
     bound_s: float,

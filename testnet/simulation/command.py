@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console, RenderableType
 
-from testnet.kit.command import run_scenario
+from testnet.kit.command import json_option, run_scenario
 
 if TYPE_CHECKING:
     from testnet.simulation.simulate import Result
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", metavar="N", type=click.IntRange(1, 256), help="Processes; one a core.")
 @click.option("--go-on", is_flag=True, help="Do not stop at the first seed that fails.")
 @click.option("--real", is_flag=True, help="Run the MANIFEST as real processes on this machine.")
-@click.option("--json", "as_json", is_flag=True, help="Figures as JSON on standard output.")
+@json_option
 def simulate(  # noqa: PLR0917 - click passes them by name
     manifest: Path | None,
     seeds: int,
