@@ -10,3 +10,22 @@ bench.json:
     goal        what the ratio should be (the value, where there is no ratio): ">= 0.2", "<= 300",
                 or None
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+Entry = dict[str, Any]
+
+
+def entry(
+    name: str,
+    value: float | None,
+    unit: str,
+    goal: str | None = None,
+    reference: float | None = None,
+) -> Entry:
+    """A figure."""
+    ratio = None if reference is None or value is None else value / reference
+    fields = ("name", "value", "unit", "reference", "ratio", "goal")
+    return dict(zip(fields, (name, value, unit, reference, ratio, goal), strict=True))

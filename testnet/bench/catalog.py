@@ -39,6 +39,7 @@ from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.names import ObjectName
 from overlay.peers import PeerTable
+from testnet.bench import Entry, entry
 
 NODES: Final = 50
 KEYS: Final = 100
@@ -49,36 +50,22 @@ LOSSY_KEYS: Final = 200
 ANYTHING: Final = Kind("thing", str)
 
 
-def measure() -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[Entry]:
     """Entries of bench.json."""
     ours = statistics.median(trio.run(_lookups_ms))
     sizes = (NODES, KEYS, LOOKUPS, LOSSY_KEYS, LOSS)
     command = [sys.executable, "-m", "testnet.bench.bare_kademlia", *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, check=True)
     bare: dict[str, Any] = json.loads(done.stdout)
-    yield _entry(
+    yield entry(
         f"catalog lookup, {NODES} nodes in one process, against bare kademlia unsigned",
         ours,
         "ms",
-        statistics.median(bare["lookups_ms"]),
-        None,
+        reference=statistics.median(bare["lookups_ms"]),
     )
     for tries, words, goal in ((3, "three tries", "> 1.0"), (1, "one try", None)):
-        yield _entry(
-            f"catalog keys found at {LOSS:.0%} loss, {words}, against bare kademlia",
-            _found_share(tries),
-            "share",
-            bare["found_share"],
-            goal,
-        )
-
-
-def _entry(
-    name: str, value: float, unit: str, reference: float, goal: str | None
-) -> dict[str, Any]:
-    ratio = value / reference
-    fields = ("name", "value", "unit", "reference", "ratio", "goal")
-    return dict(zip(fields, (name, value, unit, reference, ratio, goal), strict=True))
+        name = f"catalog keys found at {LOSS:.0%} loss, {words}, against bare kademlia"
+        yield entry(name, _found_share(tries), "share", goal, bare["found_share"])
 
 
 # -- time: real datagrams -------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from engine.spark.program import Program
 from engine.spark.session import Spark
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import needs
+from testnet.bench import Entry, entry
 
 SECOND_US: Final = 1_000_000
 WARM_UP_SMALL: Final = 8
@@ -101,7 +102,7 @@ class Cost:
         return self.rows / sum(self.epochs_s)
 
 
-def measure() -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[Entry]:
     """All measurements of this module, a few minutes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,7 +114,7 @@ def measure() -> Iterator[dict[str, Any]]:
             spark.stop()
 
 
-def _measure(spark: Spark, folder: Path) -> Iterator[dict[str, Any]]:
+def _measure(spark: Spark, folder: Path) -> Iterator[Entry]:
     small = _write(folder / "small", *SMALL)
     ours, theirs = _alternate(spark, FILTER, _FILTER_SQL, small, SMALL[1])
     yield _entry(
@@ -146,15 +147,8 @@ def _measure(spark: Spark, folder: Path) -> Iterator[dict[str, Any]]:
         )
 
 
-def _entry(name: str, unit: str, value: float, reference: float, goal: str) -> dict[str, Any]:
-    return {
-        "name": f"{name}, against Structured Streaming",
-        "value": value,
-        "unit": unit,
-        "reference": reference,
-        "ratio": value / reference,
-        "goal": goal,
-    }
+def _entry(name: str, unit: str, value: float, reference: float, goal: str) -> Entry:
+    return entry(f"{name}, against Structured Streaming", value, unit, goal, reference)
 
 
 def _median_epoch(costs: Sequence[Cost]) -> float:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -31,6 +31,7 @@ from engine.streams.log import StreamLog
 from engine.streams.memory import ENVIRONMENT
 from engine.streams.source_config import SourceConfig
 from overlay.errors import BusyError
+from testnet.bench import Entry, entry
 
 ROWS: Final = 10_000_000
 _POST_ROWS: Final = 50_000
@@ -49,7 +50,7 @@ _SCHEMA: Final = Schema(
 )
 
 
-def measure() -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[Entry]:
     """Runs the passage in a subprocess: rates, CPU time and peak memory."""
     folder = Path(tempfile.mkdtemp(prefix="medusa-bench-"))
     try:
@@ -60,21 +61,10 @@ def measure() -> Iterator[dict[str, Any]]:
     finally:
         shutil.rmtree(folder)
     found = msgspec.json.decode(output, type=dict[str, float])
-    yield _entry("one home, post to feed: rows", found["rows_per_s"], "rows/s", None)
-    yield _entry("one home, post to feed: bytes", found["mb_per_s"], "MB/s", ">= 150")
-    yield _entry("one home, post to feed: CPU per million rows", found["cpu_s"], "s", None)
-    yield _entry("one home: peak memory of 10 million rows", found["peak_mb"], "MB", "<= 300")
-
-
-def _entry(name: str, value: float, unit: str, goal: str | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": value,
-        "unit": unit,
-        "reference": None,
-        "ratio": None,
-        "goal": goal,
-    }
+    yield entry("one home, post to feed: rows", found["rows_per_s"], "rows/s")
+    yield entry("one home, post to feed: bytes", found["mb_per_s"], "MB/s", ">= 150")
+    yield entry("one home, post to feed: CPU per million rows", found["cpu_s"], "s")
+    yield entry("one home: peak memory of 10 million rows", found["peak_mb"], "MB", "<= 300")
 
 
 def _columns() -> list[pa.Array]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -21,6 +21,7 @@ from engine.replication.moves.messages import MoveRecord, MoveTask
 from overlay.clients import open_client
 from overlay.concurrency import one_error
 from overlay.errors import InternalError
+from testnet.bench import Entry, entry
 from testnet.bench.minutes import (
     EPOCH_S,
     MINUTE_S,
@@ -51,7 +52,7 @@ MOVE_S: Final = 120.0
 """Longest that a move may take, seconds: a Spark starts, and the input is brought over."""
 
 
-def measure() -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[Entry]:
     """The stalls of moves, ours and the reference's; some seven minutes."""
     minutes = Minutes.make()
     with one_error():
@@ -60,7 +61,7 @@ def measure() -> Iterator[dict[str, Any]]:
     yield against(run, measure_reference(minutes, MOVES))
 
 
-def stalls(run: Run) -> Iterator[dict[str, Any]]:
+def stalls(run: Run) -> Iterator[Entry]:
     """By epochs."""
     epoch_s = max(EPOCH_S, run.gap_s)
     for act, words in ((Act.OUT, ""), (Act.HOME, ", back to the owner")):
@@ -68,24 +69,16 @@ def stalls(run: Run) -> Iterator[dict[str, Any]]:
         yield _entry("epochs", stall / epoch_s, None, f"<= {STALL_GOAL}", words)
 
 
-def against(ours: Run, theirs: Run) -> dict[str, Any]:
+def against(ours: Run, theirs: Run) -> Entry:
     """Our moves against the reference's."""
     out, reference = (statistics.median(each.stalls(Act.OUT)) for each in (ours, theirs))
     what = ", against a restart from a checkpoint"
     return _entry("ms", 1e3 * out, 1e3 * reference, "<= 1.0", what)
 
 
-def _entry(
-    unit: str, value: float, reference: float | None, goal: str, what: str
-) -> dict[str, Any]:
-    return {
-        "name": f"stall of a move, 500,000 rows in an open window{what}",
-        "value": value,
-        "unit": unit,
-        "reference": reference,
-        "ratio": None if reference is None else value / reference,
-        "goal": goal,
-    }
+def _entry(unit: str, value: float, reference: float | None, goal: str, what: str) -> Entry:
+    name = f"stall of a move, 500,000 rows in an open window{what}"
+    return entry(name, value, unit, goal, reference)
 
 
 async def move_task(home: Home, task: str, to: str) -> MoveRecord:

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 import trio
@@ -27,6 +27,7 @@ from engine.streams.ipc import decode
 from overlay.concurrency import one_error
 from overlay.errors import InternalError
 from overlay.identity import Identity, Root
+from testnet.bench import Entry, entry
 from testnet.connections.conn import ARROW, conn_schema
 from testnet.connections.query import source_schema, source_stream
 from testnet.intrusion.board import Board
@@ -42,8 +43,6 @@ SEGMENT_ROWS: Final = 1_000_000
 """Rows of one rate; the rate reported is the median segment's."""
 MEMORY_GOAL_MB: Final = 300
 RATE_GOAL: Final = 0.2
-
-Entry = dict[str, Any]
 
 
 @dataclass
@@ -87,31 +86,16 @@ def measure() -> Iterator[Entry]:
         # On both sides of it, so that a machine that slows down meanwhile favours neither.
         rates += trio.run(measure_plain, PLAIN_ROWS)
     plain = statistics.median(rates)
-    yield {
-        "name": "client - peer - peer - client",
-        "value": round(path),
-        "unit": "rows/s",
-        "reference": round(plain),
-        "ratio": round(path / plain, 3),
-        "goal": f">= {RATE_GOAL}",
-    }
-    yield {
-        "name": "memory of a peer's Python while 10 million rows pass",
-        "value": round(max(memory) / 2**20),
-        "unit": "MB",
-        "reference": None,
-        "ratio": None,
-        "goal": f"< {MEMORY_GOAL_MB}",
-    }
-    yield {
-        # Flat: what is there at the end against what was there after a fifth of the rows.
-        "name": "memory growth over the last 8 million rows",
-        "value": round(memory[-1] / 2**20),
-        "unit": "MB",
-        "reference": round(memory[len(memory) // 5] / 2**20),
-        "ratio": round(memory[-1] / memory[len(memory) // 5], 3),
-        "goal": None,
-    }
+    name = "client - peer - peer - client"
+    moved = entry(name, round(path), "rows/s", f">= {RATE_GOAL}", round(plain))
+    yield {**moved, "ratio": round(path / plain, 3)}
+    name = "memory of a peer's Python while 10 million rows pass"
+    yield entry(name, round(max(memory) / 2**20), "MB", f"< {MEMORY_GOAL_MB}")
+    # Flat: what is there at the end against what was there after a fifth of the rows.
+    last, early = memory[-1], memory[len(memory) // 5]
+    name = "memory growth over the last 8 million rows"
+    grown = entry(name, round(last / 2**20), "MB", reference=round(early / 2**20))
+    yield {**grown, "ratio": round(last / early, 3)}
     yield _measure_demo()
 
 
@@ -119,14 +103,7 @@ def _measure_demo() -> Entry:
     """From the start of what `make demo` runs to the first row the subscriber receives."""
     with tempfile.TemporaryDirectory() as out, one_error():
         result = trio.run(run_intrusion, Options(out=Path(out)), Board())
-    return {
-        "name": "demo: start to first answer",
-        "value": result.first_answer_seconds,
-        "unit": "s",
-        "reference": None,
-        "ratio": None,
-        "goal": None,
-    }
+    return entry("demo: start to first answer", result.first_answer_seconds, "s")
 
 
 async def measure_path(rows: int) -> tuple[float, list[int]]:
