@@ -13,9 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.ha.figures import Check, HaResult, ModeResult, Observations
+from testnet.ha.figures import HaResult, ModeResult, Observations
 from testnet.ha.variants import Variant
 from testnet.kit import stages
+from testnet.kit.checks import add_places, render_checks
 from testnet.kit.stages import Stages, about
 
 STAGES: Final[dict[str, str]] = {
@@ -165,23 +166,7 @@ def _count(count: int | None) -> Text:
 
 def render_result(result: HaResult) -> RenderableType:
     """The table, what it shows, and whether that is as it must be."""
-    table = Table.grid(padding=(0, 1))
-    table.add_column(width=1)
-    table.add_column(ratio=1)
-    for check in result.checks:
-        table.add_row(*_verdict(check))
+    checks = render_checks((e.claim, e.good, e.certain, e.found) for e in result.checks)
     text = Text(f"{result.rate} readings/s; {result.seconds:.0f} s")
-    lines = [("picture", result.plot), *(("homes and logs", each) for each in result.folders)]
-    for label, where in lines:
-        if where is not None:
-            text.append(f"\n{label}: {where}")
-    return Group(render_modes(result.modes), table, text)
-
-
-def _verdict(check: Check) -> tuple[Text, Text]:
-    sign, style = (
-        ("✓", "green") if check.good else ("✗", "red") if check.certain else ("~", "yellow")
-    )
-    text = Text(check.claim, "" if check.good or not check.certain else "red")
-    text.append(f"  ({check.found})", "dim")
-    return Text(sign, style), text
+    add_places(text, result.plot, *result.folders)
+    return Group(render_modes(result.modes), checks, text)

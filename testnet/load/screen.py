@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testnet.kit import stages
+from testnet.kit.checks import add_places
 from testnet.kit.stages import about
 from testnet.load.board import Load, LoadBoard, LoadResult, Moved
 from testnet.load.script import EVERYBODY
@@ -133,9 +134,7 @@ def render_result(result: LoadResult) -> RenderableType:
     else:
         differing = f"{len(result.different)} of {result.answers} answers"
         text.append(f"{differing} differ from a batch run's", "red")
-    for label, where in (("picture", result.plot), ("homes and logs", result.folder)):
-        if where is not None:
-            text.append(f"\n{label}: {where}")
+    add_places(text, result.plot, result.folder)
     return Group(table, text)
 
 

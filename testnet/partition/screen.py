@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testnet.kit import stages as screen
+from testnet.kit.checks import add_places, render_checks
 from testnet.kit.stages import Stages
 from testnet.partition.figures import PartitionResult
 
@@ -52,19 +53,10 @@ def render_result(result: PartitionResult) -> RenderableType:
     )
     for row in GOLDEN:
         table.add_row(*row, style="dim")
-    checks = Table.grid(padding=(0, 1))
-    checks.add_column(width=1)
-    checks.add_column(ratio=1)
-    for check in result.checks:
-        text = Text(check.claim, "" if check.good else "red")
-        text.append(f"  ({check.found})", "dim")
-        checks.add_row(Text("✓", "green") if check.good else Text("✗", "red"), text)
+    checks = render_checks((each.claim, each.good, True, each.found) for each in result.checks)
     words = Text(
         f"{result.tentative:,} tentative, {result.undone:,} undone, {result.revised:,} revised; "
         f"all corrected {result.corrected_ms / 1e3:.2f} s after the split"
     )
-    lines = (("picture", result.plot), ("homes and logs", result.folder))
-    for label, where in lines:
-        if where is not None:
-            words.append(f"\n{label}: {where}")
+    add_places(words, result.plot, result.folder)
     return Group(table, checks, words)
