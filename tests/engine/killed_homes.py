@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from overlay.errors import MedusaError
-from testnet.peers import Peer
+from testnet.kit.peers import Peer
 from tools.client.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"
