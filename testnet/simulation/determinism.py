@@ -45,9 +45,14 @@ MOST_REMEMBERED: Final = 20_000
 
 
 class Signatures:
-    """Signs and verifies."""
+    """Signs and verifies.
+
+    Attributes:
+        verified: how many signatures had to be verified.
+    """
 
     def __init__(self) -> None:
+        self.verified = 0
         self._made: dict[bytes, tuple[bytes, bytes]] = {}
         self._publics: dict[Ed25519PrivateKey, bytes] = {}
 
@@ -74,6 +79,7 @@ class Signatures:
         """
         if self._made.get(signature) == (public.public_bytes_raw(), message):
             return
+        self.verified += 1
         public.verify(signature, message)
 
 
