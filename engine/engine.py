@@ -20,9 +20,9 @@ from engine.replication.announcements import Announcements
 from engine.replication.deleting import Deleting
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
+from engine.replication.following.book import Followers
 from engine.replication.homes.homes import Homes
 from engine.replication.mending import Mending
-from engine.replication.mirrors import Mirrors
 from engine.replication.modifier import Modifier
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.mover import Mover
@@ -109,10 +109,10 @@ class Engine:
         self.readers = Readers()
         self.directory = Directory(overlay, catalog, nursery)
         self.announcements = Announcements(catalog, self.directory, overlay.events, nursery)
-        self.mirrors = Mirrors(
+        self.followers = Followers(
             self.store, self.directory, overlay.identity.peer_id.hex(), overlay.events, nursery
         )
-        self.directory.changed.add(lambda term: self.mirrors.read_anew(term.subject))
+        self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
         self.queries = QueryHost(
             home / "queries",
             overlay=overlay,
@@ -121,7 +121,7 @@ class Engine:
             directory=self.directory,
             announcements=self.announcements,
             readers=self.readers,
-            mirrors=self.mirrors,
+            followers=self.followers,
             executor=executor,
             config=config,
             nursery=nursery,
@@ -131,7 +131,7 @@ class Engine:
             overlay=overlay,
             store=self.store,
             directory=self.directory,
-            mirrors=self.mirrors,
+            followers=self.followers,
             queries=self.queries,
             nursery=nursery,
         )
@@ -140,7 +140,7 @@ class Engine:
             overlay=overlay,
             store=self.store,
             directory=self.directory,
-            mirrors=self.mirrors,
+            followers=self.followers,
             queries=self.queries,
             digests=self.digests,
             nursery=nursery,
@@ -154,7 +154,7 @@ class Engine:
             store=self.store,
             directory=self.directory,
             readers=self.readers,
-            mirrors=self.mirrors,
+            followers=self.followers,
             executor=executor,
             config=config,
             nursery=nursery,
@@ -164,7 +164,7 @@ class Engine:
             overlay=overlay,
             store=self.store,
             directory=self.directory,
-            mirrors=self.mirrors,
+            followers=self.followers,
             config=config,
             nursery=nursery,
         )
@@ -175,13 +175,13 @@ class Engine:
             catalog=catalog,
             announcements=self.announcements,
             readers=self.readers,
-            mirrors=self.mirrors,
+            followers=self.followers,
             queries=self.queries,
             locator=self.locator,
             events=overlay.events,
             nursery=nursery,
         )
-        self.mending = Mending(overlay, self.store, self.directory, self.queries)
+        self.mending = Mending(overlay, self.followers.reach, self.queries)
         self.homes = Homes(
             home / "ballots",
             overlay=overlay,
@@ -207,7 +207,7 @@ class Engine:
             catalog=catalog,
             store=self.store,
             homes=self.homes,
-            mirrors=self.mirrors,
+            followers=self.followers,
             announcements=self.announcements,
             subscriptions=self.subscriptions,
             schemas=self.schemas,

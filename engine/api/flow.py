@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,11 +17,13 @@ import trio
 from engine.engine import Engine
 from engine.objects.definitions import StreamEntry, may_write
 from engine.objects.schema import BEGINNING, END
+from engine.replication.following.origin import SUBSCRIBE
 from engine.replication.homes import changing
 from engine.replication.homes.posting import take_posts
 from engine.replication.term import Term
 from engine.streams.acceptance import Writer
-from engine.streams.feed import message_of
+from engine.streams.cursors import cursor_for, message_of
+from engine.streams.feed import Feed
 from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import (
     Acknowledge,
@@ -35,8 +36,7 @@ from engine.streams.messages import (
 )
 from engine.streams.retention import too_old
 from engine.streams.store import HOME
-from engine.streams.subscriptions import Reader, reader_in_words
-from engine.tasks.tentative.serving import cursor_for
+from engine.streams.subscriptions import reader_in_words
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -76,7 +76,7 @@ class FlowCalls:
             "post_event", PostEvent, self.post_event, clients=True, takes=(Post,), sends=(Posted,)
         )
         service.streaming(
-            "subscribe",
+            SUBSCRIBE,
             Subscribe,
             self.subscribe,
             clients=True,
@@ -152,26 +152,20 @@ class FlowCalls:
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
         holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
 
-        async def released(boundary: int) -> None:
-            await kept.released(boundary)
-            await self._note_end(caller, kept, boundary, request.subscriber)
-
-        async def send() -> None:
-            whole = caller.peer_id is not None
-            cursor = cursor_for(kept, after, request.tentative, whole=whole)
-            await _until_acknowledged(
-                partial(engine.delivery.send, cursor, duplex, caller, released=released),
-                duplex,
-                reader,
-            )
+        async def released(_: int, upto: int) -> None:
+            await kept.released(upto)
+            await self._note_end(caller, kept, upto, request.subscriber)
 
         async def until_let_go() -> None:
             await reader.let_go.wait()
             raise NotRetainedError(f"{kept.name}: you are waited for no longer: {reader.why}")
 
+        cursor = cursor_for(kept, after, request.tentative, whole=caller.peer_id is not None)
+        shares = engine.delivery.shares(caller)
         async with holding as reader:
+            feed = Feed(cursor, END, released, reader.acknowledge, reader.boundary, shares)
             with _over_for_now(kept.name):
-                await until_one_ends(send, until_let_go, *ends)
+                await feed.serve(duplex, until_let_go, *ends)
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes
@@ -235,11 +229,11 @@ class FlowCalls:
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
                 connection = await self._producer(caller, request.stream)
-                await _pass_on(near, connection, "subscribe", request)
+                await _pass_on(near, connection, SUBSCRIBE, request)
                 return
         connection = await self._producer(caller, request.stream, oldest=True)
         try:
-            await _pass_on(near, connection, "subscribe", request)
+            await _pass_on(near, connection, SUBSCRIBE, request)
         except NotFoundError as error:  # it is changing hands: the catalog knows who, and soon
             raise BrokenError(str(error)) from None
 
@@ -350,30 +344,6 @@ def _literal(kept: KeptStream, after: int, caller: Caller) -> int:
     if after != BEGINNING or kept.role in COMPUTED_BESIDE:
         return after
     return kept.log.oldest_kept if caller.peer_id is None else kept.log.oldest
-
-
-async def _until_acknowledged(
-    send: Callable[[], Awaitable[None]], duplex: Duplex, reader: Reader
-) -> None:
-    """Epochs out, acknowledgements in, until the stream has ended or the subscriber has left.
-
-    The last epoch is acknowledged as well before the call is over.
-    """
-    acknowledged_all = trio.Event()
-
-    async def take_acknowledgements() -> None:
-        with suppress(EndOfCall):
-            while reader.boundary < END:
-                acknowledged, _ = await duplex.receive(Acknowledge)
-                reader.acknowledge(acknowledged.upto)
-            acknowledged_all.set()
-            await trio.sleep_forever()
-
-    async def send_all() -> None:
-        await send()
-        await acknowledged_all.wait()
-
-    await until_one_ends(take_acknowledgements, send_all)
 
 
 async def _pass_on(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import trio
 
 from engine.engine import Engine
+from engine.replication.following.origin import READ_INPUT
 from engine.replication.moves.checks import check_worker
 from engine.replication.moves.messages import (
     Activate,
@@ -23,11 +22,11 @@ from engine.replication.moves.messages import (
     Release,
     Released,
 )
-from engine.streams.feed import Cursor
+from engine.streams.cursors import Cursor
+from engine.streams.feed import Feed
 from engine.streams.messages import Acknowledge, Done, Tuples
-from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError, NotFoundError
-from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
+from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class MovingCalls:
@@ -46,7 +45,7 @@ class MovingCalls:
         service.unary("task.pass_on", PassOn, self.pass_on)
         service.unary("task.give_back", GiveBackTask, self.give_back)
         service.streaming(
-            "task.input", ReadInput, self.read_input, takes=(Acknowledge,), sends=(Tuples,)
+            READ_INPUT, ReadInput, self.read_input, takes=(Acknowledge,), sends=(Tuples,)
         )
         service.unary("move_task", MoveTask, self.move_task, clients=True, peers=False)
 
@@ -85,18 +84,8 @@ class MovingCalls:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")
         until = log.boundary
 
-        async def send() -> None:
-            cursor = Cursor(log, request.after)
-            await self._engine.delivery.send(cursor, duplex, caller, until=until)
-
-        async def ignore_acknowledgements() -> None:
-            with suppress(EndOfCall):
-                while True:
-                    await duplex.receive(Acknowledge)
-            await trio.sleep_forever()
-
-        if request.after < until:
-            await until_one_ends(send, ignore_acknowledgements)
+        shares = self._engine.delivery.shares(caller)
+        await Feed(Cursor(log, request.after), until, shares=shares).serve(duplex)
 
     # -- asked by a client --------------------------------------------------------------------
 

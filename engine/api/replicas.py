@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
 from functools import partial
 
 import trio
 
 from engine.engine import Engine
 from engine.objects.availability import Mode
-from engine.objects.schema import BEGINNING
+from engine.objects.schema import BEGINNING, END
+from engine.replication.following.origin import READ_REPLICA
 from engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -19,12 +19,12 @@ from engine.replication.replicas.messages import (
     ReadReplica,
     StandBy,
 )
-from engine.streams.feed import Cursor, serve
+from engine.streams.cursors import Cursor
+from engine.streams.feed import Feed, at_once
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Done, Tuples
-from overlay.concurrency import until_one_ends
 from overlay.errors import NotAuthorisedError
-from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall
+from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class ReplicaCalls:
@@ -42,7 +42,7 @@ class ReplicaCalls:
         service.unary("replica.dismiss", Dismiss, self.dismiss, own=True)
         service.unary("replica.incumbent", Incumbent, self.incumbent, own=True)
         service.streaming(
-            "replica.read", ReadReplica, self.read, own=True, takes=(Acknowledge,), sends=(Tuples,)
+            READ_REPLICA, ReadReplica, self.read, own=True, takes=(Acknowledge,), sends=(Tuples,)
         )
 
     # -- asked of a secondary -------------------------------------------------------------------
@@ -74,35 +74,32 @@ class ReplicaCalls:
         if passive and request.after > BEGINNING:
             primaries.copied(_peer(caller), request.query, request.stream, request.after)
 
-        async def acknowledgements() -> None:
-            with suppress(EndOfCall):
-                while True:
-                    acknowledged, _ = await duplex.receive(Acknowledge)
-                    if passive:
-                        upto = acknowledged.upto
-                        primaries.copied(_peer(caller), request.query, request.stream, upto)
+        def copied(upto: int) -> None:
+            if passive:
+                primaries.copied(_peer(caller), request.query, request.stream, upto)
 
-        await until_one_ends(lambda: _ship(log, request.after, duplex, every_s), acknowledgements)
+        after = log.whole_from if request.after == BEGINNING else request.after
+        released = at_once if every_s is None else _Checkpoints(log, every_s).released
+        until = log.boundary if every_s is None else END
+        await Feed(Cursor(log, after), until, released, copied).serve(duplex)
 
 
-async def _ship(log: StreamLog, after: int, duplex: Duplex, every_s: float | None) -> None:
-    """Epochs, every so many seconds those that have come by then; or, None, those that are there,
-    once."""
-    if after == BEGINNING:
-        after = log.whole_from
-    until, due = log.boundary, trio.current_time()
-    if every_s is None and after >= until:
-        return
-    async with aclosing(serve(Cursor(log, after))) as feed:
-        async for message, body in feed:
-            if message.upto is not None and message.after >= until and every_s is not None:
-                due = max(due + every_s, trio.current_time())
-                await trio.sleep_until(due)
-                until = log.boundary
-            await duplex.send(message, body)
-            if message.upto is not None and message.upto >= until and every_s is None:
-                return
-    await trio.sleep_forever()  # the last acknowledgement still comes
+class _Checkpoints:
+    """The pace of a passive standby's copies: every so many seconds the epochs that have come."""
+
+    def __init__(self, log: StreamLog, every_s: float) -> None:
+        self._log = log
+        self._every_s = every_s
+        self._upto = log.boundary
+        self._due = trio.current_time()
+
+    async def released(self, after: int, _upto: int) -> None:
+        """Returns once what follows that boundary is to be copied."""
+        if after < self._upto:
+            return
+        self._due = max(self._due + self._every_s, trio.current_time())
+        await trio.sleep_until(self._due)
+        self._upto = self._log.boundary
 
 
 def _peer(caller: Caller) -> str:

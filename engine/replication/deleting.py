@@ -18,11 +18,11 @@ from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM, find
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
+from engine.replication.following.book import Followers
 from engine.replication.homes import changing
 from engine.replication.homes.homes import Homes
 from engine.replication.homes.keeper import Keeper
 from engine.replication.homes.logs import HOLDER
-from engine.replication.mirrors import Mirrors
 from engine.streams.kept import KeptStream, Role, entries_of
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions
@@ -52,7 +52,7 @@ class Deleting:
         catalog: Catalog,
         store: StreamStore,
         homes: Homes,
-        mirrors: Mirrors,
+        followers: Followers,
         announcements: Announcements,
         subscriptions: Subscriptions,
         schemas: SchemaFiles,
@@ -62,7 +62,7 @@ class Deleting:
         self._catalog = catalog
         self._store = store
         self._homes = homes
-        self._mirrors = mirrors
+        self._followers = followers
         self._announcements = announcements
         self._subscriptions = subscriptions
         self._schemas = schemas
@@ -180,7 +180,7 @@ class Deleting:
 
     def _check_unread(self, source: KeptStream) -> None:
         for kept in (source, *self._store.beside(source)):
-            readers = {name: self._end_of(name) for name in self._mirrors.readers(kept.name)}
+            readers = {name: self._end_of(name) for name in self._followers.readers(kept.name)}
             readers |= self._subscriptions.readers(kept)
             if readers:
                 told = in_words(f"{name} ({end})" for name, end in readers.items())
@@ -206,7 +206,7 @@ class Deleting:
     def _check_end_unread(self, source: KeptStream) -> None:
         readers = set(self._store.end_readers(source))
         for kept in (source, *self._store.beside(source)):
-            readers |= self._mirrors.readers(kept.name)
+            readers |= self._followers.readers(kept.name)
         if readers:
             raise _told_of_end(source.name, readers)
 

@@ -23,18 +23,18 @@ import trio
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
-from engine.replication.directory import Directory
-from engine.replication.mirror_sources import Feed, FromProducers
-from engine.replication.mirrors import INPUT
+from engine.replication.following.book import INPUT
+from engine.replication.following.follower import epochs
+from engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
 from engine.replication.queries import QueryHost
+from engine.streams.cursors import Cursor
 from engine.streams.epochs import EpochFile
-from engine.streams.feed import Assembler, Cursor, serve
-from engine.streams.kept import KeptStream, Role
+from engine.streams.feed import Feed
+from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.log import StreamLog
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
 from engine.streams.restoring import check_whole, write_anew
-from engine.streams.store import StreamStore
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -64,15 +64,13 @@ class Lend(Struct, frozen=True):
 class Mending:
     """Made by the engine; `register` puts its call on the peer's service."""
 
-    def __init__(
-        self, overlay: Overlay, store: StreamStore, directory: Directory, queries: QueryHost
-    ) -> None:
+    def __init__(self, overlay: Overlay, reach: Reach, queries: QueryHost) -> None:
         self._overlay = overlay
-        self._store = store
+        self._reach = reach
+        self._store = store = reach.store
         self._queries = queries
-        self._producers = FromProducers(directory, store)
         self._durable = store.is_durable
-        self._mending: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        self._mending: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}
         store.mend = self.mend
 
@@ -142,8 +140,8 @@ class Mending:
                 yield partial(_given, partial(self._borrow, peer, request), kept.log, lost)
         if (copied := _copied(kept)) is not None:
             follow = Subscribe(copied, lost.after)
-            for subscribe in (self._producers.subscribe, self._producers.catch_up):
-                yield partial(_given, partial(subscribe, follow), kept.log, lost)
+            for place in FROM_PRODUCERS:
+                yield partial(_given, partial(self._reach.open, place, follow), kept.log, lost)
         for running in self._queries.all():
             if lost.after < running.stored.since.get(kept.name, BEGINNING):
                 continue  # the query's edition that made it is no longer kept
@@ -155,7 +153,7 @@ class Mending:
         return ObjectName.parse(stream).participant == self._overlay.identity.participant
 
     @asynccontextmanager
-    async def _borrow(self, peer: bytes, request: Lend) -> AsyncIterator[Feed]:
+    async def _borrow(self, peer: bytes, request: Lend) -> AsyncIterator[Reading]:
         with trio.fail_after(SILENCE_S):
             connection = await self._overlay.connect(peer)
         async with connection.open(LEND, request) as duplex:
@@ -174,11 +172,8 @@ class Mending:
             raise NotAuthorisedError(f"{request.stream}: only peers of {participant} lend it")
         if not self._is_ours(request.stream):
             raise NotAuthorisedError(f"{request.stream} is not a stream of {participant}")
-        async with aclosing(serve(Cursor(self._whole(request), request.after))) as epochs:
-            async for message, body in epochs:
-                await duplex.send(message, body)
-                if message.upto is not None and message.upto >= request.upto:
-                    return
+        cursor = Cursor(self._whole(request), request.after)
+        await Feed(cursor, request.upto).serve(duplex)
 
     def _whole(self, request: Lend) -> StreamLog:
         for kept in self._store.all():
@@ -202,17 +197,15 @@ def _copied(kept: KeptStream) -> str | None:
 
 
 async def _given(
-    opening: Callable[[], AbstractAsyncContextManager[Feed]], log: StreamLog, lost: EpochFile
+    opening: Callable[[], AbstractAsyncContextManager[Reading]], log: StreamLog, lost: EpochFile
 ) -> AsyncGenerator[Epoch, None]:
     """The rows of a lost file that another peer gives, epoch by epoch.
 
     Raises:
         MedusaError: that peer does not have them. trio.TooSlowError: it does not go on.
     """
-    assembler = Assembler(log.schema, lost.after)
     async with opening() as feed:
-        while assembler.boundary < lost.upto:
-            with trio.fail_after(SILENCE_S):
-                message, body = await feed.receive(Tuples)
-            if (epoch := assembler.add(message, body)) is not None:
+        found = epochs(feed, log.schema, lost.after, lost.upto, silence_s=SILENCE_S)
+        async with aclosing(found):
+            async for epoch in found:
                 yield epoch

@@ -20,7 +20,7 @@ from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.placements import Placement, replaced
 from engine.replication.query_creation import Creation
@@ -30,7 +30,7 @@ from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import QUERIES, Term
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream
+from engine.streams.kept import KeptStream, LogKey
 from engine.streams.store import StreamStore
 from engine.tasks.execution import Executor
 from engine.tasks.plan import Task
@@ -83,21 +83,21 @@ class QueryHost:
         directory: Directory,
         announcements: Announcements,
         readers: Readers,
-        mirrors: Mirrors,
+        followers: Followers,
         executor: Executor,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
         self.readers = readers
         self.files = QueryFiles(folder)
-        self.logs = QueryLogs(store, mirrors, overlay, config)
+        self.logs = QueryLogs(store, followers, overlay, config)
         self.announcements = announcements
         self._peer = overlay.identity.peer_id.hex()
         self._clock = overlay.clock
         self._store = store
         self._creation = Creation(overlay, catalog, store, readers)
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._executor = executor
         self._events = overlay.events
         self._nursery = nursery
@@ -143,14 +143,14 @@ class QueryHost:
         outputs = creation.entry.outputs
         await self.vacated(query.name)
         for output in outputs:
-            await self._mirrors.make_way(output)
+            await self._followers.make_way(output)
         # consumers may remember the term of a query of that name that was deleted long ago
         known = map(self._directory.number, outputs)
         number = QUERIES.next(known, self._clock(), self._peer)
         stored = creation.under(Term(creation.name, number, self._peer))
         try:
             for name in stored.kept:
-                await self._store.drop(name)  # what was declared is now produced
+                await self._store.drop(LogKey(name))  # what was declared is now produced
             running = await self.prepare(stored)
             self.admit(running)
             await running.publish(self.announcements)

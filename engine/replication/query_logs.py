@@ -8,14 +8,14 @@ from contextlib import suppress
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirror_sources import short_digest
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
+from engine.replication.following.origin import FOR_QUERIES, short_digest
 from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.replicas.positions import needed
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream, Role, key_of
+from engine.streams.kept import KeptStream, Role
 from engine.streams.store import REPLICA, StreamStore
 from engine.tasks.execution import Executor
 from engine.tasks.plan import Task
@@ -44,10 +44,10 @@ class QueryLogs:
     """Opens them, as far as they are not open."""
 
     def __init__(
-        self, store: StreamStore, mirrors: Mirrors, overlay: Overlay, config: EngineConfig
+        self, store: StreamStore, followers: Followers, overlay: Overlay, config: EngineConfig
     ) -> None:
         self._store = store
-        self._mirrors = mirrors
+        self._followers = followers
         self._overlay = overlay
         self._peer = overlay.identity.peer_id.hex()
         self._config = config
@@ -65,7 +65,7 @@ class QueryLogs:
         logs |= await self._follow_inputs(stored, tasks, logs)
         if stored.availability.mode in {Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY}:
             for name in stored.inputs:  # until it is known what a secondary needs
-                self._mirrors.need(name, stored.name, BEGINNING)
+                self._followers.need(name, stored.name, BEGINNING)
         return self.build(stored, tasks, logs, executor)
 
     async def keep_output(self, stored: StoredQuery, task: Task, role: Role) -> KeptStream:
@@ -86,7 +86,7 @@ class QueryLogs:
     async def define_outputs(self, stored: StoredQuery, tasks: Sequence[Task]) -> None:
         """Let the logs that are open be of the streams as the query makes them now."""
         for entry in self.entries(stored, tasks):
-            kept = self._store.get(key_of(entry.stream.name, stored.variant))
+            kept = self._store.get(entry.stream.name, stored.variant)
             if kept is not None:
                 await self._define(kept, entry)
 
@@ -108,18 +108,20 @@ class QueryLogs:
         if not stored.variant and query.after > BEGINNING:
             at = needed(tasks, {task.output: logs[task.output].log.boundary for task in tasks})
             return {
-                name: await self._mirrors.follow_past(entry, query.name, max(at[name], query.after))
+                name: await self._followers.follow_past(
+                    entry, query.name, max(at[name], query.after)
+                )
                 for name, entry in stored.inputs.items()
             }
         if not stored.variant:
             return {
-                name: await self._mirrors.follow(entry, stored.name)
+                name: await self._followers.follow(entry, stored.name)
                 for name, entry in stored.inputs.items()
             }
         after = needed(tasks, {task.output: logs[task.output].log.boundary for task in tasks})
         return {
-            name: await self._mirrors.follow_from(
-                entry, stored.name, self._mirrors.reading, after[name], owner=carrier(stored)
+            name: await self._followers.follow_from(
+                entry, stored.name, FOR_QUERIES, after[name], owner=carrier(stored)
             )
             for name, entry in stored.inputs.items()
         }
@@ -134,7 +136,7 @@ class QueryLogs:
             if kept.role not in {Role.DERIVED, Role.STANDBY} or kept.entry.stream.query in known:
                 continue
             if kept.name in read and not kept.variant:
-                with suppress(StorageError):  # as `Mirrors.part_with`
+                with suppress(StorageError):  # as `Followers.part_with`
                     await self._store.change_role(kept, Role.MIRROR)
                 kept.role = Role.MIRROR
             else:
@@ -143,15 +145,15 @@ class QueryLogs:
     async def leave_inputs(self, stored: StoredQuery) -> None:
         """It reads nothing any more."""
         for stream in stored.inputs:
-            await self._mirrors.leave(stream, stored.name)
+            await self._followers.leave(stream, stored.name)
 
     async def drop(self, stored: StoredQuery) -> None:
         """Keep nothing of it any more, but what is read here by others."""
         await self.leave_inputs(stored)
         for output in stored.entry.outputs:
-            kept = self._store.get(key_of(output, stored.variant))
+            kept = self._store.get(output, stored.variant)
             if kept is not None:
-                await self._mirrors.part_with(kept)
+                await self._followers.part_with(kept)
 
     def build(
         self,
@@ -166,8 +168,8 @@ class QueryLogs:
             PlacedTask(
                 runner,
                 logs[task.output],
-                store=self._store,
-                overlay=self._overlay,
+                reach=self._followers.reach,
+                clock=self._overlay.clock,
                 placements=stored.placements(task.name),
                 fork=self._fork(runner, stored.availability.bound_s, logs, executor),
             )

@@ -48,7 +48,7 @@ class StoredQuery(Struct, frozen=True):
         written_placements: by task, of those that have ever moved; see `placements`.
         written_term: which peer has it, and which takes over; see `term`.
         positions: the boundary after which a secondary that took over needs each of its streams.
-        variant: under which its outputs are kept at this peer (`engine.streams.kept.key_of`).
+        variant: under which its outputs are kept at this peer (`engine.streams.kept.LogKey`).
         former: editions of the query that somebody may still compute, the oldest first.
         parted: peer ids (hex) of those that had a part in it and may not know that they have none.
         since: by output that was made otherwise in an edition that nobody computes any more: the

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Final
 
 import trio
 
-from engine.objects.schema import END
-from engine.streams.feed import Cursor
+from engine.streams.feed import Shares
 from engine.streams.parts import PART_BYTES
 from overlay.clients import CLIENTS
 from overlay.errors import BusyError
 from overlay.memory import Memory
-from overlay.rpc import Caller, Duplex
+from overlay.rpc import Caller
 
 TURNS: Final = 2
 """Parts that are read and encoded at once; each takes up to three times `PART_BYTES`. More would
@@ -77,13 +81,8 @@ class Turns:
             given.set()
 
 
-async def at_once(_boundary: int) -> None:
-    """Nothing holds readers back."""
-    await trio.lowlevel.checkpoint()
-
-
 class Delivery:
-    """Sends streams to those who subscribe to them.
+    """Shares what this peer can send among the readers of its streams.
 
     Args:
         memory: what this peer may hold.
@@ -120,43 +119,24 @@ class Delivery:
             self._of_participant -= Counter({holder: 1})
             self._of_peer -= Counter({peer: 1})
 
-    async def send(
-        self,
-        cursor: Cursor,
-        duplex: Duplex,
-        caller: Caller,
-        *,
-        until: int = END,
-        released: Callable[[int], Awaitable[None]] = at_once,
-    ) -> None:
-        """Send what follows, until the stream has ended or the caller has it up to `until`.
+    def shares(self, caller: Caller) -> Shares:
+        """What a feed to that caller takes of this peer's memory and time."""
+        return _Shares(self._turns, self._memory, _holder(caller))
 
-        A part is made when the caller takes more, and not before.
 
-        Args:
-            released: returns once readers may have the stream up to that boundary, microseconds.
+class _Shares:
+    """Those of one holder."""
 
-        Raises:
-            NotRetainedError: the rows that follow are gone. ClosedError: the log was closed.
-            MedusaError: the call failed.
-        """
-        holder = _holder(caller)
-        share = self._memory.share(holder)
-        while cursor.after < until:
-            await cursor.wait()
-            await duplex.wait_writable()
-            async with self._turns.turn(holder):
-                found = await cursor.read()
-            if found is None:
-                continue
-            message, body = found
-            del found
-            with share.holding(len(body)):
-                if message.upto is not None and not message.tentative:
-                    await released(message.upto)
-                await duplex.send(message, body)
-            del body  # it must not stay while we wait for the next
-            cursor.advance(message)
+    def __init__(self, turns: Turns, memory: Memory, holder: str) -> None:
+        self._turns = turns
+        self._share = memory.share(holder)
+        self._holder = holder
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return self._turns.turn(self._holder)
+
+    def holding(self, size: int) -> AbstractContextManager[None]:
+        return self._share.holding(size)
 
 
 def _holder(caller: Caller) -> str:

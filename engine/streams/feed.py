@@ -1,90 +1,132 @@
-"""A subscription's two ends: epochs into messages, and messages into epochs again."""
+"""The server of a log: one reader's feed, whichever call carries it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-import pyarrow as pa
+import trio
+from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.ipc import decode
-from engine.streams.log import StreamLog
-from engine.streams.messages import Tuples
-from engine.streams.ordering import between, bounds, is_ordered
+from engine.objects.schema import BEGINNING, END
+from engine.streams.cursors import Cursor
+from engine.streams.messages import Acknowledge, Tuples
 from engine.streams.parts import Part
-from engine.streams.recent import Epoch
-from overlay.errors import DecodeError
+from overlay.concurrency import until_one_ends
+from overlay.rpc import EndOfCall
+from overlay.streams import Buffer
 
-MAX_EPOCH_BYTES: Final = 512 * 2**20
-"""What a receiver gathers of one epoch before it takes the sender for hostile. Ours end an epoch
-with every part of some megabytes, unless more tuples than that share one stime; one in memory is no
-larger than a home lets wait."""
-
-COLUMN_BYTES: Final = 2**10
-"""What a column of a part takes beside its body while the part waits for the rest of its epoch
-(measured: 820 bytes): a sender may make a part of every row."""
+T = TypeVar("T", bound=Struct)
 
 
-class Cursor:
-    """A reader's place in a log: the part that comes next, and what it makes of the place.
+class Outlet(Protocol):
+    """Where a feed goes, and its acknowledgements come from: a call's `Duplex`."""
 
-    It keeps nothing of the log between two parts, so a reader that has stopped costs no memory.
+    async def wait_writable(self) -> None: ...
+
+    async def send(self, message: Struct, body: Buffer = b"") -> None: ...
+
+    async def receive(self, kind: type[T]) -> tuple[T, bytes]: ...
+
+
+class Shares(Protocol):
+    """A reader's share of what this peer can make and hold; see `engine.streams.delivery`."""
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Within the block the reader's next part is made."""
+
+    def holding(self, size: int) -> AbstractContextManager[None]:
+        """Within the block a part of so many bytes is held for the reader."""
+
+
+async def at_once(_after: int, _upto: int) -> None:
+    """Nothing holds the reader back."""
+    await trio.lowlevel.checkpoint()
+
+
+def unheard(_boundary: int) -> None:
+    """Nothing is kept for the reader."""
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """What one reader is given of a log.
 
     Attributes:
-        after: the boundary that the reader has, microseconds.
+        cursor: the reader's place.
+        until: the feed ends with the part that reaches this boundary, microseconds. A feed without
+            an end of its own stays open until the reader has acknowledged the end of the stream.
+        released: the gate; returns once the reader may have the stable part with these boundaries
+            (after, upto), microseconds.
+        acknowledged: told the boundary that the reader has stored: nothing before it is kept for
+            the reader.
+        has: the boundary up to which the reader has acknowledged, microseconds.
+        shares: of this peer's memory and time; None: peers of our own participant, which copy what
+            this one must not lose, take what they need.
     """
 
-    def __init__(self, log: StreamLog, after: int, *, whole: bool = True) -> None:
-        """
-        Args:
-            after: BEGINNING: the oldest that is kept, which an empty log does not know yet.
-            whole: from where on nothing is lost, not only kept.
-        """
-        self._log = log
-        self._whole = whole
-        self._taken = 0
-        self.after = after
+    cursor: Cursor
+    until: int = END
+    released: Callable[[int, int], Awaitable[None]] = at_once
+    acknowledged: Callable[[int], None] = unheard
+    has: int = BEGINNING
+    shares: Shares | None = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the reader has the stream to its end."""
-        return self.after >= END
-
-    async def wait(self) -> None:
-        """Returns once there is something to read. Raises: ClosedError: the log was closed."""
-        await self._log.wait_beyond(self.after)
-        if self.after == BEGINNING:
-            self.after = self._log.oldest if self._whole else self._log.oldest_kept
-            await self._log.wait_beyond(self.after)
-
-    async def read(self) -> tuple[Tuples, memoryview] | None:
-        """What comes next, if it is there still; `advance` says that the reader was given it.
+    async def send(self, outlet: Outlet) -> None:
+        """Send parts up to `until`. A part is made when the reader takes more, and not before.
 
         Raises:
-            NotRetainedError: it is gone. ClosedError: the log was closed.
+            NotRetainedError: the rows that follow are gone. ClosedError: the log was closed.
+            MedusaError: the call failed.
         """
-        part = await self._log.part(self.after, self._taken)
-        return message_of(part), part.body()
+        cursor, shares = self.cursor, self.shares
+        while cursor.after < self.until:
+            await cursor.wait()
+            await outlet.wait_writable()
+            async with shares.turn() if shares else nullcontext():
+                if (found := await cursor.read()) is None:
+                    continue
+                message, body = found[0], found[1].body()
+            del found
+            with shares.holding(len(body)) if shares else nullcontext():
+                if message.upto is not None and not message.tentative:
+                    await self.released(message.after, message.upto)
+                await outlet.send(message, body)
+            del body  # it must not stay while we wait for the next
+            cursor.advance(message)
 
-    def advance(self, message: Tuples) -> None:
-        if message.upto is None:
-            self._taken += message.rows
-        else:
-            self.after, self._taken = message.upto, 0
+    async def serve(self, outlet: Outlet, *ends: Callable[[], Awaitable[None]]) -> None:
+        """`send` over a call of its own, whose other direction has the acknowledgements. Returns
+        when the feed has ended, or the reader has left, or one of `ends` has returned or failed.
+
+        Raises: as `send`, and what `ends` raise.
+        """
+        has_all = trio.Event()
+
+        async def take_acknowledgements() -> None:
+            with suppress(EndOfCall):
+                while self.has < END:
+                    said, _ = await outlet.receive(Acknowledge)
+                    self.has = max(self.has, said.upto)
+                    self.acknowledged(said.upto)
+                has_all.set()
+                await trio.sleep_forever()
+
+        async def send_all() -> None:
+            await self.send(outlet)
+            if self.until == END:
+                await has_all.wait()
+
+        await until_one_ends(take_acknowledgements, send_all, *ends)
 
 
-def message_of(part: Part) -> Tuples:
-    return Tuples(part.after, part.upto, part.rows)
+async def parts_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, Part], None]:
+    """What follows a place, within this process. Ends when the stream does.
 
-
-async def serve(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview], None]:
-    """What follows, as messages and Arrow IPC bodies; ends when the stream does.
-
-    Every epoch is one part or more; `upto` is on its last. An epoch without rows is one message
-    with an empty body.
-
-    A caller that stops early closes it (`contextlib.aclosing`).
+    Every epoch is one part or more; `upto` is on its last. A caller that stops early closes the
+    generator (`contextlib.aclosing`).
 
     Raises:
         NotRetainedError: what follows is gone. ClosedError: the log was closed.
@@ -95,84 +137,3 @@ async def serve(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview], Non
         if found is not None:
             yield found
             cursor.advance(found[0])
-
-
-class Assembler:
-    """Parts in, whole epochs out; sans IO.
-
-    After a broken connection call `reconnected` and subscribe from `boundary`: what was incomplete
-    is forgotten, and what comes again is dropped, however the new sender cuts its epochs.
-
-    Args:
-        gaps: an epoch may begin later than the one before it has ended.
-
-    Attributes:
-        boundary: everything up to it was given out; microseconds.
-        held: bytes of the parts of an epoch that is not whole yet.
-    """
-
-    def __init__(self, schema: pa.Schema, after: int, *, gaps: bool = False) -> None:
-        self._schema = schema
-        self._gaps = gaps
-        self._parts: list[pa.Table] = []
-        self._after = after
-        self.held = 0
-        self._last: int | None = None
-        self.boundary = after
-
-    def reconnected(self) -> None:
-        self._parts.clear()
-        self.held = 0
-        self._last = None
-
-    def add(self, message: Tuples, body: bytes | bytearray | memoryview) -> Epoch | None:
-        """One part; gives the epoch (boundary, upto] when it is the last part of it.
-
-        None also for an epoch that was given out before.
-
-        Raises:
-            DecodeError: not what a sender of this stream can have sent; close the connection.
-        """
-        if (self._gaps or self.boundary == BEGINNING) and not self._parts:
-            # asked for all there is, and told where that begins
-            self.boundary = max(self.boundary, message.after)
-        if message.after > self.boundary:
-            raise DecodeError(f"an epoch from {message.after}, but {self.boundary} was reached")
-        if self._parts and message.after != self._after:
-            raise DecodeError(f"an epoch from {message.after} before that from {self._after} ended")
-        if message.upto is not None and not message.after < message.upto <= END:
-            raise DecodeError(f"an epoch from {message.after} up to {message.upto}")
-        self._after = message.after
-        rows = self._decode(message, body)
-        if rows.num_rows or not self._parts:
-            self._parts.append(rows)
-        if message.upto is None:
-            return None
-        table = pa.concat_tables(self._parts)
-        self.reconnected()
-        if message.upto <= self.boundary:
-            return None
-        epoch = Epoch(self.boundary, message.upto, between(table, self.boundary, message.upto))
-        self.boundary = message.upto
-        return epoch
-
-    def _decode(self, message: Tuples, body: bytes | bytearray | memoryview) -> pa.Table:
-        rows = decode(body, self._schema) if len(body) else self._schema.empty_table()
-        if rows.num_rows != message.rows:
-            raise DecodeError(f"a part of {rows.num_rows} rows that says {message.rows}")
-        if not rows.num_rows:
-            if message.upto is None:
-                raise DecodeError("a part without rows that is not the last of its epoch")
-            return rows
-        self.held += len(body) + COLUMN_BYTES * rows.num_columns
-        if self.held > MAX_EPOCH_BYTES:
-            raise DecodeError(f"an epoch of more than {MAX_EPOCH_BYTES} bytes")
-        stime = rows.column(STIME).combine_chunks()
-        if not is_ordered(stime):
-            raise DecodeError("a part whose rows are not ordered by stime")
-        low, high = bounds(stime, ordered=True)
-        least = message.after + 1 if self._last is None else self._last
-        if low < least or high > (END if message.upto is None else message.upto):
-            raise DecodeError(f"rows of {low}..{high} outside of their epoch")
-        self._last = high
-        return rows

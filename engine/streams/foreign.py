@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from engine.streams.kept import LogKey
+from engine.streams.retention import Hold
+
 OF_ALL: Final = 1 / 4
 """The part of `engine.disk_bytes` for all other participants together: most of it is ours."""
 
@@ -31,8 +34,8 @@ class Held:
         since: when it last acknowledged anything, or began to lag; seconds.
     """
 
-    key: str
-    consumer: str
+    key: LogKey
+    consumer: Hold
     holder: str
     bytes: int
     since: float
@@ -71,7 +74,7 @@ def to_let_go(
 
 def _kept(held: Iterable[Held]) -> int:
     """Bytes that they keep together: of each stream, what the consumer that lags most keeps."""
-    most: dict[str, int] = {}
+    most: dict[LogKey, int] = {}
     for each in held:
         most[each.key] = max(most.get(each.key, 0), each.bytes)
     return sum(most.values())

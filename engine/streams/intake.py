@@ -12,7 +12,7 @@ from engine.objects.schema import END
 from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig
 from engine.streams.home import Home
-from engine.streams.kept import KeptStream
+from engine.streams.kept import KeptStream, LogKey
 from engine.streams.messages import Post, Posted
 from engine.streams.pacing import Pacer
 from engine.streams.room import Room
@@ -48,8 +48,8 @@ class Intake:
         self._clock = clock
         self._events = events
         self._nursery = nursery
-        self._broken: dict[str, str] = {}
-        self._refusals: dict[str, str] = {}
+        self._broken: dict[LogKey, str] = {}
+        self._refusals: dict[LogKey, str] = {}
 
     def start(self, kept: KeptStream, home: Home) -> None:
         """Move what is posted to a source into its log, until its scope is cancelled."""
@@ -69,7 +69,7 @@ class Intake:
                 "then: post to a stream of another name",
             )
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: LogKey) -> None:
         """That source is closed."""
         self._broken.pop(key, None)
         self._refusals.pop(key, None)

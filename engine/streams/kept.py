@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -51,8 +52,24 @@ class Role(StrEnum):
         return self not in {Role.MIRROR, Role.STANDBY, Role.REPLICA}
 
 
+class LogKey(NamedTuple):
+    """What a log is known by at this peer, which may have several of one stream: a mirror for its
+    own queries, one that begins elsewhere, the output of a task that it runs for the owner.
+
+    Attributes:
+        variant: tells it from the others; without a slash. "": the log that most use.
+    """
+
+    stream: str
+    variant: str = ""
+
+    def __str__(self) -> str:
+        """As its folder is named: no object name has an @."""
+        return f"{self.stream}@{self.variant}" if self.variant else self.stream
+
+
 class KeptEntry(Struct, frozen=True):
-    """What a restart needs to open a stream again. variant: see `key_of`."""
+    """What a restart needs to open a stream again. variant: see `LogKey`."""
 
     entry: StreamEntry
     role: Role
@@ -88,7 +105,7 @@ class KeptStream:
 
     Attributes:
         home: its ordering and journal, where this peer is its home.
-        variant: tells it from other logs of the same stream here; see `key_of`.
+        variant: tells it from other logs of the same stream here; see `LogKey`.
         rate: rows per second into the log.
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
@@ -133,8 +150,8 @@ class KeptStream:
         return self.entry.stream.name
 
     @property
-    def key(self) -> str:
-        return key_of(self.name, self.variant)
+    def key(self) -> LogKey:
+        return LogKey(self.name, self.variant)
 
     @property
     def is_at_home(self) -> bool:
@@ -215,13 +232,3 @@ def entries_of(entry: StreamEntry) -> tuple[StreamEntry, ...]:
     """A source stream and what it has beside it."""
     beside = (revisions_entry(entry),) if entry.is_revised else ()
     return (entry, late_entry(entry), *beside)
-
-
-def key_of(stream: str, variant: str = "") -> str:
-    """What a log is known by at this peer, which may have several of one stream: a mirror for its
-    own queries, one that begins elsewhere, the output of a task that it runs for the owner.
-
-    Args:
-        variant: without a slash; no object name has an @.
-    """
-    return f"{stream}@{variant}" if variant else stream

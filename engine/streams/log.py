@@ -46,7 +46,7 @@ from engine.streams.ordering import tidy
 from engine.streams.parts import Part
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.restoring import lost_in_words, not_here, read_all
-from engine.streams.retention import Retention
+from engine.streams.retention import Hold, Retention
 from engine.streams.scanning import scan
 from overlay.errors import (
     ClosedError,
@@ -392,21 +392,21 @@ class StreamLog:
                     os.link(file.path, folder / file.path.name)
 
     def hold(
-        self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""
+        self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
         """Keeps the rows with stime > boundary for a consumer; `expires`: seconds of trio's clock,
         or never. holder: its participant, if it is another one."""
         self.retention.hold(consumer, boundary, expires, holder)
 
-    def release(self, consumer: str) -> None:
+    def release(self, consumer: Hold) -> None:
         self.retention.release(consumer)
 
-    def needed(self, without: frozenset[str]) -> int:
+    def needed(self, without: frozenset[Hold]) -> int:
         """The boundary that all its consumers have reached, some left out; the log's own where
         there are no others."""
         return min(self.boundary, self.retention.held(without))
 
-    def held_by_others(self, now: float) -> Iterator[tuple[str, str, int, float]]:
+    def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
         nobody else needs. since: when that began; now: seconds of trio's clock."""
         retention = self.retention

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import NotRetainedError
@@ -12,8 +13,37 @@ from overlay.errors import NotRetainedError
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
+Kind = Literal[
+    "bill",
+    "call",
+    "carry",
+    "here",
+    "home",
+    "left",
+    "limit",
+    "located",
+    "past",
+    "primary",
+    "replica",
+    "secondary",
+    "subscriber",
+    "task",
+    "view",
+]
+
+
+class Hold(NamedTuple):
+    """For whom rows of a log are kept. No id that somebody chooses is one of another kind."""
+
+    kind: Kind
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}".rstrip()
+
+
 @dataclass(slots=True)
-class _Hold:
+class _Need:
     """Rows with stime > boundary are needed. Times are of trio's clock, seconds: whatever the
     machine's is set to, a hold lasts as long.
 
@@ -38,25 +68,25 @@ class Retention:
 
     def __init__(self, history_us: int) -> None:
         self.history_us = history_us
-        self._holds: dict[str, _Hold] = {}
+        self._holds: dict[Hold, _Need] = {}
 
     @property
-    def consumers(self) -> tuple[str, ...]:
+    def consumers(self) -> tuple[Hold, ...]:
         return tuple(self._holds)
 
     def hold(
-        self, consumer: str, boundary: int, expires: float | None = None, holder: str = ""
+        self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
         """The consumer needs the rows with stime > boundary, until released or `expires`. holder:
         its participant, if it is another one."""
         before = self._holds.get(consumer)
         since = before.since if before is not None and before.boundary == boundary else None
-        self._holds[consumer] = _Hold(boundary, expires, holder, since)
+        self._holds[consumer] = _Need(boundary, expires, holder, since)
 
-    def release(self, consumer: str) -> None:
+    def release(self, consumer: Hold) -> None:
         self._holds.pop(consumer, None)
 
-    def held(self, without: frozenset[str]) -> int:
+    def held(self, without: frozenset[Hold]) -> int:
         """The least boundary of all holds but those; END where there are none."""
         others = (hold.boundary for name, hold in self._holds.items() if name not in without)
         return min(others, default=END)
@@ -81,7 +111,7 @@ class Retention:
         holds = (h.boundary for h in self._holds.values() if foreign or not h.holder)
         return min([present - self.history_us, *holds])
 
-    def lagging(self, floor: int, now: float) -> Iterator[tuple[str, str, int, float]]:
+    def lagging(self, floor: int, now: float) -> Iterator[tuple[Hold, str, int, float]]:
         """(consumer, holder, boundary, since) of other participants' that need rows with stime <=
         floor. since: when it was first so, now: seconds of trio's clock."""
         for consumer, hold in self._holds.items():

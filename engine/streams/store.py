@@ -21,7 +21,7 @@ from engine.streams.config import EngineConfig
 from engine.streams.epochs import EpochFile
 from engine.streams.home import open_home
 from engine.streams.intake import Intake
-from engine.streams.kept import KeptEntry, KeptStream, Role, entries_of, key_of
+from engine.streams.kept import KeptEntry, KeptStream, LogKey, Role, entries_of
 from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
 from engine.streams.messages import StreamStatus
@@ -119,7 +119,7 @@ class StreamStore:
         self._events = events
         self._memory = memory
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
-        self._streams: dict[str, KeptStream] = {}
+        self._streams: dict[LogKey, KeptStream] = {}
         self._opening = trio.Lock()
         self._telling_end = Locks()
         self.tending = Tending(self.all, subscriptions, config, events)
@@ -128,9 +128,9 @@ class StreamStore:
         self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
         self.defined: Callable[[KeptStream], None] = lambda _: None
 
-    def get(self, key: str) -> KeptStream | None:
-        """A log by its stream's name, or by its key if it is another variant (`key_of`)."""
-        return self._streams.get(key)
+    def get(self, stream: str, variant: str = "") -> KeptStream | None:
+        """A log of that stream; see `LogKey`."""
+        return self._streams.get(LogKey(stream, variant))
 
     def serving(self, name: str) -> KeptStream | None:
         """What this peer gives to subscribers of that stream: its own, what it took over, or what
@@ -140,7 +140,7 @@ class StreamStore:
         """
         # who took a query over may still run a task of it for the owner that it succeeds
         variants = (REPLICA, HOME, "", OUTPUT)
-        for key in (key_of(name, variant) for variant in variants):
+        for key in (LogKey(name, variant) for variant in variants):
             kept = self._streams.get(key)
             if kept is not None and kept.role.is_served:
                 return kept
@@ -156,13 +156,13 @@ class StreamStore:
         Raises:
             BusyError: too many named subscribers.
         """
-        self._subscriptions.adopt(lease, self._streams.get(key_of(lease.stream, REPLICA)))
+        self._subscriptions.adopt(lease, self._streams.get(LogKey(lease.stream, REPLICA)))
 
     def beside(self, kept: KeptStream) -> list[KeptStream]:
         """The late tuples of a source, and its revisions if it takes any."""
         if kept.home is None:
             return []
-        keys = [key_of(entry.stream.name, kept.variant) for entry in entries_of(kept.entry)[1:]]
+        keys = [LogKey(entry.stream.name, kept.variant) for entry in entries_of(kept.entry)[1:]]
         return [self._streams[key] for key in keys if key in self._streams]
 
     async def change_role(self, kept: KeptStream, role: Role) -> None:
@@ -191,7 +191,7 @@ class StreamStore:
         Raises:
             BrokenError: it has none any more.
         """
-        source = self._streams.get(key_of(base_of(kept.name), kept.variant))
+        source = self._streams.get(LogKey(base_of(kept.name), kept.variant))
         if source is None or source.home is None:
             return
         async with self.telling_end(source):
@@ -204,7 +204,7 @@ class StreamStore:
 
     def telling_end(self, source: KeptStream) -> trio.Lock:
         """While it is held nobody more is told that the stream has ended."""
-        return self._telling_end.of(source.key)
+        return self._telling_end.of(str(source.key))
 
     def end_readers(self, kept: KeptStream) -> tuple[str, ...]:
         """Who was given the end of a source stream or of its revisions, for people."""
@@ -259,13 +259,13 @@ class StreamStore:
             journal: of a source with replicas: which of its journals counts; see `open_home`.
         """
         async with self._opening:
-            kept = self._streams.get(key_of(entry.stream.name, variant))
+            kept = self._streams.get(LogKey(entry.stream.name, variant))
             if kept is None:
                 kept = await self._open(entry, role, variant, journal)
             return kept
 
     async def _open(self, entry: StreamEntry, role: Role, variant: str, journal: int) -> KeptStream:
-        folder = self.folder_of(key_of(entry.stream.name, variant))
+        folder = self.folder_of(LogKey(entry.stream.name, variant))
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         save_json(folder / _FILE, KeptEntry(entry, role, variant))
@@ -287,7 +287,7 @@ class StreamStore:
         for lost in kept.log.lost_files:
             tell(lost_in_words(lost))
         kept.measure(trio.current_time())
-        kept.memory = self._memory.streams.share(kept.key)
+        kept.memory = self._memory.streams.share(str(kept.key))
         self._streams[kept.key] = kept
         self._subscriptions.restore(kept)
 
@@ -376,20 +376,20 @@ class StreamStore:
         for text in lost:
             self._events.note("error", f"misses rows of {entry.stream.name}: {text}")
 
-    async def drop(self, key: str) -> None:
-        """Close a log and delete what is in it. key: as of `get`."""
+    async def drop(self, key: LogKey) -> None:
+        """Close a log and delete what is in it."""
         if await self._let_go(key):
             await self._remove_folder(key)
 
-    async def erase(self, key: str) -> None:
+    async def erase(self, key: LogKey) -> None:
         """`drop`, also of what is not open: a crash may have come to it."""
         await self._let_go(key)
         if self.folder_of(key).exists():
             await self._remove_folder(key)
 
-    async def _remove_folder(self, key: str) -> None:
+    async def _remove_folder(self, key: LogKey) -> None:
         folder = self.folder_of(key)
-        gone = folder.with_name(GONE + hashlib.sha256(key.encode()).hexdigest())
+        gone = folder.with_name(GONE + hashlib.sha256(str(key).encode()).hexdigest())
         try:
             with storing(folder), suppress(FileNotFoundError):
                 folder.rename(gone)  # or a crash might leave a part of it
@@ -401,13 +401,13 @@ class StreamStore:
     async def set_aside(self, kept: KeptStream) -> Path:
         """Close a source, and keep what is in it for a person: another peer has the stream. Gives
         the folder."""
-        folder = self.folder_of(key_of(kept.name, f"{ASIDE}-{int(self._clock())}"))
+        folder = self.folder_of(LogKey(kept.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(kept.key)
             await trio.to_thread.run_sync(_put_aside, self.folder_of(kept.key), folder)
         return folder
 
-    async def _let_go(self, key: str) -> bool:
+    async def _let_go(self, key: LogKey) -> bool:
         """Close a log, and know nothing of it any more; whether there was one."""
         kept = self._streams.pop(key, None)
         if kept is None:
@@ -424,11 +424,11 @@ class StreamStore:
             self._subscriptions.forget(kept.name)
         return True
 
-    def folder_of(self, key: str) -> Path:
+    def folder_of(self, key: LogKey) -> Path:
         """Where the files of a log are."""
-        name = file_name(key)
+        name = file_name(str(key))
         if len(name) > MAX_FILE_NAME:  # of a variant: what it is stands in the file within
-            name = hashlib.sha256(key.encode()).hexdigest()
+            name = hashlib.sha256(str(key).encode()).hexdigest()
         return self._folder / name
 
     async def close(self) -> None:

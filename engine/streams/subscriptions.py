@@ -11,14 +11,15 @@ import trio
 
 from engine.objects.definitions import base_of
 from engine.objects.schema import END
-from engine.streams.kept import KeptStream
+from engine.streams.kept import KeptStream, LogKey
 from engine.streams.leases import MAX_LEASES, Lease, Leases
+from engine.streams.retention import Hold
 from overlay.clock import shown
 from overlay.errors import MedusaError, NotFoundError
 from overlay.events import Events
 
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
-"""As what peers subscribe: see `engine.replication.mirrors`."""
+"""As what peers subscribe: see `engine.replication.following.book`."""
 
 GRACE_S: Final = 10.0
 """How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
@@ -33,10 +34,10 @@ SHOWN: Final = 5
 """Subscribers that are named in one error."""
 
 
-def consumer_of(subscriber: str) -> str:
+def consumer_of(subscriber: str) -> Hold:
     """As whom a log is held for a named subscriber, as its lease names it: no participant and name
     that somebody chooses are one of this peer's own consumers."""
-    return f"subscriber {subscriber}"
+    return Hold("subscriber", subscriber)
 
 
 def reader_in_words(subscriber: str, holder: str) -> str:
@@ -100,8 +101,8 @@ class Subscriptions:
         self._events = events
         self._saving = trio.Lock()
         self._calls = 0
-        self._readers: dict[tuple[str, str], list[Reader]] = {}
-        self._let_go: dict[tuple[str, str], str] = {}
+        self._readers: dict[tuple[LogKey, Hold], list[Reader]] = {}
+        self._let_go: dict[tuple[str, Hold], str] = {}
 
     @asynccontextmanager
     async def hold(
@@ -118,7 +119,7 @@ class Subscriptions:
         """
         self._calls += 1
         named = f"{holder} {subscriber}"
-        consumer = consumer_of(named) if subscriber else f"call {self._calls}"
+        consumer = consumer_of(named) if subscriber else Hold("call", str(self._calls))
         foreign = self._foreign(holder)
 
         def take(boundary: int) -> None:
@@ -146,13 +147,14 @@ class Subscriptions:
             if not subscriber:
                 kept.log.release(consumer)
                 if reader.boundary < END and not reader.let_go.is_set():
-                    left = f"left {holder} {self._calls % LEFT}"
+                    left = Hold("left", f"{holder} {self._calls % LEFT}")
                     kept.log.hold(left, reader.boundary, trio.current_time() + GRACE_S, foreign)
 
-    def let_go(self, kept: KeptStream, consumer: str, holder: str, why: str) -> None:
+    def let_go(self, kept: KeptStream, consumer: Hold, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""
         kept.log.release(consumer)
-        self._leases.drop(kept.name, consumer.removeprefix(consumer_of("")))
+        if consumer.kind == "subscriber":
+            self._leases.drop(kept.name, consumer.id)
         for reader in self._readers.get((kept.key, consumer), []):
             reader.end(why)
         self._let_go[kept.name, consumer] = why

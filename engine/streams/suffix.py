@@ -24,6 +24,7 @@ from engine.streams.epochs import reading
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.parts import Part
+from engine.streams.retention import Hold
 from overlay.errors import ClosedError, NotRetainedError
 from overlay.files import storing
 
@@ -158,7 +159,7 @@ class Suffix:
         """Keep it within its bytes."""
         while log.bytes > self._limit_bytes:
             before = log.start
-            log.hold("limit", log.reach(before, 0))
+            log.hold(Hold("limit"), log.reach(before, 0))
             log.retain(0.0)
             if log.start == before:
                 return

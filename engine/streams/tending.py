@@ -10,7 +10,7 @@ import trio
 
 from engine.streams.config import EngineConfig
 from engine.streams.foreign import Held, to_let_go
-from engine.streams.kept import KeptStream
+from engine.streams.kept import KeptStream, LogKey
 from engine.streams.memory import give_back
 from engine.streams.room import Room
 from engine.streams.subscriptions import Subscriptions
@@ -49,7 +49,7 @@ class Tending:
         self._streams = streams
         self._subscriptions = subscriptions
         self._events = events
-        self._refusals: dict[str, str] = {}
+        self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
         self.room = Room(config.disk_bytes, self._taken, events, self._make_room)
         self._foreign_hold_s = config.foreign_hold_s

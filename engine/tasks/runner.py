@@ -20,6 +20,7 @@ from engine.streams.load import LoadMeter
 from engine.streams.log import StreamLog
 from engine.streams.pacing import Pacer, Rate
 from engine.streams.recent import Epoch
+from engine.streams.retention import Hold
 from engine.tasks.editions import Editions
 from engine.tasks.execution import Executor, Result
 from engine.tasks.halt import Halt
@@ -240,9 +241,9 @@ class TaskRunner:
         """Keep the part of the inputs that is still to be counted; None: none."""
         for log in self._inputs.values():
             if boundary is None:
-                log.release(f"bill {self.task.name}")
+                log.release(Hold("bill", self.task.name))
             else:
-                log.hold(f"bill {self.task.name}", boundary)
+                log.hold(Hold("bill", self.task.name), boundary)
 
     def count(self, after: int, upto: int) -> int:
         """Input tuples with after < stime <= upto.
@@ -289,8 +290,8 @@ class TaskRunner:
         return behind if self._inputs[behind].boundary <= needed else ""
 
     @property
-    def _consumer(self) -> str:
-        return f"task {self.task.name}"
+    def _consumer(self) -> Hold:
+        return Hold("task", self.task.name)
 
     async def _wait_for_input(self) -> None:
         """Until every input has a boundary beyond the output's (the papers' SUnion), or has come to

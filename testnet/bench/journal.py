@@ -24,7 +24,9 @@ import trio
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
-from engine.streams.feed import Assembler, Cursor, serve
+from engine.streams.assembling import Assembler
+from engine.streams.cursors import Cursor
+from engine.streams.feed import parts_of
 from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
@@ -103,9 +105,9 @@ async def _move(home: Home) -> None:
 async def _subscribe(log: StreamLog) -> int:
     rows = 0
     assembler = Assembler(_SCHEMA.source, BEGINNING)
-    async with aclosing(serve(Cursor(log, BEGINNING))) as messages:
-        async for message, body in messages:
-            if (epoch := assembler.add(message, bytes(body))) is not None:
+    async with aclosing(parts_of(Cursor(log, BEGINNING))) as messages:
+        async for message, part in messages:
+            if (epoch := assembler.add(message, bytes(part.body()))) is not None:
                 rows += epoch.table.num_rows
     return rows
 

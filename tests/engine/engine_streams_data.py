@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 
 import pyarrow as pa
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.streams.cursors import Cursor
+from engine.streams.feed import parts_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
+from engine.streams.messages import Tuples
 
 SCHEMA = Schema(
     "medusa://mit.edu/event",
@@ -54,6 +58,13 @@ def pairs(table: pa.Table) -> list[Row]:
     return list(
         zip(table.column("stime").to_pylist(), table.column("value").to_pylist(), strict=True)
     )
+
+
+async def messages_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview], None]:
+    """What follows a place, as it is sent."""
+    async with aclosing(parts_of(cursor)) as found:
+        async for message, part in found:
+            yield message, part.body()
 
 
 def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> list[Row]:

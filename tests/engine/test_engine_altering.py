@@ -110,7 +110,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(tmp_path: Path) -> None:
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
             entry = await guest.stream_entry(stream)
-            kept = await utah.up.engine.mirrors.follow(entry, "a test")
+            kept = await utah.up.engine.followers.follow(entry, "a test")
             assert kept.role is Role.MIRROR
             await owner.post_event(stream, rows([(1, 1)]), boundary=1)
             await until(lambda: kept.log.boundary == 1)

@@ -15,7 +15,6 @@ from engine.objects.alteration import Alteration
 from engine.objects.availability import Mode
 from engine.objects.definitions import StreamDefinition
 from engine.replication.moves.messages import Deal
-from engine.streams.kept import key_of
 from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
 
@@ -37,7 +36,7 @@ def says_utah(definition: StreamDefinition) -> bool:
 
 
 def at_worker(place: Place, stream: str) -> StreamDefinition:
-    kept = place.up.engine.store.get(key_of(stream, OUTPUT))
+    kept = place.up.engine.store.get(stream, OUTPUT)
     assert kept is not None, "it is the task's worker"
     return kept.entry.stream
 

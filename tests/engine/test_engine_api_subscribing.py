@@ -21,6 +21,7 @@ from engine_peers import (
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, END
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
+from engine.streams.retention import Hold, Kind
 from engine.streams.store import StreamStore
 from overlay.errors import (
     InvalidInputError,
@@ -237,7 +238,7 @@ async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
 async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: Kind
 ) -> None:
     """A participant may be called as a kind of hold is, and its subscriber as a task."""
     async with open_town(tmp_path) as town:
@@ -248,7 +249,7 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
             await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
             await until(lambda: mit.kept("s").log.boundary == 30)
             log = mit.kept("s").log
-            log.hold(f"{kind} {mit.name('q')}", 5)
+            log.hold(Hold(kind, mit.name("q")), 5)
             following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
             assert await received(following, 1) == [(30, 3)]
             assert log.needed(frozenset()) == 5
@@ -341,7 +342,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
                 calls += 1
 
             with monkeypatch.context() as patch:
-                patch.setattr("engine.api.flow._until_acknowledged", hang_up)
+                patch.setattr("engine.streams.feed.Feed.serve", hang_up)
                 box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
                 await other.create_query(Query(utah.name("q"), (box,)))
                 await until(lambda: calls >= 3)

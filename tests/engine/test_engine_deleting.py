@@ -26,6 +26,7 @@ from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import END
 from engine.objects.view import Last, View
+from engine.streams.kept import LogKey
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -43,7 +44,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def folders(place: Place) -> list[str]:
     store = place.up.engine.store
-    return sorted(path.name for path in store.folder_of("x").parent.iterdir())
+    return sorted(path.name for path in store.folder_of(LogKey("x")).parent.iterdir())
 
 
 async def gone(client: AsyncMedusaClient, stream: str) -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.streams.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
+from engine.streams.kept import LogKey
 from engine.streams.messages import Subscribe, Tuples
+from engine.streams.retention import Hold
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
@@ -21,8 +23,8 @@ DISK = 160_000
 holds = st.lists(
     st.builds(
         Held,
-        st.sampled_from(["s1", "s2", "s3"]),
-        st.integers(0, 99).map(str),
+        st.builds(LogKey, st.sampled_from(["s1", "s2", "s3"])),
+        st.builds(Hold, st.just("task"), st.integers(0, 99).map(str)),
         st.sampled_from(["evil.org", "utah.edu", "brown.edu"]),
         st.integers(1, DISK),
         st.floats(0, 100),
@@ -55,8 +57,11 @@ def test_what_stays_is_within_every_bound_and_nothing_goes_without_need(
 
 
 def test_when_room_is_short_those_that_keep_most_go_first() -> None:
-    small, large = (Held("s1", name, name, size, 0.0) for name, size in (("a", 10), ("b", 100)))
-    other = Held("s2", "c", "c", 60, 0.0)
+    small, large = (
+        Held(LogKey("s1"), Hold("task", name), name, size, 0.0)
+        for name, size in (("a", 10), ("b", 100))
+    )
+    other = Held(LogKey("s2"), Hold("task", "c"), "c", 60, 0.0)
     gone = to_let_go([small, large, other], disk_bytes=DISK, short_bytes=80, hold_s=9, now=1)
     assert set(gone) == {large}
     assert "room is short" in gone[large]
@@ -129,5 +134,5 @@ async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path)
                     await received(visit, 1)
                 await fill(client, mit, stream, 2, 3)
             await until(lambda: not mit.kept("theirs").log.retention.consumers)
-            assert mit.kept("ours").log.retention.consumers == ("subscriber mit.edu me",)
+            assert mit.kept("ours").log.retention.consumers == (Hold("subscriber", "mit.edu me"),)
             assert mit.kept("ours").log.start < mit.kept("theirs").log.start

@@ -17,14 +17,14 @@ from engine.objects.definitions import StreamDefinition
 from engine.replication.homes import changing
 from engine.replication.homes.ballot import Ballot
 from engine.streams.journal import Position
-from engine.streams.kept import key_of
+from engine.streams.kept import LogKey
 from engine.streams.store import HOME, StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
 from tools.client.async_client import AsyncMedusaClient
 
 
 def folder(place: Place, stream: str) -> Path:
-    return place.up.engine.store.folder_of(key_of(stream, HOME))
+    return place.up.engine.store.folder_of(LogKey(stream, HOME))
 
 
 def ballot(place: Place, stream: str) -> Ballot:

@@ -13,6 +13,7 @@ from homes_town import keeper, kept_at, new_home, replicas_of, serves_as_home, s
 from engine.objects.schema import BEGINNING
 from engine.streams.home import Home
 from engine.streams.kept import KeptStream
+from engine.streams.retention import Hold
 from overlay.errors import InternalError, MedusaError
 from tools.client.async_client import AsyncMedusaClient
 
@@ -20,8 +21,8 @@ from tools.client.async_client import AsyncMedusaClient
 async def follow(place: Place, stream: str) -> KeptStream:
     """As a query at that peer reads it."""
     entry = await place.up.engine.directory.entry(stream)
-    mirror = await place.up.engine.mirrors.follow(entry, "a query")
-    mirror.log.hold("a query", BEGINNING)
+    mirror = await place.up.engine.followers.follow(entry, "a query")
+    mirror.log.hold(Hold("task", "a"), BEGINNING)
     return mirror
 
 
@@ -121,7 +122,7 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(tmp_p
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1, history_us=0)
-            kept_at(first, stream).log.hold("a reader", BEGINNING)
+            kept_at(first, stream).log.hold(Hold("task", "a"), BEGINNING)
             await post(client, stream, range(1, 6))
             await until(lambda: kept_at(first, stream).log.boundary == 5)
         await town.stop(first)

@@ -182,7 +182,7 @@ async def test_they_are_served_by_whoever_is_home(tmp_path: Path) -> None:
         store = replica.up.engine.store
         name = f"{stream}/revisions"
         assert store.serving(name) is None
-        kept = store.get(f"{name}@{HOME}")
+        kept = store.get(name, HOME)
         assert kept is not None
         assert kept.role is Role.REPLICA
         await take_over(replica, stream, without=first.id)

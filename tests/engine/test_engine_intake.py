@@ -10,6 +10,7 @@ import trio
 from engine_peers import make_stream, open_town, rows, until
 
 from engine.streams import intake
+from engine.streams.kept import LogKey
 
 
 async def test_a_folder_that_was_removed_is_told_as_that(
@@ -23,7 +24,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(
             await client.post_event(stream, rows([(1, 1)]), boundary=1)
             await client.flush()
             await until(lambda: mit.kept("s").log.boundary == 1)
-            folder = mit.up.engine.store.folder_of(stream) / "log"
+            folder = mit.up.engine.store.folder_of(LogKey(stream)) / "log"
             shutil.rmtree(folder)
             await client.post_event(stream, rows([(2, 2)]), boundary=2)
             await client.flush()

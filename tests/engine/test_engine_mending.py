@@ -22,6 +22,7 @@ from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Tuples
+from engine.streams.store import HOME
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
@@ -243,11 +244,9 @@ async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
                 await client.flush()
                 await until(lambda at=at: kept.log.boundary == at)
             (replica,) = [
-                place
-                for place in places[1:]
-                if place.up.engine.store.get(f"{stream}@home") is not None
+                place for place in places[1:] if place.up.engine.store.get(stream, HOME) is not None
             ]
-            copied = replica.up.engine.store.get(f"{stream}@home")
+            copied = replica.up.engine.store.get(stream, HOME)
             assert copied is not None
             await until(lambda: copied.log.boundary == 8)
             flip(files(first, "mit.edu,s@home")[3])
@@ -264,7 +263,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_pa
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            kept = [place.up.engine.store.get(f"{stream}@home") for place in places]
+            kept = [place.up.engine.store.get(stream, HOME) for place in places]
             logs = {p.id: each for p, each in zip(places, kept, strict=True) if each}
             for at in range(1, 9):
                 await client.post_event(stream, rows([(at, at)]), boundary=at)
@@ -279,7 +278,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_pa
             await town.stop(replica)
             await client.post_event(stream, rows([(9, 9)]), boundary=9)
             await client.flush()
-            copied = witness.up.engine.store.get(f"{stream}@home")
+            copied = witness.up.engine.store.get(stream, HOME)
             assert copied is not None
             await until(lambda: copied.log.boundary == 9)
             assert copied.log.start == 4

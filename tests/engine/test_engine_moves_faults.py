@@ -17,7 +17,8 @@ from moving_tasks import SIZE_US, Sums, expected, post, siblings, windows
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query, QueryStatus
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirrors import Mirrors
+from engine.replication.following import origin
+from engine.replication.following.book import Followers
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import (
     Assignment,
@@ -222,21 +223,16 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path:
     """A mirror that has yet to begin begins where its first reader needs it, no earlier; and what
     one owner gives as its input's past is nobody else's."""
 
-    class Silent:
-        def subscribe(self, _: Any) -> Any:
-            raise BusyError("it says nothing yet")
-
-        catch_up = subscribe
-
+    silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
     async with open_town(tmp_path) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             await make_stream(client, one, "s")
         entry = one.kept("s").entry
-        mirrors: Mirrors = two.up.engine.assignments._mirrors
+        followers: Followers = two.up.engine.assignments._followers
 
         async def follow(user: str, owner: str, after: int) -> KeptStream:
-            return await mirrors.follow_from(entry, user, Silent(), after, owner)
+            return await followers.follow_from(entry, user, silent, after, owner)
 
         first = await follow("a 1", one.id, 500)
         assert await follow("b 1", one.id, 600) is first

@@ -41,7 +41,7 @@ HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    for module in ("engine.replication.mirrors", "engine.replication.views.locating"):
+    for module in ("engine.replication.following.book", "engine.replication.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
 

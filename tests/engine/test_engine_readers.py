@@ -30,7 +30,7 @@ from engine.objects.view import Last, View
 from engine.replication.moves.messages import Deal
 from engine.replication.versions.messages import AskVersions, Versions
 from engine.replication.views.messages import Locate, Located
-from engine.streams.kept import KeptEntry
+from engine.streams.kept import KeptEntry, LogKey
 from engine.streams.messages import Subscribe, Tuples
 from overlay.connection import Connection
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
@@ -197,7 +197,7 @@ async def test_a_home_of_before_there_were_labels_does_not_leak(tmp_path: Path) 
         await client.create_query(keep(here.mit.name("q"), here.stream, out))
         await client.start_query(here.mit.name("q"))
         assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
-        file = here.mit.up.engine.store.folder_of(out) / "stream.json"
+        file = here.mit.up.engine.store.folder_of(LogKey(out)) / "stream.json"
         await here.town.stop(here.mit)
         known = load_json(file, KeptEntry, mend="")
         old = msgspec.structs.replace(known.entry.stream, label=())

@@ -16,6 +16,7 @@ from replicated_queries import Made, asked, die, has, standby_boundary, stands_b
 from engine.objects.availability import Mode
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
+from engine.streams.retention import Hold
 from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
 from tools.client.async_client import AsyncMedusaClient
@@ -67,7 +68,7 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
             await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
             await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
             log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
-            log.release("primary")  # its grace is over
+            log.release(Hold("primary"))  # its grace is over
             assert log.needed(frozenset()) == boundary
 
 

@@ -300,7 +300,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
                 async def crash(*_: object) -> None:
                     raise InternalError("as if it died here")
 
-                crashing.setattr("engine.replication.mirrors.Mirrors.part_with", crash)
+                crashing.setattr("engine.replication.following.book.Followers.part_with", crash)
                 believes(made, secondary, primary.id, Health.DEAD)
                 await until(lambda: not file.exists(), "it has begun to step down")
                 await town.stop(primary)

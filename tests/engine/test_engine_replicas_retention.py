@@ -137,7 +137,7 @@ async def test_a_deleted_query_holds_nothing_of_its_inputs(
             await client.delete_query(query.name)
             await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
             await trio.sleep(0.2)
-            held = [each for each in retention.consumers if "mit.edu " not in each]
+            held = [each for each in retention.consumers if "mit.edu " not in each.id]
             assert held == []
 
 
@@ -155,7 +155,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
                 await owner.start_query(query.name)
                 await stands_by(primary, secondary, f"q/{path}")
             retention = primary.kept(source).log.retention
-            assert len([each for each in retention.consumers if "secondary" in each]) == 2
+            assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
 
 
 async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(

@@ -3,29 +3,34 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import trio
-from engine_streams_data import SCHEMA, Row, logged, pairs
+from deadline import DEADLINE_S
+from engine_streams_data import SCHEMA, Row, logged, messages_of, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from engine.objects.schema import BEGINNING, END
-from engine.streams import feed, parts
-from engine.streams.feed import COLUMN_BYTES, Assembler, Cursor, serve
+from engine.streams import assembling, parts
+from engine.streams.assembling import COLUMN_BYTES, Assembler
+from engine.streams.cursors import Cursor
+from engine.streams.feed import Feed
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES, Tuples
-from overlay.errors import DecodeError, NotRetainedError
+from overlay.errors import BrokenError, DecodeError, NotRetainedError
+from overlay.rpc import EndOfCall
 
 LOG = SCHEMA.source
 Message = tuple[Tuples, memoryview]
 
 
 async def collect(log: StreamLog, after: int) -> list[Message]:
-    return [message async for message in serve(Cursor(log, after))]
+    return [message async for message in messages_of(Cursor(log, after))]
 
 
 def assembled(messages: list[Message], after: int = BEGINNING) -> list[Row]:
@@ -43,7 +48,7 @@ async def subscribed(log: StreamLog) -> AsyncIterator[list[Message]]:
     got: list[Message] = []
 
     async def subscribe() -> None:
-        got.extend([message async for message in serve(Cursor(log, BEGINNING))])
+        got.extend([message async for message in messages_of(Cursor(log, BEGINNING))])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subscribe)
@@ -94,7 +99,7 @@ async def test_tuples_of_one_stime_come_in_parts_of_one_epoch(tmp_path: Path) ->
         if log.boundary == BEGINNING:
             await log.commit(10, table)
         parts = []
-        async with aclosing(serve(Cursor(log, BEGINNING))) as feed:
+        async with aclosing(messages_of(Cursor(log, BEGINNING))) as feed:
             async for message, body in feed:
                 parts.append((message, body))
                 if message.upto is not None:
@@ -213,7 +218,7 @@ def test_repeated_and_overlapping_epochs_give_only_what_is_new() -> None:
 
 
 def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 50_000)
+    monkeypatch.setattr(assembling, "MAX_EPOCH_BYTES", 50_000)
     assembler = Assembler(LOG, 10)
     with pytest.raises(DecodeError, match="an epoch of more than 50000 bytes"):
         assembler.add(*part([(15, 1)] * 5000, 10, None))
@@ -221,7 +226,7 @@ def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_count_for_more_than_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row each, they take more memory as parts than as rows."""
-    monkeypatch.setattr(feed, "MAX_EPOCH_BYTES", 2**20)
+    monkeypatch.setattr(assembling, "MAX_EPOCH_BYTES", 2**20)
     message, body = part([(15, 1)], 10, None)
     most = 2**20 // (len(body) + COLUMN_BYTES * len(LOG))
     assembler = Assembler(LOG, 10)
@@ -247,3 +252,97 @@ def test_random_messages_are_a_decode_error_or_move_on(
     except DecodeError:
         return
     assert epoch is None or (body == b"" and epoch.upto == upto)
+
+
+class Reader:
+    """The other end of a feed's call; acknowledges as it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[Tuples] = []
+        self.say, self._said = trio.open_memory_channel[int](100)
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def send(self, message: Any, _body: Any = b"") -> None:
+        self.got.append(message)
+        await trio.lowlevel.checkpoint()
+
+    async def receive(self, kind: Any) -> Any:
+        try:
+            return kind(await self._said.receive()), b""
+        except trio.EndOfChannel:
+            raise EndOfCall from None
+
+
+async def ended(log: StreamLog) -> None:
+    await log.commit(10, logged([(1, 1)]))
+    await log.commit(20, logged([(11, 2)]))
+    await log.commit(END, None)
+
+
+async def test_a_feed_stays_open_until_the_end_of_the_stream_is_acknowledged(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    log, reader, heard, over = StreamLog.open(tmp_path, LOG), Reader(), [], trio.Event()
+    await ended(log)
+
+    async def serve() -> None:
+        await Feed(Cursor(log, BEGINNING), acknowledged=heard.append).serve(reader)
+        over.set()
+
+    nursery.start_soon(serve)
+    await wait_all_tasks_blocked()
+    assert reader.got[-1].upto == END
+    await reader.say.send(10)
+    await wait_all_tasks_blocked()
+    assert not over.is_set()
+    await reader.say.send(END)
+    with trio.fail_after(DEADLINE_S):
+        await over.wait()
+    assert heard == [10, END]
+
+
+async def test_a_feed_up_to_a_boundary_asks_for_no_acknowledgement(tmp_path: Path) -> None:
+    log, reader = StreamLog.open(tmp_path, LOG), Reader()
+    await log.commit(10, logged([(1, 1)]))
+    with trio.fail_after(DEADLINE_S):
+        await Feed(Cursor(log, BEGINNING), 10).serve(reader)
+    assert reader.got[-1].upto == 10
+
+
+async def test_a_feed_ends_when_its_reader_leaves_or_must_leave(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    log, reader = StreamLog.open(tmp_path, LOG), Reader()
+    reader.say.close()
+    with trio.fail_after(DEADLINE_S):
+        await Feed(Cursor(log, BEGINNING)).serve(reader)
+
+    async def must_leave() -> None:
+        raise BrokenError("it moved away")
+
+    with pytest.raises(BrokenError):
+        await Feed(Cursor(log, BEGINNING)).serve(Reader(), must_leave)
+
+
+async def test_a_gate_holds_the_boundary_back_and_not_the_rows_before_it(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    log, reader, gate = StreamLog.open(tmp_path, LOG), Reader(), trio.Event()
+    await log.commit(10, logged([(1, 1)]))
+
+    async def released(after: int, upto: int) -> None:
+        if upto > 10:
+            await gate.wait()
+
+    nursery.start_soon(Feed(Cursor(log, BEGINNING), released=released).serve, reader)
+    await wait_all_tasks_blocked()
+    await log.commit(20, logged([(11, 2)]))
+    await log.commit(END, None)
+    await wait_all_tasks_blocked()
+    assert [message.upto for message in reader.got] == [10]
+    gate.set()
+    await wait_all_tasks_blocked()
+    assert reader.got[-1].upto == END
+    await reader.say.send(END)

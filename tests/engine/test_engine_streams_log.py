@@ -18,11 +18,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams import compaction, epochs
-from engine.streams.feed import Cursor
+from engine.streams.cursors import Cursor
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.parts import PART_BYTES
 from engine.streams.recent import SharedMemory
+from engine.streams.retention import Hold
 from overlay.errors import (
     ClosedError,
     DamagedError,
@@ -176,7 +177,7 @@ async def test_history_of_large_rows_is_merged_and_read_within_little_memory(
         await cursor.wait()
         found = await cursor.read()
         assert found is not None
-        message, body = found
+        message, body = found[0], found[1].body()
         assert len(body) <= MAX_BATCH_BYTES
         most = max(most, pa.total_allocated_bytes() - before)
         rows += message.rows
@@ -336,16 +337,16 @@ async def test_a_commit_tells_what_it_took(tmp_path: Path) -> None:
 
 def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
-    log.hold("task", 35)
-    log.hold("visitor", 0, expires=100.0)
+    log.hold(Hold("task"), 35)
+    log.hold(Hold("call"), 0, expires=100.0)
     assert log.retain(99.0) == 1  # the empty epoch up to 0, that all have passed
     assert log.start == 0
     assert log.retain(100.0) == 3
     assert log.start == 30
-    log.hold("task", 1000)
+    log.hold(Hold("task"), 1000)
     log.retain(101.0)
     assert log.start == 150
-    log.release("task")
+    log.release(Hold("task"))
     assert all_rows(log) == [row for row in rows if row[0] > 150]
     with pytest.raises(NotRetainedError, match="from boundary 150 on; 149 is older"):
         log.read(149)
@@ -753,17 +754,17 @@ def test_any_history_of_a_log_reads_as_a_list(
                     assert log.start <= max(BEGINNING, log.boundary - 20)
                 case ("hold",):
                     held = log.start
-                    log.hold("c", held)
+                    log.hold(Hold("task"), held)
                 case ("release",):
                     held = None
-                    log.release("c")
+                    log.release(Hold("task"))
                 case ("reopen",):
                     start, boundary = log.start, log.boundary
                     log.close()
                     log = opened(folder, history_us=20, recent_bytes=recent)
                     assert (log.start, log.boundary) == (start, boundary)
                     if held is not None:
-                        log.hold("c", held)
+                        log.hold(Hold("task"), held)
                 case ("read",):
                     pass
             kept = [row for row in model if row[0] > log.start]

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING
-from engine.streams.feed import Assembler, message_of
+from engine.streams.assembling import Assembler
+from engine.streams.cursors import message_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import Tuples

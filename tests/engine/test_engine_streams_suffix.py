@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import trio
-from engine_streams_data import SCHEMA, Row, logged, pairs
+from engine_streams_data import SCHEMA, Row, logged, messages_of, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.feed import serve
+from engine.streams.assembling import Incoming
+from engine.streams.cursors import BothCursor
 from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
 from engine.streams.suffix import State, Suffix
-from engine.tasks.tentative.serving import BothCursor, Incoming
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:
@@ -99,7 +99,7 @@ async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path:
     await kept.log.commit(10, logged([(5, 1)]))
     await kept.suffix.add(10, 20, logged([(15, 2)]), failing=True)
     got: list[tuple[bool, int | None]] = []
-    async with aclosing(serve(BothCursor(kept, BEGINNING, BEGINNING))) as feed:
+    async with aclosing(messages_of(BothCursor(kept, BEGINNING, BEGINNING))) as feed:
         async for message, _ in feed:
             got.append((message.tentative, message.upto))
             if len(got) == 2:
@@ -146,7 +146,9 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
 
     async def read() -> None:
         incoming.reconnected()
-        async with aclosing(serve(BothCursor(kept, incoming.boundary, incoming.seen))) as feed:
+        async with aclosing(
+            messages_of(BothCursor(kept, incoming.boundary, incoming.seen))
+        ) as feed:
             async for message, body in feed:
                 epoch = incoming.add(message, body)
                 if epoch is not None and message.tentative:

@@ -76,7 +76,7 @@ class Town:
 
 
 async def watch(town: Town, peers: Peers, seconds: float) -> None:
-    parts: dict[str, Any] = {"overlay": peers, "store": town, "producers": town, "mirrors": town}
+    parts: dict[str, Any] = {"overlay": peers, "store": town, "directory": town, "followers": town}
     async with trio.open_nursery() as nursery:
         monitor = VersionMonitor(**parts, config=EngineConfig(keep_alive_s=0.1), nursery=nursery)
         nursery.start_soon(monitor.tend)

@@ -23,6 +23,7 @@ from engine.objects.view import Last, Range, Recent, View
 from engine.replication.views import host
 from engine.replication.views.locating import HOLDERS
 from engine.replication.views.messages import Locate, Located
+from engine.streams.kept import LogKey
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -36,7 +37,7 @@ from overlay.errors import (
 @pytest.fixture(autouse=True)
 def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    for module in ("engine.replication.mirrors", "engine.replication.views.locating"):
+    for module in ("engine.replication.following.book", "engine.replication.views.locating"):
         monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
 
@@ -214,7 +215,7 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
             for number in range(2 * HOLDERS):
                 found = await there.call("locate", Locate(open_, Last(1 + number), True), Located)
                 assert (found.after, found.until) == (0 if not number else BEGINNING, 1)
-            holds = [c for c in mit.kept(open_).log.retention.consumers if "brown.edu" in c]
+            holds = [c for c in mit.kept(open_).log.retention.consumers if "brown.edu" in c.id]
             assert len(holds) == HOLDERS
             poster = await other.poster(utah.name("v"))
             await poster.post(rows([(2, 2)]))
@@ -270,7 +271,7 @@ async def test_deleting_frees_what_it_kept(tmp_path: Path) -> None:
             assert "view" in (await client.lookup_object(view)).entries
             reader = client.subscribe(view)
             assert await received(reader, 3) == [(1, 1), (2, 2), (3, 3)]
-            folder = beside.up.engine.store.folder_of(view)
+            folder = beside.up.engine.store.folder_of(LogKey(view))
             assert folder.exists()
             await client.delete_view(view)  # any peer of the participant takes the call
             assert not folder.exists()

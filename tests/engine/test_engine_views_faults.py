@@ -13,6 +13,7 @@ from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
 from engine.objects.view import Last, Range, View
+from engine.streams.kept import LogKey
 from engine.streams.log import StreamLog
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
@@ -102,7 +103,7 @@ async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
             view = View(mit.name("v"), stream, Last(3), frozen=True)
             await client.create_view(view)
             await to_the_end(client.subscribe(view.name))
-            folder = mit.up.engine.store.folder_of(view.name)
+            folder = mit.up.engine.store.folder_of(LogKey(view.name))
             await town.stop(mit)
             gone = folder.with_name("~" + "0" * 64)
             folder.rename(gone)  # as a peer leaves it that is killed while it deletes it

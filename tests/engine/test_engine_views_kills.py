@@ -24,7 +24,7 @@ STREAM = f"medusa://{PARTICIPANT}/s"
 MAKING: list[Step] = [
     ("replication.views.host:Views._open", "before", 1),
     ("streams.log:StreamLog.begin", "before", 1),
-    ("replication.mirrors:Mirrors.follow_past", "before", 1),
+    ("replication.following.book:Followers.follow_past", "before", 1),
     ("replication.views.host:Views._publish", "before", 1),
     ("replication.announcements:Announcements.publish_term", "after", 1),
     ("replication.views.host:Views._publish", "after", 1),
@@ -33,7 +33,7 @@ MAKING: list[Step] = [
 ]
 DELETING: list[Step] = [
     ("replication.views.host:Views._remove", "before", 1),
-    ("replication.mirrors:Mirrors.part_with", "before", 1),
+    ("replication.following.book:Followers.part_with", "before", 1),
     ("streams.store:StreamStore.drop", "after", 1),
     ("replication.announcements:Announcements.withdraw", "after", 1),
     ("replication.views.host:Views._remove", "after", 1),

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, View
-from engine.replication.views.feeding import next_of, set_up, take, trim
+from engine.replication.following.follower import take
+from engine.replication.views.feeding import set_up, trim
 from engine.replication.views.locating import located
 from engine.streams import compaction, epochs
 from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
+from engine.streams.retention import Hold
 from overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"
@@ -111,7 +113,7 @@ class History:
         """As a peer does it, before anything is let go of after a restart."""
         view, log = made.kept.entry.stream.view, made.kept.log
         assert view is not None
-        self.source.hold(view.name, max(log.boundary, view.after))
+        self.source.hold(Hold("task", view.name), max(log.boundary, view.after))
 
     async def make(self) -> None:
         rng = self._rng
@@ -150,10 +152,11 @@ class History:
             view, log = made.kept.entry.stream.view, made.kept.log
             assert view is not None
             if log.boundary < min(self.source.boundary, END):
-                epoch = await next_of(self.source, log.boundary)
+                after = self.source.oldest if log.boundary == BEGINNING else log.boundary
+                epoch = await self.source.next(after)
                 await take(log, epoch, view.until)
                 trim(made.kept)
-                self.source.hold(view.name, log.boundary)
+                self.source.hold(Hold("task", view.name), log.boundary)
 
     async def check(self) -> None:
         while any(

@@ -15,8 +15,8 @@ import trio
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.query import Aggregate, AggregateFunction, Function, Union
 from engine.replication.directory import Directory
+from engine.replication.following.follower import Follower
 from engine.replication.homes.keeper import Keeper
-from engine.replication.mirror import Mirror
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
 from engine.replication.moves.mover import Mover
@@ -279,7 +279,7 @@ def fences_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:
     """Upstream: whatever is in the primary's own copy."""
-    patch.setattr(Mirror, "need", lambda _mirror, _boundary: None)
+    patch.setattr(Follower, "need", lambda _follower, _boundary: None)
 
 
 def released_before_the_standby_has_it(patch: pytest.MonkeyPatch) -> None:

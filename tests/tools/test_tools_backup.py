@@ -13,6 +13,7 @@ from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, un
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
+from engine.streams.retention import Hold
 from overlay.errors import ConflictError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 from tools.commands.peer.backup import backup, restore
@@ -96,7 +97,7 @@ async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling
             stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
             await reader.create_query(watch(other, stream))
             await reader.start_query(other.name("q"))
-            other.kept(stream).log.hold("this test", BEGINNING)
+            other.kept(stream).log.hold(Hold("task", "test"), BEGINNING)
             await post(client, stream, range(100), 0)
             file, keys = await back_up(mit, tmp_path)
             await post(client, stream, range(100, 150), 1000)  # the backup has none of these

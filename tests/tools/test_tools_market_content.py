@@ -27,7 +27,7 @@ from tools_market_town import (
 from contracts.balances import Balance
 from contracts.deals import content_rate
 from engine.objects.schema import END
-from engine.replication.mirror import Mirror
+from engine.replication.following.follower import Follower
 from engine.replication.moves.messages import Deal
 from engine.streams.messages import Done
 from overlay.errors import (
@@ -38,6 +38,7 @@ from overlay.errors import (
     NotFoundError,
 )
 from overlay.events import wall_clock
+from overlay.listeners import Listeners
 from tools.market.content_deals import Begin, Over, period_start
 from tools.market.content_sender import BEGIN, MAX_KEPT, OVER
 from tools.market.meters import StreamMeter
@@ -112,22 +113,22 @@ async def test_a_stream_that_is_read_again_while_it_is_left(
             await arrived(utah, 99)
             leaving, go_on = trio.Event(), trio.Event()
 
-            async def take_leave(_: Mirror) -> None:
+            async def take_leave(_: Follower) -> None:
                 leaving.set()
                 await go_on.wait()
 
-            monkeypatch.setattr(Mirror, "take_leave", take_leave)
+            monkeypatch.setattr(Follower, "take_leave", take_leave)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(reads.delete_query, utah.name("q/all"))
                 await leaving.wait()
                 # queries change one by one; a task run for another peer may come at any time
-                mirrors = utah.up.engine.mirrors
-                kept = await mirrors.follow(mit.kept("s").entry, "another")
+                followers = utah.up.engine.followers
+                kept = await followers.follow(mit.kept("s").entry, "another")
                 go_on.set()
             await post(sends, stream, range(100, 200))
             await until(lambda: kept.log.boundary >= 199, "the mirror goes on")
             assert utah.up.engine.store.get(stream) is kept
-            await mirrors.leave(stream, "another")
+            await followers.leave(stream, "another")
             await paid(utah, mit, contract, 200)
             await no_deal_left(mit, utah)
 
@@ -210,7 +211,7 @@ async def test_the_end_of_a_stream_and_what_was_not_billed_before_a_restart(
                 await post(sends, stream, range(100), end=True)
                 await arrived(utah, END)
                 # a crash between leaving the stream and counting what is left of it
-                monkeypatch.setattr(utah.up.engine.mirrors, "left", lambda _kept: None)
+                monkeypatch.setattr(utah.up.engine.followers, "left", Listeners())
                 monkeypatch.setattr(utah.up.engine.store, "drop", _nothing)
                 await reads.delete_query(utah.name("q/all"))
             await town.restart(utah)
@@ -403,7 +404,7 @@ async def test_a_sender_that_does_not_know_the_deal_any_more(tmp_path: Path) -> 
             await until(lambda: len(settler(utah).ledger.deals()) == 1, "at both")
             (standing,) = settler(mit).ledger.deals()
             settler(mit).ledger.forget_deal(standing)
-            utah.up.engine.mirrors.read_anew(stream)
+            utah.up.engine.followers.read_anew(stream)
             await until(lambda: len(settler(mit).ledger.deals()) == 1, "it knows of it again")
             await until(
                 lambda: settler(mit).ledger.deals()[0].billed >= 99, "and bills what it did"

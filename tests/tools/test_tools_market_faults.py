@@ -31,6 +31,7 @@ from engine.objects.query import Query, QueryStatus
 from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
 from engine.replication.moves.returning import Returning
 from engine.replication.query_files import QueryFiles
+from engine.streams.retention import Hold
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from overlay.listeners import Listeners
 from tools.market.settler import Settler
@@ -141,7 +142,7 @@ async def test_who_never_pays_fills_no_disk(
         await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")
         log = placed.runner.input(town.work.source)
         assert log is not None
-        bill = f"bill {town.task}"
+        bill = Hold("bill", town.task)
         await until(lambda: bill not in log.retention.consumers, "the owner holds nothing for it")
         town.work.check()
 

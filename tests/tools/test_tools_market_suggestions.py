@@ -196,7 +196,8 @@ async def test_each_sender_is_paid_for_what_it_sent(tmp_path: Path) -> None:
 
 
 def suggestions(place: Place) -> Suggestions:
-    found = place.up.engine.mirrors.reading.failed.__self__  # type: ignore[attr-defined]
+    (failed,) = place.up.engine.followers.reach.failed._listeners
+    found = failed.__self__  # type: ignore[attr-defined]
     assert isinstance(found, Suggestions)
     return found
 

@@ -24,7 +24,7 @@ from engine.objects.schema import BEGINNING, END, Schema
 from engine.objects.view import View
 from engine.replication.status import Snapshot, Status
 from engine.replication.views.messages import CreateView, DeleteView
-from engine.streams.feed import Assembler
+from engine.streams.assembling import Assembler
 from engine.streams.messages import Done, ReceiveEvents, Subscribe, Tuples
 from engine.streams.recent import Epoch
 from overlay.errors import NotFoundError, UnavailableError

@@ -14,9 +14,9 @@ import trio
 
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
+from engine.streams.assembling import Incoming
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.recent import Epoch
-from engine.tasks.tentative.serving import Incoming
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from overlay.rpc import Duplex, EndOfCall

@@ -9,7 +9,7 @@ import trio
 
 from contracts.delivery import Contracts
 from engine.objects.readers import Readers
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from overlay.names import ObjectName
 from tools.market.content_deals import content_contracts
 from tools.market.content_receiver import ContentReceiver
@@ -28,14 +28,14 @@ class Content:
         *,
         contracts: Contracts,
         readers: Readers,
-        mirrors: Mirrors,
+        followers: Followers,
         streams: PaidStreams,
         sender: ContentSender,
         receiver: ContentReceiver,
     ) -> None:
         self._contracts = contracts
         self._readers = readers
-        self._mirrors = mirrors
+        self._followers = followers
         self._streams = streams
         self._sender = sender
         self._receiver = receiver
@@ -54,7 +54,7 @@ class Content:
 
     async def run(self) -> None:
         """Begin and end deals as contracts come and go, for ever."""
-        await self._mirrors.drop_unused()
+        await self._followers.drop_unused()
         while True:
             self._changed = trio.Event()
             in_force = {contract.id for contract, _ in content_contracts(self._contracts)}

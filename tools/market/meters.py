@@ -13,8 +13,9 @@ from contracts.desk import MICROS
 from contracts.ledger import Ledger, Standing
 from contracts.payer import SKEW_S
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.streams.kept import KeptStream, Role
+from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
@@ -106,14 +107,14 @@ class PaidStreams:
         own: bytes,
         ledger: Ledger,
         store: StreamStore,
-        mirrors: Mirrors,
+        followers: Followers,
         lease_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._own = own
         self._ledger = ledger
         self._store = store
-        self._mirrors = mirrors
+        self._followers = followers
         self._lease_s = lease_s
         self._clock = clock
         self._read_as: dict[str, str] = {}
@@ -126,7 +127,7 @@ class PaidStreams:
 
     def received(self, stream: str) -> KeptStream | None:
         """The mirror of our own queries that is read by that name."""
-        for kept in self._mirrors.followed():
+        for kept in self._followers.followed():
             if self.name_of(kept.name) == stream:
                 return kept
         return None
@@ -168,7 +169,7 @@ class PaidStreams:
             deal, kept = standing.deal, self._log_of(standing.deal)
             if kept is None:
                 continue
-            consumer = f"bill {deal.contract} {deal.payer.hex()} {deal.fence}"
+            consumer = Hold("bill", f"{deal.contract} {deal.payer.hex()} {deal.fence}")
             if _counted(standing):
                 kept.log.release(consumer)
                 self._billed.pop(deal.key, None)

@@ -57,7 +57,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
                 own=own.peer_id,
                 ledger=ledger,
                 store=engine.store,
-                mirrors=engine.mirrors,
+                followers=engine.followers,
                 lease_s=engine.config.lease_s,
                 clock=overlay.clock,
             )
@@ -91,13 +91,13 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
             content = Content(
                 contracts=contracts,
                 readers=engine.readers,
-                mirrors=engine.mirrors,
+                followers=engine.followers,
                 streams=streams,
                 sender=ContentSender(overlay, contracts, settler, streams),
                 receiver=receiver,
             )
             suggestions = Suggestions(
-                overlay, engine.store, engine.directory, engine.mirrors, contracts
+                overlay, engine.store, engine.directory, engine.followers, contracts
             )
             _let_decide(tasks, trader)
             _let_bill(tasks, settler)
@@ -133,10 +133,10 @@ def _let_read(
 ) -> None:
     """The contracts decide who may read streams that are paid for, and where ours are read."""
     engine.readers.pays.made_by(content.pays)
-    engine.mirrors.reading.opening = receiver.opening
-    engine.mirrors.left = receiver.left
-    engine.mirrors.reading.choose = suggestions.choose
-    engine.mirrors.reading.failed = suggestions.failed
+    engine.followers.reach.opening.made_by(receiver.opening)
+    engine.followers.left.add(receiver.left)
+    engine.followers.reach.choose.made_by(suggestions.choose)
+    engine.followers.reach.failed.add(suggestions.failed)
 
 
 class Members:

@@ -16,8 +16,8 @@ from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
 from engine.objects.schema import END
 from engine.replication.directory import Directory
-from engine.replication.mirror_sources import Place
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
+from engine.replication.following.origin import Place
 from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
@@ -42,13 +42,13 @@ class Suggestions:
         overlay: Overlay,
         store: StreamStore,
         directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         contracts: Contracts,
     ) -> None:
         self._overlay = overlay
         self._store = store
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._contracts = contracts
         self._participant = overlay.identity.participant
         self._own = overlay.identity.peer_id
@@ -74,13 +74,13 @@ class Suggestions:
     def look(self) -> None:
         """Have streams read anew that are not read where they should be."""
         now = trio.current_time()
-        followed = self._mirrors.followed()
+        followed = self._followers.followed()
         for kept in followed:
             place, since = self._chosen.get(kept.name, (None, now))
             if place is not None and self._stands_still(kept, since, now):
                 self._put_aside(kept.name, place, "it stands still")
             if next(self._places(kept.name), None) != place:
-                self._mirrors.read_anew(kept.name)
+                self._followers.read_anew(kept.name)
         for name in self._chosen.keys() - {kept.name for kept in followed}:
             del self._chosen[name]
 

@@ -14,7 +14,7 @@ from engine.replication.homes.election import Refused
 from engine.replication.homes.elector import Role
 from engine.replication.homes.events import Effect
 from engine.replication.homes.keeper import LAPSE, Keeper
-from engine.streams.kept import entries_of, key_of
+from engine.streams.kept import LogKey, entries_of
 from engine.streams.store import HOME
 from overlay.errors import BrokenError, StorageError, UnavailableError
 
@@ -109,7 +109,7 @@ async def delete(keeper: Keeper) -> None:
             has changed, or it is said that it may come to be deleted still.
         StorageError: it is deleted, and files of it stay here until the peer starts again.
     """
-    folder = keeper.around.store.folder_of(key_of(keeper.name, HOME))
+    folder = keeper.around.store.folder_of(LogKey(keeper.name, HOME))
     await keeper.step(partial(_delete, keeper))
     with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
         await keeper.deleted.wait()

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from typing import Final
 
 import msgspec
 import trio
 
 from engine.objects.schema import BEGINNING, END
+from engine.replication.following.follower import epochs
 from engine.replication.homes.events import Called, CaughtUp
 from engine.replication.homes.keeper import Keeper
 from engine.replication.homes.messages import Join, Part, Plan, Segment, Shipped, Standing, Stored
 from engine.streams.entries import split
-from engine.streams.feed import Assembler
 from engine.streams.home import Home
 from engine.streams.journal import Journal, Record
 from engine.streams.kept import KeptStream
 from engine.streams.log import StreamLog
-from engine.streams.messages import Tuples
 from engine.streams.sources import journal_folders
 from overlay.concurrency import until_one_ends
 from overlay.encoding import decode
@@ -142,7 +141,7 @@ class _Following:
                 await self._duplex.send(Stored(done, trouble=str(error)))
                 await trio.sleep(ROOM_AGAIN_S)
         self._hold(part)
-        self._keeper.election.hear(self._fence, trio.current_time())
+        self._hear()
 
     # -- all of it ----------------------------------------------------------------------------
 
@@ -210,13 +209,13 @@ class _Following:
             log.reopen(_stays(log))
         if log.boundary == BEGINNING and start > BEGINNING:
             await trio.to_thread.run_sync(log.begin, start)
-        assembler = Assembler(log.schema, log.boundary)
-        while log.boundary < upto:
-            message, body = await self._duplex.receive(Tuples)
-            epoch = assembler.add(message, body)
-            self._keeper.election.hear(self._fence, trio.current_time())
-            if epoch is not None:
+        found = epochs(self._duplex, log.schema, log.boundary, upto, heard=self._hear)
+        async with aclosing(found):
+            async for epoch in found:
                 await log.commit(epoch.upto, epoch.table)
+
+    def _hear(self) -> None:
+        self._keeper.election.hear(self._fence, trio.current_time())
 
     async def _receive_journals(self) -> None:
         """Into folders of their own: nothing counts before the last of it is there."""
@@ -233,7 +232,7 @@ class _Following:
                     return
                 journal = journals[1] if part.late else journals[0]
                 await trio.to_thread.run_sync(_copy, journal, part, body)
-                self._keeper.election.hear(self._fence, trio.current_time())
+                self._hear()
 
 
 def _fits(home: Home, planned: list[tuple[StreamLog, int, int]]) -> bool:

@@ -8,10 +8,11 @@ import trio
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.streams.home import Home
-from engine.streams.kept import KeptStream, Role, key_of
+from engine.streams.kept import KeptStream, LogKey, Role
+from engine.streams.retention import Hold
 from engine.streams.store import HOME, StreamStore
 
-HOLDER: Final = "home"
+HOLDER: Final = Hold("home")
 """The name under which a replica's logs are kept as far back as the home's are."""
 
 
@@ -102,7 +103,7 @@ class ElectorLogs:
         if kept is not None and kept.home is not None:
             await kept.home.retire()
         with trio.CancelScope(shield=True):
-            await self._store.erase(key_of(stream, HOME))
+            await self._store.erase(LogKey(stream, HOME))
 
     @property
     def _all_kept(self) -> list[KeptStream]:

@@ -17,7 +17,6 @@ is under way make up the next.
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import Final
 
 import trio
@@ -35,7 +34,8 @@ from engine.replication.homes.messages import (
     Standing,
     Stored,
 )
-from engine.streams.feed import Cursor, serve
+from engine.streams.cursors import Cursor
+from engine.streams.feed import Feed
 from engine.streams.home import Home
 from engine.streams.journal import START, Position
 from engine.streams.log import StreamLog
@@ -115,13 +115,7 @@ class _Ship:
 
     async def _send_log(self, log: StreamLog, after: int) -> None:
         after = max(after, log.whole_from)
-        if after >= log.boundary:
-            return
-        async with aclosing(serve(Cursor(log, after))) as epochs:
-            async for message, body in epochs:
-                await self._duplex.send(message, body)
-                if message.upto is not None and message.upto >= log.boundary:
-                    return
+        await Feed(Cursor(log, after), log.boundary).send(self._duplex)
 
     async def _send_journal(self, source: Source, at: Position, *, late: bool) -> None:
         """Nobody writes to it meanwhile."""

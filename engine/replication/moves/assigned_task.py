@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.objects.schema import BEGINNING
-from engine.replication.directory import Directory
-from engine.replication.mirror_sources import Feed, FromProducers
+from engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
 from engine.replication.moves.checks import network_of
-from engine.replication.moves.messages import Assignment, Progress, ReadInput
+from engine.replication.moves.messages import Assignment, Progress
 from engine.streams.kept import KeptStream
-from engine.streams.messages import Subscribe
-from engine.streams.store import StreamStore
+from engine.streams.retention import Hold
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.runner import TaskRunner, count_all
@@ -24,7 +19,6 @@ from engine.tasks.tentative.fork import Fork
 from engine.tasks.windows import needed_after
 from overlay.concurrency import until_one_ends
 from overlay.identity import parse_peer_id
-from overlay.node import Overlay
 
 
 class StoredAssignment(Struct, frozen=True):
@@ -83,6 +77,12 @@ class AssignedTask:
         return f"{task} {fence}"
 
     @property
+    def origin(self) -> Origin:
+        """Of an input: its producer, and the owner for the suffix that the producer let go of."""
+        owner = parse_peer_id(self.stored.owner)
+        return (PRODUCER, Place(owner, method=READ_INPUT, right=Right(*self.stored.key)))
+
+    @property
     def boundary(self) -> int:
         return BEGINNING if self.kept is None else self.kept.log.boundary
 
@@ -98,9 +98,9 @@ class AssignedTask:
         """Keep the input tuples after this boundary, to be counted; None: no more."""
         for kept in self.inputs:
             if boundary is None:
-                kept.log.release(f"bill {self.user}")
+                kept.log.release(Hold("bill", self.user))
             else:
-                kept.log.hold(f"bill {self.user}", boundary)
+                kept.log.hold(Hold("bill", self.user), boundary)
 
     @property
     def progress(self) -> Progress:
@@ -129,26 +129,3 @@ class AssignedTask:
                 await until_one_ends(self.runner.run, *forks)
         finally:
             self.at_rest.set()
-
-
-class FromOwner(FromProducers):
-    """An input: from its producer, and its suffix from the owner where the producer let it go."""
-
-    def __init__(
-        self,
-        directory: Directory,
-        store: StreamStore,
-        overlay: Overlay,
-        stored: StoredAssignment,
-    ) -> None:
-        super().__init__(directory, store)
-        self._overlay = overlay
-        self._stored = stored
-
-    @asynccontextmanager
-    async def catch_up(self, request: Subscribe) -> AsyncIterator[Feed]:
-        task, fence = self._stored.key
-        connection = await self._overlay.connect(parse_peer_id(self._stored.owner))
-        suffix = ReadInput(task, fence, request.stream, request.after)
-        async with connection.open("task.input", suffix) as duplex:
-            yield duplex

@@ -19,8 +19,8 @@ from engine.objects.definitions import StreamEntry, check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
-from engine.replication.moves.assigned_task import AssignedTask, FromOwner, StoredAssignment
+from engine.replication.following.book import Followers
+from engine.replication.moves.assigned_task import AssignedTask, StoredAssignment
 from engine.replication.moves.assignment_files import AssignmentFiles
 from engine.replication.moves.checks import (
     check_form,
@@ -40,7 +40,8 @@ from engine.replication.moves.messages import (
 )
 from engine.replication.moves.owners import ask_owner
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream, Role, key_of
+from engine.streams.kept import KeptStream, LogKey, Role
+from engine.streams.retention import Hold
 from engine.streams.store import OUTPUT, StreamStore
 from engine.tasks.execution import Executor
 from engine.tasks.plan import Task
@@ -92,7 +93,7 @@ class Assignments:
         store: StreamStore,
         directory: Directory,
         readers: Readers,
-        mirrors: Mirrors,
+        followers: Followers,
         executor: Executor,
         config: EngineConfig,
         nursery: trio.Nursery,
@@ -103,7 +104,7 @@ class Assignments:
         self._store = store
         self._directory = directory
         self._readers = readers
-        self._mirrors = mirrors
+        self._followers = followers
         self._executor = executor
         self._config = config
         self._nursery = nursery
@@ -233,11 +234,14 @@ class Assignments:
 
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
         task, owner = assigned.task, assigned.stored.owner
-        source = FromOwner(self._directory, self._store, self._overlay, assigned.stored)
         network = network_of(assigned.stored.assignment)
         return {
-            name: await self._mirrors.follow_from(
-                network.entry_of(name, schema, owner), assigned.user, source, assigned.needed, owner
+            name: await self._followers.follow_from(
+                network.entry_of(name, schema, owner),
+                assigned.user,
+                assigned.origin,
+                assigned.needed,
+                owner,
             )
             for name, schema in zip(task.inputs, task.input_schemas, strict=True)
         }
@@ -247,7 +251,7 @@ class Assignments:
     ) -> KeptStream:
         request = stored.assignment
         entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
-        kept = self._store.get(key_of(task.output, OUTPUT))
+        kept = self._store.get(task.output, OUTPUT)
         if kept is not None:
             # after a restart it goes on where it is, whatever of its beginning nobody needs now
             begun = resumed or kept.log.start <= request.after
@@ -356,7 +360,7 @@ class Assignments:
                 continue
             self._tasks[stored.key] = assigned = AssignedTask(stored, task)
             await self._open(assigned, resumed=True)
-        outputs = {key_of(each.task.output, OUTPUT) for each in self.all()}
+        outputs = {LogKey(each.task.output, OUTPUT) for each in self.all()}
         for kept in self._store.all():
             if kept.role is Role.ASSIGNED and kept.key not in outputs:
                 await self._store.drop(kept.key)
@@ -421,10 +425,10 @@ class Assignments:
             self._files.remove(assigned.stored)
             self._remember(assigned.stored, await self._stop(assigned))
             for kept in assigned.inputs:
-                kept.log.release(f"bill {assigned.user}")
+                kept.log.release(Hold("bill", assigned.user))
             async with trio.open_nursery() as nursery:  # each may wait for a producer's last word
                 for name in assigned.task.inputs:
-                    nursery.start_soon(self._mirrors.leave, name, assigned.user)
+                    nursery.start_soon(self._followers.leave, name, assigned.user)
             del self._tasks[assigned.stored.key]
 
     def _only_siblings(self, _owner: str, participant: str, request: Assignment, _: Task) -> None:

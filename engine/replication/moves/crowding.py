@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from engine.replication.moves.assigned_task import AssignedTask
 from engine.streams.foreign import Held, to_let_go
+from engine.streams.retention import Hold
 from overlay.names import ObjectName
 
 
@@ -25,10 +26,13 @@ def crowding(
     """
     held = [each for task in tasks for each in _held(task) if each.holder != participant]
     gone = to_let_go(held, disk_bytes=disk_bytes, short_bytes=short_bytes, hold_s=1.0, now=0.0)
-    return {each.consumer: why for each, why in gone.items()}
+    return {each.consumer.id: why for each, why in gone.items()}
 
 
 def _held(assigned: AssignedTask) -> Iterator[Held]:
     task = assigned.task.name
+    consumer = Hold("task", task)
     for kept in assigned.inputs:
-        yield Held(kept.key, task, ObjectName.parse(task).participant, kept.log.bytes, since=0.0)
+        yield Held(
+            kept.key, consumer, ObjectName.parse(task).participant, kept.log.bytes, since=0.0
+        )

@@ -7,46 +7,25 @@ a worker took with it when it died is only work, never data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirror import Mirror
+from engine.replication.following.follower import Course, Follower
+from engine.replication.following.origin import Place, Reach
 from engine.replication.moves.placements import Placement, Placements
 from engine.replication.term import TASKS
 from engine.streams.kept import KeptStream
-from engine.streams.messages import Subscribe
-from engine.streams.store import StreamStore
 from engine.tasks.runner import TaskRunner
 from engine.tasks.status import TaskStatus
 from engine.tasks.tentative.fork import Fork
 from overlay.concurrency import until_one_ends
-from overlay.events import Events
 from overlay.identity import parse_peer_id
-from overlay.node import Overlay
-from overlay.rpc import Duplex
 
 OWNER = "owner"
 """The owner's name as a subscriber of its workers."""
-
-
-class FromWorker:
-    """A task's output, from the peer that computes it."""
-
-    def __init__(self, overlay: Overlay, worker: str) -> None:
-        self._overlay = overlay
-        self._worker = parse_peer_id(worker)
-
-    @asynccontextmanager
-    async def subscribe(self, request: Subscribe) -> AsyncIterator[Duplex]:
-        connection = await self._overlay.connect(self._worker)
-        async with connection.open("subscribe", request) as duplex:
-            yield duplex
-
-    catch_up = subscribe
-    """Nobody else has it: a worker that lost it is missed, and the task taken home."""
 
 
 class PlacedTask:
@@ -73,8 +52,8 @@ class PlacedTask:
         runner: TaskRunner,
         kept: KeptStream,
         *,
-        store: StreamStore,
-        overlay: Overlay,
+        reach: Reach,
+        clock: Callable[[], float],
         placements: Placements,
         fork: Fork | None,
     ) -> None:
@@ -88,9 +67,8 @@ class PlacedTask:
         self.given = BEGINNING
         self.load, self.rate = self.current.load, self.current.rate
         self.cost_ns = self.current.owed.cost_ns
-        self._store = store
-        self._overlay = overlay
-        self._events: Events = overlay.events
+        self._reach = reach
+        self._clock = clock
         self._scope: trio.CancelScope | None = None
         self._at_rest = trio.Event()
         self._at_rest.set()
@@ -111,7 +89,7 @@ class PlacedTask:
     def next_number(self) -> int:
         """For the next placement; receipts name a placement by it."""
         known = (self.current.term.number, self.tried)
-        self.tried = TASKS.next(known, self._overlay.clock())
+        self.tried = TASKS.next(known, self._clock())
         return self.tried
 
     @property
@@ -150,17 +128,20 @@ class PlacedTask:
             self.runner.followed(seen)
             seen = self.boundary
 
-        mirror = Mirror(
+        follower = Follower(
             self.kept,
-            FromWorker(self._overlay, self.current.term.holder),
-            store=self._store,
-            subscriber=f"{OWNER} {self.current.term.number}",
-            events=self._events,
-            committed=committed,
-            due=self.runner.wait_for_inputs,  # or its word alone could end the stream
-            tentative=True,
+            (
+                Place(parse_peer_id(self.current.term.holder)),
+            ),  # if it lost it, the task is taken home
+            self._reach,
+            f"{OWNER} {self.current.term.number}",
+            Course(
+                due=self.runner.wait_for_inputs,  # or its word alone could end the stream
+                committed=committed,
+                tentative=True,
+            ),
         )
-        await mirror.run()
+        await follower.run()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

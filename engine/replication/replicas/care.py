@@ -11,13 +11,14 @@ import trio
 
 from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.replicas.lead import Lead
 from engine.replication.replicas.positions import needed, reached
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
+from engine.streams.retention import Hold
 from overlay.errors import NotFoundError
 
 JOIN_S: Final = 60.0
@@ -81,9 +82,9 @@ def _key(lease: Lease) -> tuple[str, str]:
     return lease.stream, lease.subscriber
 
 
-def secondary_of(query: str) -> str:
+def secondary_of(query: str) -> Hold:
     """Whom the logs are held for until the secondary has them too."""
-    return f"secondary of {query}"
+    return Hold("secondary", query)
 
 
 def log_of(running: RunningQuery, stream: str) -> StreamLog:
@@ -113,7 +114,7 @@ def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
     if mode is Mode.PASSIVE_STANDBY:  # it copies them: who comes after a takeover finds the past
         safe = {task.name: task.kept.log.start for task in running.tasks}
     else:
-        own = frozenset((secondary_of(running.name), *(f"task {task.name}" for task in tasks)))
+        own = frozenset((secondary_of(running.name), *(Hold("task", task.name) for task in tasks)))
         safe = {
             task.name: max(task.kept.log.needed(own), task.kept.log.start) for task in running.tasks
         }
@@ -159,7 +160,7 @@ def has_copied(running: RunningQuery, care: Care, stream: str, boundary: int) ->
     log_of(running, stream).hold(secondary_of(running.name), boundary)
 
 
-def let_go_upstream(running: RunningQuery, care: Care, mirrors: Mirrors) -> None:
+def let_go_upstream(running: RunningQuery, care: Care, followers: Followers) -> None:
     """Producers keep what a secondary may need that does not read them itself."""
     mode = running.stored.availability.mode
     for name in running.stored.inputs:
@@ -168,7 +169,7 @@ def let_go_upstream(running: RunningQuery, care: Care, mirrors: Mirrors) -> None
             keep = (positions(running) | care.positions)[name]
         elif mode is Mode.PASSIVE_STANDBY and running.stored.term.secondary:
             keep = _checkpointed(running, care, name)
-        mirrors.need(name, running.name, keep)
+        followers.need(name, running.name, keep)
 
 
 def _checkpointed(running: RunningQuery, care: Care, name: str) -> int:

@@ -19,7 +19,7 @@ from engine.objects.availability import Mode
 from engine.objects.schema import BEGINNING
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask, dismiss
@@ -67,7 +67,7 @@ class Primaries:
         overlay: Overlay,
         store: StreamStore,
         directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         queries: QueryHost,
         digests: Digests,
         nursery: trio.Nursery,
@@ -75,7 +75,7 @@ class Primaries:
         self._overlay = overlay
         self._store = store
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._queries = queries
         self._digests = digests
         self._nursery = nursery
@@ -84,7 +84,7 @@ class Primaries:
         self._succession = Succession(
             overlay=overlay,
             directory=directory,
-            mirrors=mirrors,
+            followers=followers,
             queries=queries,
             parting=self._parting,
             stepped_down=self._forget,
@@ -210,7 +210,7 @@ class Primaries:
         elif trio.current_time() > running.taken_over_at + SETTLE_S:
             await self._recruit(running, care)
         if self._succession.is_ours(running):
-            upkeep.let_go_upstream(running, care, self._mirrors)
+            upkeep.let_go_upstream(running, care, self._followers)
             self._release(running, care)
 
     def _lives(self, peer: str) -> bool:

@@ -15,31 +15,38 @@ from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING, END
-from engine.replication.directory import Directory
-from engine.replication.mirror import Mirror
-from engine.replication.mirrors import INPUT, Mirrors
+from engine.replication.following.book import INPUT, Followers
+from engine.replication.following.follower import Course, Follower
+from engine.replication.following.origin import (
+    FROM_PRODUCERS,
+    PRODUCER,
+    READ_REPLICA,
+    Place,
+    Right,
+)
 from engine.replication.queries import QueryHost
 from engine.replication.query_logs import carrier
 from engine.replication.replicas.lead import Lead
 from engine.replication.replicas.messages import KeepUp
-from engine.replication.replicas.sources import FromPrimary, InputOfReplica
 from engine.replication.replicas.watch import Heard, Watch
 from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
-from engine.streams.kept import KeptStream, Role, key_of
+from engine.streams.kept import KeptStream, LogKey, Role
+from engine.streams.retention import Hold
 from engine.streams.store import REPLICA, StreamStore
 from engine.tasks.former import changed, made_since
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import Task
 from engine.tasks.windows import needed_after
 from overlay.errors import ConflictError, MedusaError
+from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 
 SAVE_S: Final = 5.0
 """How often new positions are written down, seconds: older ones only mean more to compute again."""
 
-PRIMARY: Final = "primary"
+PRIMARY: Final = Hold("primary")
 """Whom the standby's outputs are held for, as its primary says its consumers need them."""
 
 GRACE_S: Final = 60.0
@@ -65,8 +72,7 @@ class Standby:
         *,
         overlay: Overlay,
         store: StreamStore,
-        directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         queries: QueryHost,
         resumed: bool = False,
     ) -> None:
@@ -80,11 +86,12 @@ class Standby:
         self.looked_up_at = float("-inf")
         self._overlay = overlay
         self._store = store
-        self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._queries = queries
-        self._primary = FromPrimary(overlay, self.name, stored.term)
-        self._inputs: list[InputOfReplica] = []
+        primary = parse_peer_id(stored.term.holder)
+        right = Right(self.name, stored.term.number)
+        self._primary = Place(primary, method=READ_REPLICA, right=right)
+        self._copying: list[Follower] = []
         self._kept: dict[str, KeptStream] = {}
         self._tasks = tasks
         self._following = trio.CancelScope()
@@ -112,7 +119,9 @@ class Standby:
     @property
     def lost(self) -> bool:
         """Whether the primary has no more what the copies would go on with."""
-        return self._primary.lost
+        inputs = (self._kept[name].key for name in self.stored.inputs if name in self._kept)
+        gone = [each.gone for each in self._copying] + [self._followers.gone(key) for key in inputs]
+        return self._primary in gone
 
     @property
     def mode(self) -> Mode:
@@ -184,7 +193,13 @@ class Standby:
             kept.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
 
     async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
-        """Follow what these read from elsewhere, from where their outputs are."""
+        """Follow what these read from elsewhere, from where their outputs are.
+
+        Args:
+            carried: the primary sends it, and lets its producer keep what it has not given us. Else
+                it comes from its producer, and from the primary what the producer let go of.
+        """
+        origin = (self._primary, PRODUCER) if carried else (PRODUCER, self._primary)
         for name, entry in self.stored.inputs.items():
             readers = [task for task in tasks if name in task.inputs]
             if not readers:
@@ -192,13 +207,11 @@ class Standby:
             owner = carrier(self.stored)
             after = min(self._needed_by(task) for task in readers)
             if carried:  # what the primary has of it, or what came before a restart
-                before = self._store.get(key_of(name, f"{INPUT}-{owner}"))
+                before = self._store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
                 after = max(self.stored.positions.get(name, BEGINNING), start)
-            source = InputOfReplica(self._directory, self._store, self._primary, carried=carried)
-            self._inputs.append(source)
-            self._kept[name] = await self._mirrors.follow_from(
-                entry, self.name, source, after, owner=owner
+            self._kept[name] = await self._followers.follow_from(
+                entry, self.name, origin, after, owner=owner
             )
 
     def _needed_by(self, task: Task) -> int:
@@ -210,16 +223,13 @@ class Standby:
             with self._following:
                 async with trio.open_nursery() as nursery:
                     for kept in outputs:
-                        mirror = Mirror(
-                            kept,
-                            self._primary,
-                            store=self._store,
-                            subscriber=REPLICA,
-                            events=self._overlay.events,
-                            after=self.stored.positions.get(kept.name, BEGINNING),
-                            committed=self._trim,
+                        after = self.stored.positions.get(kept.name, BEGINNING)
+                        course = Course(after, committed=self._trim)
+                        follower = Follower(
+                            kept, (self._primary,), self._followers.reach, REPLICA, course
                         )
-                        nursery.start_soon(mirror.run)
+                        self._copying.append(follower)
+                        nursery.start_soon(follower.run)
         finally:
             self._at_rest.set()
 
@@ -228,7 +238,9 @@ class Standby:
         for name, kept in self._kept.items():
             readers = [task for task in self._windowed if name in task.inputs]
             if name in self.stored.inputs and readers:
-                kept.log.hold(self.name, min(self._needed_by(task) for task in readers))
+                kept.log.hold(
+                    Hold("carry", self.name), min(self._needed_by(task) for task in readers)
+                )
 
     def hear(self, message: KeepUp, now: float) -> Heard:
         """What the primary says: where its consumers are, and how far it is."""
@@ -393,15 +405,13 @@ class Standby:
         self._go_on()
         self._following.cancel()
         await self._at_rest.wait()
-        for source in self._inputs:
-            source.succeeded = True
-        self._mirrors.take_up_again(self.name)
+        self._followers.take_from(self.name, FROM_PRODUCERS)
 
     def let_go(self) -> None:
         """Its tasks hold what they need by now."""
         for name in self.stored.inputs:
             if name in self._kept:
-                self._kept[name].log.release(self.name)
+                self._kept[name].log.release(Hold("carry", self.name))
 
     async def drop(self) -> None:
         """Keep nothing of it any more."""
@@ -413,7 +423,7 @@ class Standby:
                 for placed in self.running.tasks:
                     placed.runner.release()
             for name in self.stored.inputs:
-                await self._mirrors.leave(name, self.name)
+                await self._followers.leave(name, self.name)
             self._queries.files.leave(self.name, self._given)
             for task in self._tasks:
-                await self._store.drop(key_of(task.output, REPLICA))
+                await self._store.drop(LogKey(task.output, REPLICA))

@@ -17,7 +17,7 @@ import trio
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.query_history import follows
 from engine.replication.replicas.messages import (
@@ -79,7 +79,7 @@ class Standbys:
         overlay: Overlay,
         store: StreamStore,
         directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         queries: QueryHost,
         nursery: trio.Nursery,
     ) -> None:
@@ -88,7 +88,7 @@ class Standbys:
         self._participant = overlay.identity.participant
         self._store = store
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._queries = queries
         self._nursery = nursery
         self._standbys: dict[str, Standby] = {}
@@ -317,8 +317,7 @@ class Standbys:
             tasks,
             overlay=self._overlay,
             store=self._store,
-            directory=self._directory,
-            mirrors=self._mirrors,
+            followers=self._followers,
             queries=self._queries,
             resumed=again,
         )
@@ -432,7 +431,7 @@ class Standbys:
             self._queries.take_over(running)
             standby.let_go()
             for task in running.tasks:
-                self._mirrors.read_anew(task.name)
+                self._followers.read_anew(task.name)
         return stored.term.number
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask
@@ -49,7 +49,7 @@ class Succession:
         *,
         overlay: Overlay,
         directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         queries: QueryHost,
         parting: Parting,
         stepped_down: Callable[[RunningQuery], None],
@@ -57,7 +57,7 @@ class Succession:
         self._overlay = overlay
         self._here = overlay.identity.peer_id.hex()
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._queries = queries
         self._parting = parting
         self._stepped_down = stepped_down
@@ -114,7 +114,7 @@ class Succession:
                 upkeep.open_gates(running)
                 upkeep.hold_no_more(running)
                 for task in running.tasks:
-                    await self._mirrors.part_with(task.kept)
+                    await self._followers.part_with(task.kept)
                     task.kept.send_away()
             await self._queries.logs.leave_inputs(running.stored)
             await self._queries.announcements.withdraw_terms(running.stored)

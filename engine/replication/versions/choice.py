@@ -2,7 +2,7 @@
 
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
 that corrects what it has put out has no time for what is new, so one that is still failing is
-better. Here it gives both (`engine.tasks.tentative.serving`), and so is the better one.
+better. Here it gives both (`engine.streams.cursors`), and so is the better one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from engine.replication.directory import Directory
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.versions.choice import Choice
 from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Versions
 from engine.streams.config import EngineConfig
@@ -39,14 +39,14 @@ class VersionMonitor:
         overlay: Overlay,
         store: StreamStore,
         directory: Directory,
-        mirrors: Mirrors,
+        followers: Followers,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
         self._store = store
         self._directory = directory
-        self._mirrors = mirrors
+        self._followers = followers
         self._keep_alive_s = config.keep_alive_s
         self._standing_s = STANDING * config.epoch_s
         self._nursery = nursery
@@ -121,7 +121,7 @@ class VersionMonitor:
         best = choice.choose(current, trio.current_time())
         if best is not None and best != current:
             self._directory.prefer(stream, best)
-            self._mirrors.read_anew(stream)
+            self._followers.read_anew(stream)
             current = best
         if current is not None:
             self._note_version(stream, (current, choice.number(current)))

@@ -13,17 +13,16 @@ import trio
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Recent, View
-from engine.replication.mirrors import Mirrors, past_of
+from engine.replication.following.book import Followers, past_of
+from engine.replication.following.follower import Course, Follower
+from engine.replication.following.origin import Local, Place
 from engine.replication.views.locating import before_last, recent
 from engine.streams.kept import KeptStream
-from engine.streams.log import StreamLog
-from engine.streams.ordering import between
-from engine.streams.recent import Epoch
-from engine.streams.store import StreamStore
+from engine.streams.retention import Hold
 from overlay.errors import MedusaError
 from overlay.events import Events
 
-HOLD: Final = "view"
+HOLD: Final = Hold("view")
 """As which a view holds its own log."""
 
 RETRY_S: Final = 5.0
@@ -83,14 +82,11 @@ class Feeding:
         scope, at_rest: stop it, and say that it has stopped.
     """
 
-    def __init__(
-        self, kept: KeptStream, store: StreamStore, mirrors: Mirrors, events: Events
-    ) -> None:
+    def __init__(self, kept: KeptStream, followers: Followers, events: Events) -> None:
         self.kept = kept
         self._view = view_of(kept)
         self.stream = self._view.stream
-        self._store = store
-        self._mirrors = mirrors
+        self._followers = followers
         self._events = events
         self._user = f"view {kept.name}"
         self._source: KeptStream | None = None
@@ -105,7 +101,7 @@ class Feeding:
             MedusaError: it cannot be opened.
         """
         after = max(self.kept.log.boundary, self._view.after)
-        source = await self._mirrors.follow_past(source_of(self.kept.entry), self._user, after)
+        source = await self._followers.follow_past(source_of(self.kept.entry), self._user, after)
         source.log.hold(past_of(self._user), max(after, source.log.start))
         self._source = source
         return source
@@ -132,42 +128,18 @@ class Feeding:
         await self._leave()
 
     async def _leave(self) -> None:
-        await self._mirrors.leave(self.stream, self._user)
+        await self._followers.leave(self.stream, self._user)
 
     async def _copy(self, source: KeptStream) -> None:
-        log = self.kept.log
-        while log.boundary < END:
-            epoch = await next_of(source.log, log.boundary)
-            await source.released(epoch.upto)
-            await self._store.room.wait()
-            await take(log, epoch, self._view.until)
-            trim(self.kept)
-            source.log.hold(past_of(self._user), log.boundary)
-            self._reason = ""
+        place = Place(local=Local(source.key, past_of(self._user)))
+        course = Course(self._view.after, self._view.until, committed=self._committed)
+        await Follower(self.kept, (place,), self._followers.reach, HOLD.kind, course).follow()
+
+    def _committed(self) -> None:
+        trim(self.kept)
+        self._reason = ""
 
     def _note(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
             self._events.note("error", f"waits with view {self.kept.name}: {error}")
         self._reason = str(error)
-
-
-async def next_of(source: StreamLog, after: int) -> Epoch:
-    """What follows a boundary in the log of a stream, BEGINNING: all that it shows."""
-    if after == BEGINNING:
-        await source.wait_beyond(BEGINNING)
-        after = source.oldest
-    return await source.next(after)
-
-
-async def take(log: StreamLog, epoch: Epoch, until: int) -> None:
-    """An epoch of the stream into the log of a view, which ends at `until`.
-
-    Raises:
-        StorageError: the disk does not take it; nothing has changed.
-    """
-    if log.boundary == BEGINNING < epoch.after:
-        log.begin(epoch.after)  # the stream is not kept from its beginning
-    if epoch.upto < until:
-        await log.commit(epoch.upto, epoch.table)
-    else:
-        await log.commit(END, between(epoch.table, log.boundary, until))

@@ -15,7 +15,7 @@ from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.objects.view import View, check_order, check_view
 from engine.replication.announcements import Announcements
-from engine.replication.mirrors import Mirrors
+from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.term import Term
 from engine.replication.views.feeding import Feeding, set_up, view_of
@@ -53,7 +53,7 @@ class Views:
         catalog: Catalog,
         announcements: Announcements,
         readers: Readers,
-        mirrors: Mirrors,
+        followers: Followers,
         queries: QueryHost,
         locator: Locator,
         events: Events,
@@ -64,7 +64,7 @@ class Views:
         self._catalog = catalog
         self._announcements = announcements
         self._readers = readers
-        self._mirrors = mirrors
+        self._followers = followers
         self._queries = queries
         self._locator = locator
         self._events = events
@@ -99,7 +99,7 @@ class Views:
             source = await self._source(asked)
             found = await self._locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
             view = msgspec.structs.replace(asked, after=found.after, until=found.until)
-            await self._mirrors.make_way(view.name)
+            await self._followers.make_way(view.name)
             if (kept := self._store.get(view.name)) is not None:
                 raise ConflictError(f"{view.name} is kept here as a {kept.role} stream already")
             entry = self._entry_of(view, source)
@@ -203,7 +203,7 @@ class Views:
         set_up(kept)
         if kept.log.boundary == END:
             return
-        feeding = Feeding(kept, self._store, self._mirrors, self._events)
+        feeding = Feeding(kept, self._followers, self._events)
         await feeding.open()
         self._feeding[kept.name] = feeding
         self._nursery.start_soon(feeding.run)
@@ -219,7 +219,7 @@ class Views:
             await feeding.stop()
         kept = self._store.get(view.name)
         if kept is not None:
-            await self._mirrors.part_with(kept)
+            await self._followers.part_with(kept)
         await self._withdraw(view.name)
 
     async def _withdraw(self, name: str) -> None:

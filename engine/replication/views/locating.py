@@ -11,11 +11,11 @@ from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, check_shows
 from engine.replication.directory import Directory
-from engine.replication.mirrors import HELD_S
+from engine.replication.following.book import HELD_S
 from engine.replication.views.messages import Locate, Located
 from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
-from engine.streams.retention import too_old
+from engine.streams.retention import Hold, too_old
 from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError
 
@@ -63,7 +63,7 @@ class Locator:
                 await kept.log.wait_beyond(BEGINNING)
         found = located(kept.name, kept.log, shows, fixed=fixed)
         self._asked += 1
-        consumer = f"located {holder} {self._asked % HOLDERS}"
+        consumer = Hold("located", f"{holder} {self._asked % HOLDERS}")
         foreign = "" if holder == self._participant else holder
         expires = trio.current_time() + HELD_S
         kept.log.hold(consumer, max(found.after, kept.log.start), expires, foreign)

@@ -1,4 +1,4 @@
-"""A local copy of a remote stream: what a task reads when the stream's home is elsewhere.
+"""A local copy of a log that is kept going: what a task reads when the stream is made elsewhere.
 
 The copy is committed epoch by epoch, so after any failure it goes on from its own boundary: nothing
 is lost, and what comes twice is dropped by the assembler.
@@ -6,20 +6,24 @@ is lost, and what comes twice is dropped by the assembler.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom  # noqa: TID251 - jitter in a driver
 
+import pyarrow as pa
 import trio
 
-from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
-from engine.replication.mirror_sources import Feed, MirrorSource
+from engine.replication.following.origin import Origin, Place, Reach, Reading
+from engine.streams.assembling import Assembler, Incoming
 from engine.streams.kept import KeptStream
+from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
-from engine.streams.store import StreamStore
-from engine.tasks.tentative.serving import Incoming
+from engine.streams.ordering import between
+from engine.streams.recent import Epoch
 from overlay.concurrency import until_one_ends
 from overlay.errors import (
     BrokenError,
@@ -30,7 +34,6 @@ from overlay.errors import (
     NotRetainedError,
     UntrustedError,
 )
-from overlay.events import Events
 from overlay.log import bound
 from overlay.rpc import EndOfCall
 
@@ -44,51 +47,52 @@ LAST_WORD_S = 5.0
 """How long the end of a stream may take to be acknowledged, seconds: else a lease runs out."""
 
 
-async def _not_known(_: str) -> StreamEntry | None:
-    return None
+async def _at_once(_: int) -> None: ...
 
 
-class Mirror:
+@dataclass(frozen=True)
+class Course:
+    """How a copy goes on.
+
+    Attributes:
+        after: the boundary that a new log begins with, microseconds.
+        until: the copy is of what is up to there, and ends then; END: with its stream.
+        due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
+        committed: told whenever the copy's boundary has moved.
+        tentative: follow the stream's tentative suffix as well.
+        listed: heed what the catalog says of the stream: its definition, and the fence of whoever
+            produces it.
+    """
+
+    after: int = BEGINNING
+    until: int = END
+    due: Callable[[int], Awaitable[None]] = _at_once
+    committed: Callable[[], None] = lambda: None
+    tentative: bool = False
+    listed: bool = False
+
+
+class Follower:
     """Keeps one log going.
 
     Args:
         kept: the log that follows the stream.
-        source: where the stream comes from.
-        subscriber: this peer's name at the producer, whose retention waits for it.
-        after: the boundary that a new log begins with.
-        committed: told whenever the log's boundary has moved.
-        due: returns once the stream may have that boundary; a sender that is ahead waits.
-        fence: the highest under which the stream is known to be produced.
-        tentative: follow its tentative suffix as well.
-        published: what the catalog says of a stream, if it says anything.
+        origin: where the stream comes from.
+        subscriber: this peer's name there, whose retention waits for it.
+
+    Attributes:
+        gone: the last place of its origin, where that one has let go of what comes next as well.
     """
 
     def __init__(
-        self,
-        kept: KeptStream,
-        source: MirrorSource,
-        *,
-        store: StreamStore,
-        subscriber: str,
-        events: Events,
-        after: int = BEGINNING,
-        committed: Callable[[], None] = lambda: None,
-        due: Callable[[int], Awaitable[None]] | None = None,
-        fence: Callable[[], int] = lambda: 0,
-        tentative: bool = False,
-        published: Callable[[str], Awaitable[StreamEntry | None]] = _not_known,
+        self, kept: KeptStream, origin: Origin, reach: Reach, subscriber: str, course: Course
     ) -> None:
         self._kept = kept
-        self._source = source
-        self._store = store
+        self._origin = origin
+        self._reach = reach
         self._subscriber = subscriber
-        self._events = events
-        self._after = after
-        self._committed = committed
-        self._due = due
-        self._fence = fence
-        self._tentative = tentative
-        self._published = published
+        self._course = course
+        self.gone: Place | None = None
         self._safe = END
         self._safer = trio.Event()
         self._jitter = SystemRandom()
@@ -101,11 +105,12 @@ class Mirror:
 
     async def _run(self) -> None:
         wait_s = RETRY_S[0]
+        listed = (self._look_up,) if self._course.listed else ()
         while self._kept.log.boundary < END or self._safe < END:
             before = self._kept.log.boundary
             self._elsewhere = elsewhere = trio.Event()
             try:
-                await until_one_ends(self._follow, elsewhere.wait, self._look_up)
+                await until_one_ends(self.follow, elsewhere.wait, *listed)
             except MedusaError as error:
                 self._note(error, wait_s)
                 self._take_refusal(error)
@@ -115,9 +120,9 @@ class Mirror:
                 await elsewhere.wait()
             wait_s = RETRY_S[0] if elsewhere.is_set() else min(2 * wait_s, RETRY_S[1])
 
-    def read_from(self, source: MirrorSource) -> None:
+    def read_from(self, origin: Origin) -> None:
         """Take it from there from now on."""
-        self._source = source
+        self._origin = origin
         self.subscribe_anew()
 
     def subscribe_anew(self) -> None:
@@ -134,31 +139,44 @@ class Mirror:
 
     @property
     def _request(self) -> Subscribe:
-        boundary = self._kept.log.boundary  # a log that has begun goes on from where it is
-        after = boundary if boundary > BEGINNING else self._after
+        course, boundary = self._course, self._kept.log.boundary
+        after = boundary if boundary > BEGINNING else course.after  # what has begun goes on
+        fence = self._reach.directory.number(self._kept.name) if course.listed else 0
         keep = min(after, self._safe)
-        seen = max(after, self._kept.suffix.boundary) if self._tentative else None
-        return Subscribe(self._kept.name, after, self._subscriber, self._fence(), keep, seen)
+        seen = max(after, self._kept.suffix.boundary) if course.tentative else None
+        return Subscribe(self._kept.name, after, self._subscriber, fence, keep, seen)
 
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Follow it once.
+
+        Raises:
+            MedusaError: that has failed; `run` tries again.
+        """
         request = self._request
+        *others, last = self._origin
+        for place in others:
+            with suppress(NotRetainedError, NotFoundError):
+                # who produces the stream now may have begun later than we need
+                await self._take(self._reach.open(place, request))
+                return
         try:
-            await self._take(self._source.subscribe(request))
-        except (NotRetainedError, NotFoundError):
-            # who produces the stream now may have begun later than we need: others have the rest
-            await self._take(self._source.catch_up(request))
+            await self._take(self._reach.open(last, request))
+        except NotRetainedError:
+            self.gone = last
+            raise
 
     async def _look_up(self) -> None:
         """Find out what the stream is now, while it is read: it may have been altered. Who gives it
         to us ends the call then; but another peer may be the one that tells the catalog."""
         while True:
-            entry, known = await self._published(self._kept.name), self._kept.entry
+            entry = await self._reach.directory.published(self._kept.name)
+            known = self._kept.entry
             newer = entry is not None and entry.stream.edition >= known.stream.edition
             if entry is not None and newer and entry != known:
-                await self._store.define(self._kept, entry)
+                await self._reach.store.define(self._kept, entry)
             await trio.sleep(LOOK_AGAIN_S)
 
-    async def _take(self, opening: AbstractAsyncContextManager[Feed]) -> None:
+    async def _take(self, opening: AbstractAsyncContextManager[Reading]) -> None:
         async with opening as feed:
             try:
                 await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
@@ -169,13 +187,13 @@ class Mirror:
         """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
         request = Subscribe(self._kept.name, END, self._subscriber)
         with suppress(MedusaError, EndOfCall), trio.move_on_after(LAST_WORD_S):
-            async with self._source.subscribe(request) as feed:
+            async with self._reach.open(self._origin[0], request) as feed:
                 await feed.receive(Tuples)
 
-    async def _receive(self, feed: Feed) -> None:
-        log = self._kept.log
-        if log.boundary == BEGINNING < self._after:
-            log.begin(self._after)  # what follows may be long in coming, where nothing is posted
+    async def _receive(self, feed: Reading) -> None:
+        log, after = self._kept.log, self._course.after
+        if log.boundary == BEGINNING < after:
+            log.begin(after)  # what follows may be long in coming, where nothing is posted
         suffix = self._kept.suffix
         incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         try:
@@ -186,10 +204,12 @@ class Mirror:
             self._kept.memory.set(0)
         while self._safe < END:
             await self._safer.wait()
+        if self._course.until < END:
+            return  # of a part there is no last word
         with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
             await feed.receive(Tuples)  # the producer ends the call once it has the last of them
 
-    async def _take_part(self, feed: Feed, incoming: Incoming) -> None:
+    async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
         log, suffix = self._kept.log, self._kept.suffix
         message, body = await feed.receive(Tuples)
         self._kept.refusal = ""
@@ -201,13 +221,10 @@ class Mirror:
         if message.tentative:
             await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
             return
-        await self._store.room.wait()
-        if self._due is not None:
-            await self._due(epoch.upto)
-        if log.boundary == BEGINNING and epoch.after > BEGINNING:
-            log.begin(epoch.after)  # the stream is no longer kept from its beginning
-        await log.commit(epoch.upto, epoch.table)
-        self._committed()
+        await self._reach.store.room.wait()
+        await self._course.due(epoch.upto)
+        await take(log, epoch, self._course.until)
+        self._course.committed()
 
     def _check_memory(self) -> None:
         """
@@ -220,7 +237,7 @@ class Mirror:
                 "allow more (overlay.memory_bytes), or let the stream have finer times"
             )
 
-    async def _acknowledge(self, feed: Feed) -> None:
+    async def _acknowledge(self, feed: Reading) -> None:
         """Tell the producer what it need not keep for us, whenever that is more."""
         log = self._kept.log
         told = min(log.boundary, self._safe)
@@ -239,9 +256,51 @@ class Mirror:
         if not isinstance(error, NotAuthorisedError) or isinstance(error, UntrustedError):
             return
         if not self._kept.refusal:
-            self._events.note("warning", f"cannot read {self._kept.name}: {error}")
+            self._reach.events.note("warning", f"cannot read {self._kept.name}: {error}")
         self._kept.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= RETRY_S[1]:  # a short absence is nobody's news
-            self._events.note("warning", f"waits for {self._kept.name}: {error}")
+            self._reach.events.note("warning", f"waits for {self._kept.name}: {error}")
+
+
+async def take(log: StreamLog, epoch: Epoch, until: int = END) -> None:
+    """Commit an epoch of a stream to a copy, which ends at `until`.
+
+    Raises:
+        StorageError: the disk does not take it; nothing has changed.
+    """
+    if log.boundary == BEGINNING < epoch.after:
+        log.begin(epoch.after)  # the stream is no longer kept from its beginning
+    if epoch.upto < until:
+        await log.commit(epoch.upto, epoch.table)
+    else:
+        await log.commit(END, between(epoch.table, log.boundary, until))
+
+
+async def epochs(
+    feed: Reading,
+    schema: pa.Schema,
+    after: int,
+    upto: int,
+    *,
+    silence_s: float = math.inf,
+    heard: Callable[[], None] = lambda: None,
+) -> AsyncGenerator[Epoch, None]:
+    """The epochs that an open feed brings, from one boundary up to another; closed by the caller.
+
+    Args:
+        silence_s: how long the next message may take.
+        heard: told of every message.
+
+    Raises:
+        DecodeError: not what a sender of this stream can have sent. MedusaError: the call failed.
+        trio.TooSlowError: the sender does not go on.
+    """
+    assembler = Assembler(schema, after)
+    while assembler.boundary < upto:
+        with trio.fail_after(silence_s):
+            message, body = await feed.receive(Tuples)
+        heard()
+        if (epoch := assembler.add(message, body)) is not None:
+            yield epoch

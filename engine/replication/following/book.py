@@ -1,9 +1,7 @@
-"""The mirrors that one peer keeps, and for whom."""
+"""Who reads what here: the followers of one peer, and for whom each keeps its copy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import trio
@@ -11,42 +9,43 @@ import trio
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
-from engine.replication.mirror import Mirror
-from engine.replication.mirror_sources import ForQueries, MirrorSource, short_digest
-from engine.streams.kept import KeptStream, Role
+from engine.replication.following.follower import Course, Follower
+from engine.replication.following.origin import FOR_QUERIES, Origin, Place, Reach, short_digest
+from engine.streams.kept import KeptStream, LogKey, Role
+from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
+from overlay.listeners import Listeners
 
 INPUT: Final = "in"
-"""The variant of the mirrors that tasks read which this peer runs for others: one a stream and
-owner, since an owner may give us the past of it. One that begins too late for a task leaves it a
-mirror of its own."""
-
+"""The variant of the copies that tasks of other peers read: one for each stream and owner, since
+an owner may give this peer the past of a stream. A task for which that copy begins too late has a
+copy of its own."""
 
 PAST: Final = "past"
-"""The variant of the mirrors that begin earlier than what is here, each for one of our queries or
-views."""
+"""The variant of the copies that begin earlier than the log that is here, each for one of our
+queries or views."""
 
 HELD_S: Final = 30.0
 """How long what somebody is about to read of a stream's past is kept, seconds."""
 
 
-def past_of(user: str) -> str:
+def past_of(user: str) -> Hold:
     """As whom a log is held for one that reads its past."""
-    return f"past {user}"
+    return Hold("past", user)
 
 
-class Mirrors:
-    """The mirrors of one peer: one a remote stream, however many queries read it, unless they need
-    it from different boundaries on.
+class Followers:
+    """The followers of one peer: one for each remote stream, however many queries read it, unless
+    they need it from different boundaries on.
 
     Args:
         peer: this peer's id, hex.
 
     Attributes:
-        reading: where our own queries read.
-        left: told when none of them reads a stream any more, before its log is dropped.
+        reach: opens the places that they read from.
+        left: tells when none of them reads a stream any more, before its log is dropped.
     """
 
     def __init__(
@@ -58,20 +57,18 @@ class Mirrors:
         nursery: trio.Nursery,
     ) -> None:
         self._store = store
-        self.reading = ForQueries(directory, store)
-        self._directory = directory
-        self.left: Callable[[KeptStream], None] = lambda _: None
+        self.reach = Reach(directory, store, events)
+        self.left: Listeners[[KeptStream]] = Listeners()
         self._peer = peer
-        self._events = events
         self._nursery = nursery
-        self._users: dict[str, set[str]] = {}
-        self._needs: dict[str, dict[str, int]] = {}
-        self._running: dict[str, _Run] = {}
-        self._direct: dict[str, set[str]] = {}
+        self._users: dict[LogKey, set[str]] = {}
+        self._needs: dict[LogKey, dict[str, int]] = {}
+        self._running: dict[LogKey, _Run] = {}
+        self._direct: dict[LogKey, set[str]] = {}
         self._changing = trio.Lock()
 
     def followed(self) -> tuple[KeptStream, ...]:
-        """The mirrors that our own queries and views read."""
+        """The copies that our own queries and views read."""
         return tuple(
             kept
             for kept in self._store.all()
@@ -81,8 +78,8 @@ class Mirrors:
     def read_anew(self, stream: str) -> None:
         """Ask again where that stream is to be read."""
         for key, run in self._running.items():
-            if key == stream or key.startswith(f"{stream}@"):
-                run.mirror.subscribe_anew()
+            if key.stream == stream:
+                run.follower.subscribe_anew()
 
     async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
         """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""
@@ -91,13 +88,13 @@ class Mirrors:
             if kept is None:
                 kept = await self._store.keep(entry, Role.MIRROR)
             if kept.role is Role.MIRROR:
-                self._use(kept, user, self.reading, BEGINNING)
+                self._use(kept, user, FOR_QUERIES, BEGINNING)
             else:
                 self._direct.setdefault(kept.key, set()).add(user)
             return kept
 
     async def follow_from(
-        self, entry: StreamEntry, user: str, source: MirrorSource, after: int, owner: str
+        self, entry: StreamEntry, user: str, origin: Origin, after: int, owner: str
     ) -> KeptStream:
         """The log of a stream that has what follows the boundary `after`, on behalf of a task that
         we run for another peer, `owner` (hex): one that is here and reaches back so far, or a
@@ -111,7 +108,7 @@ class Mirrors:
             kept = await self._store.keep(entry, Role.MIRROR, variant)
             if self._start_of(kept, after) > after:
                 kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{short_digest(user)}")
-            self._use(kept, user, source, after)
+            self._use(kept, user, origin, after)
             return kept
 
     async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
@@ -128,7 +125,7 @@ class Mirrors:
                 if kept.role is not Role.MIRROR or self._start_of(kept, after) > after:
                     variant = f"{PAST}-{short_digest(user)}"
                     kept = await self._store.keep(entry, Role.MIRROR, variant)
-                self._use(kept, user, self.reading, after)
+                self._use(kept, user, FOR_QUERIES, after)
             kept.log.hold(past_of(user), max(after, kept.log.start), trio.current_time() + HELD_S)
             return kept
 
@@ -138,13 +135,13 @@ class Mirrors:
         own = self._store.get(stream)
         if own is not None and own.role.is_served:
             if boundary == END:
-                own.log.release(f"replica {user}")
+                own.log.release(Hold("replica", user))
             else:
-                own.log.hold(f"replica {user}", boundary)
+                own.log.hold(Hold("replica", user), boundary)
         for key in self._keys_read(stream, user):
             needs = self._needs.setdefault(key, {})
             needs[user] = boundary
-            self._running[key].mirror.need(min(needs.values()))
+            self._running[key].follower.need(min(needs.values()))
 
     def readers(self, stream: str) -> set[str]:
         """What reads a stream here: queries, views and tasks that we run for others."""
@@ -165,8 +162,8 @@ class Mirrors:
         except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
             kept.role = Role.MIRROR
         for user in readers:
-            kept.log.release(f"replica {user}")
-            self._use(kept, user, self.reading, BEGINNING)
+            kept.log.release(Hold("replica", user))
+            self._use(kept, user, FOR_QUERIES, BEGINNING)
 
     async def make_way(self, stream: str) -> None:
         """This peer is to produce the stream: nothing of an earlier one of that name may be here.
@@ -185,13 +182,18 @@ class Mirrors:
                 )
             await self._store.drop(kept.key)
 
-    def take_up_again(self, user: str) -> None:
-        """Subscribe again to all that `user` reads: it may come from another place now."""
+    def take_from(self, user: str, origin: Origin) -> None:
+        """All that `user` reads comes from another place now, as far as it comes for it alone."""
         for key, users in self._users.items():
             if user in users:
-                self._running[key].mirror.subscribe_anew()
+                self._running[key].take_from(user, origin)
 
-    def _keys_read(self, stream: str, user: str) -> list[str]:
+    def gone(self, key: LogKey) -> Place | None:
+        """See `Follower.gone`, of that copy."""
+        run = self._running.get(key)
+        return None if run is None else run.follower.gone
+
+    def _keys_read(self, stream: str, user: str) -> list[LogKey]:
         return [
             kept.key
             for kept in self._store.all()
@@ -205,32 +207,29 @@ class Mirrors:
         run = self._running.get(kept.key)
         return after if run is None else run.after
 
-    def _use(self, kept: KeptStream, user: str, source: MirrorSource, after: int) -> None:
+    def _use(self, kept: KeptStream, user: str, origin: Origin, after: int) -> None:
         self._users.setdefault(kept.key, set()).add(user)
         if kept.key in self._running:
-            self._running[kept.key].sources.setdefault(user, source)
-        else:
-            mirror = Mirror(
-                kept,
-                source,
-                store=self._store,
-                subscriber=f"{self._peer} {kept.variant}".rstrip(),
-                events=self._events,
-                after=after,
-                fence=partial(self._directory.number, kept.name),
-                tentative=bool(kept.entry.stream.query),  # what is posted is final
-                published=self._directory.published,
-            )
-            self._running[kept.key] = run = _Run(mirror, after, user, source)
-            self._nursery.start_soon(run.drive)
+            self._running[kept.key].origins.setdefault(user, origin)
+            return
+        follower = Follower(
+            kept,
+            origin,
+            self.reach,
+            f"{self._peer} {kept.variant}".rstrip(),
+            # what is posted is final
+            Course(after, tentative=bool(kept.entry.stream.query), listed=True),
+        )
+        self._running[kept.key] = run = _Run(follower, after, user, origin)
+        self._nursery.start_soon(run.drive)
 
     async def leave(self, name: str, user: str) -> None:
         """`user` needs the stream no more; the last one to leave takes the mirror down."""
         for key, direct in list(self._direct.items()):
-            kept = self._store.get(key)
+            kept = self._store.get(*key)
             if kept is not None and kept.name == name and user in direct:
                 direct.discard(user)
-                kept.log.release(f"replica {user}")
+                kept.log.release(Hold("replica", user))
                 kept.log.release(past_of(user))
             if kept is None or not direct:
                 del self._direct[key]
@@ -238,24 +237,24 @@ class Mirrors:
             users = self._users[key]
             users.discard(user)
             self._running[key].forget(user)
-            if (kept := self._store.get(key)) is not None:
+            if (kept := self._store.get(*key)) is not None:
                 kept.log.release(past_of(user))
             needs = self._needs.get(key, {})
             if needs.pop(user, END) < END and users:
-                self._running[key].mirror.need(min(needs.values(), default=END))
+                self._running[key].follower.need(min(needs.values(), default=END))
             if not users:
                 del self._users[key]
                 await self._take_down(key)
 
-    async def _take_down(self, key: str) -> None:
+    async def _take_down(self, key: LogKey) -> None:
         run = self._running.pop(key)
         self._needs.pop(key, None)
         run.scope.cancel()
         await run.ended.wait()
-        kept = self._store.get(key)
+        kept = self._store.get(*key)
         if kept is not None and not kept.variant:
-            self.left(kept)
-        await run.mirror.take_leave()
+            self.left.tell(kept)
+        await run.follower.take_leave()
         await self._drop(key)
 
     async def drop_unused(self) -> None:
@@ -264,38 +263,43 @@ class Mirrors:
             if kept.role is Role.MIRROR:
                 await self._drop(kept.key)
 
-    async def _drop(self, key: str) -> None:
+    async def _drop(self, key: LogKey) -> None:
         async with self._changing:
             if key not in self._running:  # nobody has begun to follow it again meanwhile
                 await self._store.drop(key)
 
 
 class _Run:
-    """A mirror's task, and what ends it.
+    """A follower's task, and what ends it.
 
     Attributes:
         after: where a new log begins.
-        sources: where each of its users would have it from; that of the first is taken, and when
+        origins: where each of its users would have it from; that of the first is taken, and when
             that one leaves, that of the next: it may lead to who serves the first one alone.
     """
 
-    def __init__(self, mirror: Mirror, after: int, user: str, source: MirrorSource) -> None:
-        self.mirror = mirror
+    def __init__(self, follower: Follower, after: int, user: str, origin: Origin) -> None:
+        self.follower = follower
         self.after = after
-        self.sources = {user: source}
+        self.origins = {user: origin}
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
 
+    def take_from(self, user: str, origin: Origin) -> None:
+        """That one would have it from there now."""
+        self.origins[user] = origin
+        self.follower.read_from(next(iter(self.origins.values())))
+
     def forget(self, user: str) -> None:
         """It reads no more."""
-        first = next(iter(self.sources), None)
-        self.sources.pop(user, None)
-        if first == user and self.sources:
-            self.mirror.read_from(next(iter(self.sources.values())))
+        first = next(iter(self.origins), None)
+        self.origins.pop(user, None)
+        if first == user and self.origins:
+            self.follower.read_from(next(iter(self.origins.values())))
 
     async def drive(self) -> None:
         try:
             with self.scope:
-                await self.mirror.run()
+                await self.follower.run()
         finally:
             self.ended.set()

@@ -1,0 +1,1 @@
+"""Local copies of logs that are elsewhere: where each comes from, and how it is kept going."""

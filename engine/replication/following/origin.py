@@ -1,0 +1,252 @@
+"""Where a log comes from: places in order, and the one function that opens any of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
+import trio
+from msgspec import Struct
+
+from engine.objects.schema import BEGINNING
+from engine.replication.directory import Directory
+from engine.replication.moves.messages import ReadInput
+from engine.replication.replicas.messages import ReadReplica
+from engine.streams.cursors import cursor_for
+from engine.streams.feed import parts_of
+from engine.streams.kept import KeptStream, LogKey, Role
+from engine.streams.messages import Acknowledge, Subscribe, Tuples
+from engine.streams.parts import Part
+from engine.streams.retention import Hold
+from engine.streams.store import StreamStore
+from overlay.concurrency import until_one_ends
+from overlay.errors import BrokenError, MedusaError, NotFoundError
+from overlay.events import Events
+from overlay.listeners import Decision, Listeners
+from overlay.rpc import EndOfCall
+from overlay.streams import Buffer
+
+T = TypeVar("T", bound=Struct)
+
+LEASE_S: Final = 60.0
+"""How long what a local reader needs is kept while it does not read, seconds."""
+
+SUBSCRIBE: Final = "subscribe"
+READ_REPLICA: Final = "replica.read"
+READ_INPUT: Final = "task.input"
+
+
+class Right(NamedTuple):
+    """By which a peer reads what is not served to everybody: as the secondary of a query, or as the
+    worker of a task (`subject`), under that fence."""
+
+    subject: str
+    fence: int
+
+
+class Local(NamedTuple):
+    """A log that this peer keeps. A follower of it holds it as `hold`, also while it does not read,
+    and reads no further than the log's gate is open."""
+
+    key: LogKey
+    hold: Hold
+
+
+class Place(NamedTuple):
+    """One place where a stream can be read.
+
+    Attributes:
+        local: that log of this peer, whatever it is of; nothing else is said then.
+        peer: an id; empty: whoever produces the stream, this peer included.
+        stream: its name there; empty: the same as here.
+        method: the call. right: what the call asks for besides the stream.
+        oldest: of those who produce it, rather the peer that has most of its past.
+        guided: our own queries read here: see `Reach.choose`.
+    """
+
+    peer: bytes = b""
+    stream: str = ""
+    method: str = SUBSCRIBE
+    right: Right | None = None
+    oldest: bool = False
+    guided: bool = False
+    local: Local | None = None
+
+
+Origin = tuple[Place, ...]
+"""Places in the order in which they are asked. The next one is asked for what the one before has
+let go of, or does not have."""
+
+PRODUCER: Final = Place()
+KEEPER: Final = Place(oldest=True)
+
+FROM_PRODUCERS: Final[Origin] = (PRODUCER, KEEPER)
+"""As the catalog says."""
+
+FOR_QUERIES: Final[Origin] = (PRODUCER._replace(guided=True), KEEPER._replace(guided=True))
+"""What our own queries and views read."""
+
+
+class Reading(Protocol):
+    """An open place, as a follower uses it: a call's `Duplex`, or one within this peer."""
+
+    async def receive(self, kind: type[T]) -> tuple[T, bytes | pa.Table]: ...
+
+    async def send(self, message: Struct, body: Buffer = b"") -> None: ...
+
+
+class Reach:
+    """Opens places.
+
+    Attributes:
+        directory, store, events: this peer's.
+        choose: the place where our own queries are to read a stream; None: its producer's.
+        opening: returns once they may read a stream anew: its name, the name that it is read by,
+            and the boundary from which on.
+        failed: tells that reading a stream from a chosen place failed.
+    """
+
+    def __init__(self, directory: Directory, store: StreamStore, events: Events) -> None:
+        self.directory = directory
+        self.store = store
+        self.events = events
+        self.choose: Decision[[str], Awaitable[Place | None]] = Decision(_nowhere_else)
+        self.opening: Decision[[str, str, int], Awaitable[None]] = Decision(_unheard)
+        self.failed: Listeners[[str, Place, MedusaError]] = Listeners()
+
+    def open(self, place: Place, request: Subscribe) -> AbstractAsyncContextManager[Reading]:
+        """An open subscription to what follows a boundary of a stream.
+
+        Raises:
+            NotRetainedError: what follows the boundary is gone there.
+            NotFoundError: the stream is not there. MedusaError: it cannot be opened.
+        """
+        return self._open_guided(place, request) if place.guided else self._open(place, request)
+
+    @asynccontextmanager
+    async def _open_guided(self, place: Place, request: Subscribe) -> AsyncIterator[Reading]:
+        stream, after = request.stream, request.after
+        chosen = None if place.oldest else await self.choose(stream)
+        if chosen is None:
+            await self.opening(stream, stream, after)
+            async with self._open(place._replace(guided=False), request) as reading:
+                yield reading
+            return
+        await self.opening(stream, chosen.stream, after)
+        try:
+            async with self._open(chosen, request) as reading:
+                yield reading
+        except MedusaError as error:
+            self.failed.tell(stream, chosen, error)
+            raise
+
+    @asynccontextmanager
+    async def _open(self, place: Place, request: Subscribe) -> AsyncIterator[Reading]:
+        if place.local is not None:
+            if (kept := self.store.get(*place.local.key)) is None:
+                raise NotFoundError(f"{place.local.key} is not kept here any more")
+            async with aclosing(_Here(kept, request, place.local.hold)) as here:
+                yield here
+            return
+        request = _renamed(place, request)
+        oldest = place.oldest or (place == PRODUCER and request.after == BEGINNING)
+        if place == PRODUCER and (kept := self._here(request)) is not None:
+            async with aclosing(_Here(kept, request)) as here:
+                yield here
+            return
+        connection = await self.directory.connect(request.stream, oldest=oldest, at=place.peer)
+        async with connection.open(place.method, _asked(place, request)) as duplex:
+            yield duplex
+
+    def _here(self, request: Subscribe) -> KeptStream | None:
+        """The stream, where this peer produces it and has what is asked for."""
+        kept = self.store.serving(request.stream)
+        if kept is None or kept.log.start <= request.after:
+            return kept
+        begins = request.after == BEGINNING and kept.role is not Role.ASSIGNED
+        return kept if begins else None
+
+
+def _renamed(place: Place, request: Subscribe) -> Subscribe:
+    """The same of the stream's name there; who follows that one too is another subscriber of it."""
+    if place.stream in {"", request.stream}:
+        return request
+    label = f"{request.subscriber} {short_digest(request.stream)}"
+    return msgspec.structs.replace(request, stream=place.stream, subscriber=label)
+
+
+def _asked(place: Place, request: Subscribe) -> Struct:
+    """What opens the call."""
+    if place.right is None:
+        return request
+    kind = {READ_REPLICA: ReadReplica, READ_INPUT: ReadInput}[place.method]
+    return kind(place.right.subject, place.right.fence, request.stream, request.after)
+
+
+class _Here:
+    """A log of this peer, for one of its own followers: a stream that it produces itself by now, or
+    one that is held by the follower (`hold`)."""
+
+    def __init__(self, kept: KeptStream, request: Subscribe, hold: Hold | None = None) -> None:
+        # as `engine.api.flow` serves it: the beginning is the oldest that is kept
+        after = kept.log.oldest if request.after == BEGINNING else request.after
+        self._kept = kept
+        self._moved_away = kept.moved_away
+        self._local = hold is not None
+        self._consumer = hold or Hold("here", request.subscriber)
+        self._parts = parts_of(cursor_for(kept, after, request.tentative, encoded=False))
+        self._held = after if request.keep is None else min(after, request.keep)
+        self._hold(None)
+
+    async def receive(self, kind: type[T]) -> tuple[T, pa.Table]:
+        found: list[tuple[Tuples, Part]] = []
+
+        async def read() -> None:
+            with suppress(StopAsyncIteration):
+                found.append(await anext(self._parts))
+
+        if self._local:
+            await read()
+        else:
+            await until_one_ends(read, self._moved_away.wait)
+        if not found:
+            if self._moved_away.is_set() and not self._local:
+                raise BrokenError(f"{self._kept.name} is produced by another peer from now on")
+            raise EndOfCall
+        message, part = found[0]
+        if self._local and message.upto is not None:
+            await self._kept.released(message.upto)
+        assert isinstance(message, kind)
+        return message, part.table
+
+    async def send(self, message: Struct, body: Buffer = b"") -> None:
+        await trio.lowlevel.checkpoint()
+        if isinstance(message, Acknowledge):
+            self._held = message.upto
+            self._hold(None)
+
+    def _hold(self, expires: float | None) -> None:
+        self._kept.log.hold(self._consumer, max(self._held, self._kept.log.start), expires)
+
+    async def aclose(self) -> None:
+        """What it has not acknowledged stays for a while: it may come back."""
+        if not self._local:
+            self._hold(trio.current_time() + LEASE_S)
+        await self._parts.aclose()
+
+
+async def _nowhere_else(_: str) -> Place | None:
+    return None
+
+
+async def _unheard(*_: object) -> None:
+    return None
+
+
+def short_digest(text: str) -> str:
+    """Tells names apart where they would be too long."""
+    return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -1,0 +1,150 @@
+"""A feed put together: parts in, whole epochs out, whatever a hostile sender tries."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from engine.objects.schema import BEGINNING, END, STIME
+from engine.streams.ipc import decode
+from engine.streams.messages import Tuples
+from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.recent import Epoch
+from overlay.errors import DecodeError
+
+MAX_EPOCH_BYTES: Final = 512 * 2**20
+"""What a receiver gathers of one epoch before it takes the sender for hostile. Ours end an epoch
+with every part of some megabytes, unless more tuples than that share one stime; one in memory is no
+larger than a home lets wait."""
+
+COLUMN_BYTES: Final = 2**10
+"""What a column of a part takes beside its body while the part waits for the rest of its epoch
+(measured: 820 bytes): a sender may make a part of every row."""
+
+
+Rows: TypeAlias = bytes | bytearray | memoryview | pa.Table
+"""The rows of a part: an Arrow IPC stream (empty without rows), or, within this peer, a table."""
+
+
+class Assembler:
+    """Parts in, whole epochs out; sans IO.
+
+    After a broken connection call `reconnected` and subscribe from `boundary`: what was incomplete
+    is forgotten, and what comes again is dropped, however the new sender cuts its epochs.
+
+    Args:
+        gaps: an epoch may begin later than the one before it has ended.
+
+    Attributes:
+        boundary: everything up to it was given out; microseconds.
+        held: bytes of the parts of an epoch that is not whole yet.
+    """
+
+    def __init__(self, schema: pa.Schema, after: int, *, gaps: bool = False) -> None:
+        self._schema = schema
+        self._gaps = gaps
+        self._parts: list[pa.Table] = []
+        self._after = after
+        self.held = 0
+        self._last: int | None = None
+        self.boundary = after
+
+    def reconnected(self) -> None:
+        self._parts.clear()
+        self.held = 0
+        self._last = None
+
+    def add(self, message: Tuples, body: Rows) -> Epoch | None:
+        """One part; gives the epoch (boundary, upto] when it is the last part of it.
+
+        None also for an epoch that was given out before.
+
+        Raises:
+            DecodeError: not what a sender of this stream can have sent; close the connection.
+        """
+        if (self._gaps or self.boundary == BEGINNING) and not self._parts:
+            # asked for all there is, and told where that begins
+            self.boundary = max(self.boundary, message.after)
+        if message.after > self.boundary:
+            raise DecodeError(f"an epoch from {message.after}, but {self.boundary} was reached")
+        if self._parts and message.after != self._after:
+            raise DecodeError(f"an epoch from {message.after} before that from {self._after} ended")
+        if message.upto is not None and not message.after < message.upto <= END:
+            raise DecodeError(f"an epoch from {message.after} up to {message.upto}")
+        self._after = message.after
+        rows = self._decode(message, body)
+        if rows.num_rows or not self._parts:
+            self._parts.append(rows)
+        if message.upto is None:
+            return None
+        table = pa.concat_tables(self._parts)
+        self.reconnected()
+        if message.upto <= self.boundary:
+            return None
+        epoch = Epoch(self.boundary, message.upto, between(table, self.boundary, message.upto))
+        self.boundary = message.upto
+        return epoch
+
+    def _decode(self, message: Tuples, body: Rows) -> pa.Table:
+        if isinstance(body, pa.Table):
+            rows, size = body, body.nbytes
+        else:
+            size = len(body)
+            rows = decode(body, self._schema) if size else self._schema.empty_table()
+        if rows.num_rows != message.rows:
+            raise DecodeError(f"a part of {rows.num_rows} rows that says {message.rows}")
+        if not rows.num_rows:
+            if message.upto is None:
+                raise DecodeError("a part without rows that is not the last of its epoch")
+            return rows
+        self.held += size + COLUMN_BYTES * rows.num_columns
+        if self.held > MAX_EPOCH_BYTES:
+            raise DecodeError(f"an epoch of more than {MAX_EPOCH_BYTES} bytes")
+        stime = rows.column(STIME).combine_chunks()
+        if not is_ordered(stime):
+            raise DecodeError("a part whose rows are not ordered by stime")
+        low, high = bounds(stime, ordered=True)
+        least = message.after + 1 if self._last is None else self._last
+        if low < least or high > (END if message.upto is None else message.upto):
+            raise DecodeError(f"rows of {low}..{high} outside of their epoch")
+        self._last = high
+        return rows
+
+
+class Incoming:
+    """Puts both parts of a stream together again: messages in, whole epochs out; sans IO.
+
+    Attributes:
+        boundary: every stable tuple up to it was given out. seen: and so the tentative ones.
+    """
+
+    def __init__(self, schema: pa.Schema, after: int, seen: int) -> None:
+        self._stable = Assembler(schema, after)
+        self._tentative = Assembler(schema, max(after, seen), gaps=True)
+
+    @property
+    def boundary(self) -> int:
+        return self._stable.boundary
+
+    @property
+    def seen(self) -> int:
+        return max(self._stable.boundary, self._tentative.boundary)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the parts of epochs that are not whole yet."""
+        return self._stable.held + self._tentative.held
+
+    def reconnected(self) -> None:
+        """What is incomplete comes again."""
+        self._stable.reconnected()
+        self._tentative.reconnected()
+
+    def add(self, message: Tuples, body: Rows) -> Epoch | None:
+        """One part; gives the epoch when it is the last part of one that was not given out.
+
+        Raises:
+            DecodeError: not what a sender of this stream can have sent; close the connection.
+        """
+        return (self._tentative if message.tentative else self._stable).add(message, body)
