@@ -22,6 +22,7 @@ from contracts.receipts import (
 )
 from overlay.certificates import peer_id_of
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UntrustedError
+from overlay.names import PeerId
 
 _LOW_BITS: Final = 26
 """Amounts are summed in two halves, so that no sum of SQLite's leaves 64 bits."""
@@ -112,13 +113,13 @@ def check_disputed(receipt: Receipt, billed: int | None) -> None:
         )
 
 
-def audit(connection: sqlite3.Connection, own: bytes, federation: str) -> int:
+def audit(connection: sqlite3.Connection, own: PeerId, federation: str) -> int:
     """Verify every digest, signature, column, number and interval; how many entries there are.
 
     Raises:
         InvalidInputError: names the first entry that does not hold, and why.
     """
-    keys: dict[bytes, bytes] = dict(connection.execute("SELECT peer, key FROM keys"))
+    keys: dict[PeerId, bytes] = dict(connection.execute("SELECT peer, key FROM keys"))
     continuity = Continuity()
     digest, position = b"", 0
     rows = connection.execute(
@@ -148,7 +149,7 @@ def audit(connection: sqlite3.Connection, own: bytes, federation: str) -> int:
     return position
 
 
-def _key(keys: dict[bytes, bytes], peer: bytes) -> Ed25519PublicKey:
+def _key(keys: dict[PeerId, bytes], peer: PeerId) -> Ed25519PublicKey:
     raw = keys.get(peer)
     if raw is None:
         raise UntrustedError(f"no key of peer {peer.hex()} is kept")
@@ -161,7 +162,7 @@ def _key(keys: dict[bytes, bytes], peer: bytes) -> Ed25519PublicKey:
     return key
 
 
-def sums(connection: sqlite3.Connection, own: bytes, contract: str = "") -> tuple[Balance, ...]:
+def sums(connection: sqlite3.Connection, own: PeerId, contract: str = "") -> tuple[Balance, ...]:
     """The balances of all contracts, or of one, sorted by id."""
     found: dict[str, list[int]] = {}
     rows = connection.execute(

@@ -16,7 +16,7 @@ from contracts.terms import (
 )
 from overlay.certificates import PEER_ID_BYTES
 from overlay.errors import InvalidInputError
-from overlay.names import MAX_NAME
+from overlay.names import MAX_NAME, PeerId
 
 MAX_COST_NS: Final = 2**40
 """CPU nanoseconds a tuple: 18 minutes."""
@@ -30,7 +30,7 @@ MAX_TIME: Final = 2**62
 MAX_CONTRACT: Final = 64
 """Characters of a contract's id (it has 32)."""
 
-PeerId = Annotated[bytes, Meta(min_length=PEER_ID_BYTES, max_length=PEER_ID_BYTES)]
+PartyId = Annotated[PeerId, Meta(min_length=PEER_ID_BYTES, max_length=PEER_ID_BYTES)]
 Price = Annotated[int, Meta(ge=0, le=MAX_PRICE)]
 Rows = Annotated[int, Meta(ge=0, le=MAX_ROWS)]
 Time = Annotated[int, Meta(ge=-MAX_TIME, le=MAX_TIME)]
@@ -43,8 +43,8 @@ class Account(NamedTuple):
     """One peer pays one other under one contract: receipts are numbered and chained within it."""
 
     contract: str
-    payer: bytes
-    payee: bytes
+    payer: PeerId
+    payee: PeerId
 
 
 class DealKey(NamedTuple):
@@ -111,8 +111,8 @@ class Deal(Struct, frozen=True, array_like=True):
     """
 
     contract: ContractId
-    payer: PeerId
-    payee: PeerId
+    payer: PartyId
+    payee: PartyId
     task: TaskName
     fence: Fence
     start: Time

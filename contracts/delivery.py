@@ -22,8 +22,10 @@ from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract, State
 from contracts.documents import MAX_DOCUMENT, open_document
 from contracts.outbox import Outbox
+from overlay.concurrency import Bell
 from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
 from overlay.listeners import Listeners
+from overlay.names import NO_PEER
 from overlay.node import Overlay
 from overlay.peers import PeerRecord
 from overlay.rpc import Caller
@@ -99,7 +101,7 @@ class Contracts:
         self._clock = clock
         self._outbox = Outbox(rng)
         self._merging = threading.Lock()
-        self._wake = trio.Event()
+        self._wake = Bell()
         self.changed: Listeners[[]] = Listeners()
         self._in_force: frozenset[str] | None = None
         self._damaged: tuple[str, ...] = ()
@@ -117,7 +119,7 @@ class Contracts:
         """Pass on what others do not hold yet, and watch what is in force, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                self._wake = trio.Event()
+                self._wake.clear()
                 self._review()
                 now = trio.current_time()
                 for record in self._outbox.due(self._wanted(), now, AT_ONCE):
@@ -153,7 +155,7 @@ class Contracts:
 
     def _brought(self, caller: Caller, documents: Iterable[bytes]) -> None:
         """Whoever brings a document holds it: it is not sent back."""
-        record = self._overlay.peers.get(caller.peer_id or b"")
+        record = self._overlay.peers.get(caller.peer_id or NO_PEER)
         brought = set(documents)
         if record is not None:
             contracts = self._wanted().get(record, ())
@@ -258,7 +260,7 @@ class Contracts:
             pass  # a peer that is away is nothing to report: it is tried again
         finally:
             self._outbox.done(record, trio.current_time(), ok=complete)
-            self._wake.set()
+            self._wake.ring()
         for text in refusals:
             self._overlay.events.note("warning", f"could not deliver to {text}")
 
@@ -266,7 +268,7 @@ class Contracts:
 
     def _changed(self) -> None:
         self.changed.tell()
-        self._wake.set()
+        self._wake.ring()
 
     def _review(self) -> None:
         """Tell of contracts that have come into force or ended since the last time."""

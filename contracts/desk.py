@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
+from contracts.book import Book
+from contracts.contract import Contract
 from contracts.deals import Account, Deal, LoadRate
 from contracts.ledger import Ledger, Standing
 from contracts.receipts import KeyOf, Message, Receipt
-from contracts.terms import Terms
+from contracts.terms import ContentTerms, Terms
+from overlay.errors import UntrustedError
 from overlay.identity import Identity
+from overlay.names import PeerId
 
 MICROS: Final = 1_000_000
 """Microseconds of a second."""
@@ -20,7 +24,7 @@ MICROS: Final = 1_000_000
 class Agreements(Protocol):
     """The contracts, as settlements ask for them."""
 
-    def terms(self, contract: str, payer: bytes, payee: bytes, at: float) -> Terms:
+    def terms(self, contract: str, payer: PeerId, payee: PeerId, at: float) -> Terms:
         """What it says, where under it that peer pays that one. at: seconds since the epoch.
 
         Raises:
@@ -41,7 +45,7 @@ class Tick:
 class Received:
     """A message from a peer whose identity the connection has proved; else hostile."""
 
-    peer: bytes
+    peer: PeerId
     message: Message
 
 
@@ -83,7 +87,7 @@ Event = Tick | Received | Ended | Counted
 class Send:
     """Deliver it if you can; nothing is lost where you cannot."""
 
-    peer: bytes
+    peer: PeerId
     message: Message
 
 
@@ -139,7 +143,7 @@ class Desk:
     numbers: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
 
     @property
-    def own(self) -> bytes:
+    def own(self) -> PeerId:
         return self.identity.peer_id
 
     @property
@@ -160,3 +164,43 @@ class Desk:
 def described(account: Account, task: str) -> str:
     """For people: which task, under which contract."""
     return f"{task[:80]} (contract {account.contract[:8]})"
+
+
+ParticipantOf = Callable[[PeerId], str]
+"""Whose peer that is; raises UntrustedError where the peer is not known."""
+
+
+class BookAgreements:
+    """What the book said at any time, not only what is in force now: what ran under a contract
+    that was revoked or expired since is owed all the same."""
+
+    def __init__(self, book: Book, participant_of: ParticipantOf) -> None:
+        self._book = book
+        self._participant_of = participant_of
+
+    def terms(self, contract: str, payer: PeerId, payee: PeerId, at: float) -> Terms:
+        """See `Agreements.terms`."""
+        found = self._book.get(contract)
+        _check_in_force(found, at)
+        terms = found.proposal.terms
+        parties = self._participant_of(payer), self._participant_of(payee)
+        if set(parties) != set(found.proposal.parties):
+            raise UntrustedError(f"contract {contract[:8]}: not between {' and '.join(parties)}")
+        if isinstance(terms, ContentTerms) and terms.sender != parties[1]:
+            raise UntrustedError(f"contract {contract[:8]}: {terms.sender} is paid, nobody else")
+        return terms
+
+
+def _check_in_force(contract: Contract, at: float) -> None:
+    """
+    Raises:
+        UntrustedError: it was not in force then.
+    """
+    name, proposal = f"contract {contract.id[:8]}", contract.proposal
+    if not contract.accepted:
+        raise UntrustedError(f"{name}: only proposed, not accepted")
+    if not proposal.valid_from <= at < proposal.valid_until:
+        raise UntrustedError(f"{name}: was not valid at that time")
+    # when it came to this home: the date in it is what its signer says
+    if contract.revocation and at >= contract.revoked_at:
+        raise UntrustedError(f"{name}: was revoked by then")

@@ -35,6 +35,7 @@ from contracts.receipts import (
 )
 from overlay.encoding import decode, encode
 from overlay.errors import BusyError, ConflictError, InvalidInputError, UntrustedError
+from overlay.names import PeerId
 
 LEDGER_FILE: Final = "ledger.sqlite"
 """Its name in a home."""
@@ -80,7 +81,12 @@ class Ledger:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, own: bytes, federation: str, key_of: KeyOf
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        own: PeerId,
+        federation: str,
+        key_of: KeyOf,
     ) -> None:
         self.own = own
         self.federation = federation
@@ -128,7 +134,7 @@ class Ledger:
         return receipt
 
     def _insert(
-        self, columns: tuple[object, ...], data: bytes, parties: tuple[bytes, bytes]
+        self, columns: tuple[object, ...], data: bytes, parties: tuple[PeerId, PeerId]
     ) -> None:
         keys = [(peer, self._key_of(peer).public_bytes_raw()) for peer in parties]
         with translated(self._path), self._connection as connection:
@@ -340,7 +346,7 @@ def _settled(data: bytes) -> Settled:
 
 
 def _balances(
-    connection: sqlite3.Connection, own: bytes, federation: str, contract: str, *, check: bool
+    connection: sqlite3.Connection, own: PeerId, federation: str, contract: str, *, check: bool
 ) -> Balances:
     fault = ""
     if check:
@@ -353,7 +359,7 @@ def _balances(
 
 
 @contextmanager
-def open_ledger(path: Path, own: bytes, federation: str, key_of: KeyOf) -> Iterator[Ledger]:
+def open_ledger(path: Path, own: PeerId, federation: str, key_of: KeyOf) -> Iterator[Ledger]:
     """The ledger of that peer in that file, made where there is none.
 
     Args:
@@ -368,7 +374,7 @@ def open_ledger(path: Path, own: bytes, federation: str, key_of: KeyOf) -> Itera
         yield Ledger(connection, path, own, federation, key_of)
 
 
-def read_balances(path: Path, own: bytes, federation: str, contract: str = "") -> Balances:
+def read_balances(path: Path, own: PeerId, federation: str, contract: str = "") -> Balances:
     """What a ledger's file says, its chain verified, whether or not the peer runs.
 
     Raises:

@@ -36,6 +36,7 @@ from contracts.receipts import (
     read_dispute,
 )
 from overlay.errors import InvalidInputError, UntrustedError
+from overlay.names import PeerId
 
 RETRY_S: Final = 5.0
 """Seconds until a proposal without an answer is sent again; doubles up to MAX_RETRY_S."""
@@ -262,7 +263,7 @@ class Payee:
                 return self._paid(line, standing, now)
         return self._step(receipt.account, now)
 
-    def disputed(self, peer: bytes, message: Dispute, now: float) -> list[Effect]:
+    def disputed(self, peer: PeerId, message: Dispute, now: float) -> list[Effect]:
         """The payer counted otherwise: that is on record, and what it will pay.
 
         Raises:
@@ -288,7 +289,7 @@ class Payee:
         bill.want, bill.at = _Want(receipt.upto, objection.rows), now
         return effects + self._step(receipt.account, now)
 
-    def refused(self, peer: bytes, refusal: Refusal, now: float) -> list[Effect]:
+    def refused(self, peer: PeerId, refusal: Refusal, now: float) -> list[Effect]:
         """The payer does not sign what is under way (now)."""
         account = Account(refusal.contract, peer, self._desk.own)
         line = self._lines.get(account)

@@ -24,6 +24,7 @@ from contracts.receipts import (
     open_proposal,
 )
 from overlay.errors import MedusaError, UntrustedError
+from overlay.names import PeerId
 
 SKEW_S: Final = 600.0
 """Seconds by which two peers' clocks may differ."""
@@ -71,7 +72,7 @@ class Payer:
         self._checking: dict[Account, _Checking] = {}
         self._waiting: dict[DealKey, Proposal] = {}
 
-    def proposed(self, peer: bytes, proposal: Proposal, now: float) -> list[Effect]:
+    def proposed(self, peer: PeerId, proposal: Proposal, now: float) -> list[Effect]:
         """What to answer to a receipt that `peer` proposes.
 
         Raises:

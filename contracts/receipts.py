@@ -21,7 +21,7 @@ from contracts.deals import (
     Deal,
     DealKey,
     Fence,
-    PeerId,
+    PartyId,
     Rate,
     Rows,
     TaskName,
@@ -29,6 +29,7 @@ from contracts.deals import (
 )
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from overlay.names import PeerId
 from overlay.signing import sign, verify
 
 MAX_RECEIPT: Final = 2 * 2**10
@@ -54,7 +55,7 @@ Number = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 Payload = Annotated[bytes, Meta(max_length=MAX_RECEIPT)]
 
-KeyOf = Callable[[bytes], Ed25519PublicKey]
+KeyOf = Callable[[PeerId], Ed25519PublicKey]
 """The public key of the peer of that id; raises UntrustedError where it is not known."""
 
 
@@ -75,8 +76,8 @@ class Receipt(Struct, frozen=True, array_like=True):
 
     federation: Annotated[str, Meta(max_length=64)]
     contract: ContractId
-    payer: PeerId
-    payee: PeerId
+    payer: PartyId
+    payee: PartyId
     task: TaskName
     fence: Fence
     number: Number

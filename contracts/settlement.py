@@ -46,6 +46,7 @@ from contracts.payee import Payee
 from contracts.payer import Payer
 from contracts.receipts import Dispute, Proposal, Refusal, Settled, open_settled, read_receipt
 from overlay.errors import ConflictError, MedusaError
+from overlay.names import PeerId
 
 __all__ = [
     "Agreements",
@@ -146,7 +147,7 @@ class Settlement:
             effects += self._payee.ended(standing, now)
         return effects
 
-    def _settled(self, peer: bytes, message: Settled, now: float) -> list[Effect]:
+    def _settled(self, peer: PeerId, message: Settled, now: float) -> list[Effect]:
         """The answer to a proposal, or a receipt that our ledger lost."""
         desk = self._desk
         receipt = read_receipt(message.payload)
@@ -163,7 +164,7 @@ class Settlement:
         other = None if standing is None else desk.resold(standing)
         return effects if other is None else effects + self._payer.look_again(other.deal.key, now)
 
-    def _refused(self, peer: bytes, message: Refusal, now: float) -> list[Effect]:
+    def _refused(self, peer: PeerId, message: Refusal, now: float) -> list[Effect]:
         effects = self._payee.refused(peer, message, now)
         account = Account(message.contract, peer, self._desk.own)
         standing = self._desk.ledger.deal(DealKey(account, message.task, message.fence))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final, cast
 
 import trio
 
 from dht.database import Database
-from dht.records import Pointer, digest_of
+from dht.records import Pointer, Record, digest_of
+from overlay.concurrency import Bell
 from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.events import Events
+from overlay.names import ObjectName, PeerId
 
 MAX_CACHED_BYTES: Final = 64 * 2**20
 """Bytes of other peers' bodies kept, the latest used first."""
@@ -21,7 +24,7 @@ FETCH_S: Final = 3.0
 _PINNED: Final = 1e300
 """`used_at` of our own bodies: they are never crowded out."""
 
-Fetch = Callable[[bytes, bytes], Awaitable[bytes]]
+Fetch = Callable[[PeerId, bytes], Awaitable[bytes]]
 """(peer id, digest) -> what that peer sends as the body; raises MedusaError."""
 
 
@@ -57,7 +60,7 @@ class Bodies:
         body = cast("bytes", rows[0][0]) if rows else None
         return body if body is not None and digest_of(body) == digest else None
 
-    async def obtain(self, pointer: Pointer, sources: Iterable[bytes]) -> bytes:
+    async def obtain(self, pointer: Pointer, sources: Iterable[PeerId]) -> bytes:
         """The body, from here or from the first of these peers (ids) that has the right one.
 
         Raises:
@@ -87,7 +90,7 @@ class Bodies:
             raise problem
         return body
 
-    async def _from(self, peer_id: bytes, pointer: Pointer) -> bytes:
+    async def _from(self, peer_id: PeerId, pointer: Pointer) -> bytes:
         with trio.move_on_after(FETCH_S):
             body = await self._fetch(peer_id, pointer.digest)
             if len(body) != pointer.size or digest_of(body) != pointer.digest:
@@ -104,3 +107,52 @@ class Bodies:
             total += cast("int", size)
             if total > MAX_CACHED_BYTES:
                 self._database.change(("DELETE FROM bodies WHERE digest = ?", (digest,)))
+
+
+MAX_WANTED: Final = 10_000
+"""Bodies to be fetched at a time; of more the oldest are left out, and fetched when asked for."""
+
+
+class Copying:
+    """Keeps here too what other peers of our participant publish, so that there is another one to
+    ask when their publisher is away. Of a private object nobody else may give out the body.
+
+    Args:
+        participant, peer_id: ours.
+        sources: who may have the body of a record.
+    """
+
+    def __init__(
+        self,
+        participant: str,
+        peer_id: PeerId,
+        bodies: Bodies,
+        sources: Callable[[Record], list[PeerId]],
+    ) -> None:
+        self._participant = participant
+        self._peer_id = peer_id
+        self._bodies = bodies
+        self._sources = sources
+        self._wanted: dict[Pointer, Record] = {}
+        self._more = Bell()
+
+    def heed(self, record: Record) -> None:
+        """This peer has come to hold that record."""
+        body = record.body
+        if not isinstance(body, Pointer) or record.publisher == self._peer_id:
+            return
+        if ObjectName.parse(record.name).participant == self._participant:
+            self._wanted[body] = record
+            if len(self._wanted) > MAX_WANTED:
+                del self._wanted[next(iter(self._wanted))]
+            self._more.ring()
+
+    async def run(self) -> None:
+        """Runs for ever. A body that cannot be fetched now is fetched when a caller asks for it."""
+        while True:
+            self._more.clear()
+            while self._wanted:
+                pointer, record = self._wanted.popitem()
+                with suppress(MedusaError):
+                    await self._bodies.obtain(pointer, self._sources(record))
+            await self._more.wait()

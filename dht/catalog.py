@@ -17,27 +17,26 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from dht.bodies import Bodies
+from dht.bodies import Bodies, Copying
 from dht.config import DhtConfig
-from dht.copying import Copying
 from dht.database import open_database
 from dht.directory import Directory
 from dht.finding import Finder
+from dht.local_peer import (
+    BODY,
+    NAMES,
+    BodyFollows,
+    BodyRequest,
+    LocalPeer,
+    Names,
+    NamesRequest,
+    local_peer_of,
+)
 from dht.node import open_node
 from dht.private import Guards, sealed
 from dht.publishing import Publishing
 from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
 from dht.store import MAX_PER_PARTICIPANT, RecordStore
-from dht.surroundings import (
-    BODY,
-    NAMES,
-    BodyFollows,
-    BodyRequest,
-    Names,
-    NamesRequest,
-    Surroundings,
-    surroundings_of,
-)
 from overlay.encoding import decode, encode
 from overlay.errors import (
     DecodeError,
@@ -49,7 +48,7 @@ from overlay.errors import (
 )
 from overlay.files import storing
 from overlay.listeners import Listeners
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.node import DATA, Overlay
 from overlay.rpc import Caller, Service
 
@@ -101,7 +100,7 @@ class Published(Generic[T]):
 
     name: ObjectName
     value: T
-    publisher: bytes
+    publisher: PeerId
     version: int
 
 
@@ -123,23 +122,23 @@ class Catalog:
 
     def __init__(
         self,
-        around: Surroundings,
+        local: LocalPeer,
         directory: Directory,
         store: RecordStore,
         bodies: Bodies,
         config: DhtConfig,
     ) -> None:
-        self._around = around
+        self._local = local
         self._directory = directory
         self._store = store
         self._bodies = bodies
-        self._finder = Finder(around, directory, store)
-        self._publishing = Publishing(around, directory, store, bodies, self._finder, config=config)
+        self._finder = Finder(local, directory, store)
+        self._publishing = Publishing(local, directory, store, bodies, self._finder, config=config)
         self.yielded: Listeners[[str, ObjectName]] = self._publishing.yielded
         self.keep_told = self._publishing.keep_told
         self.tell_again = self._publishing.tell_again
-        self._guards = Guards(around.participant)
-        copying = Copying(around.participant, around.peer_id, bodies, self._sources)
+        self._guards = Guards(local.participant)
+        copying = Copying(local.participant, local.peer_id, bodies, self._sources)
         store.taken.add(copying.heed)
         self.keep_copies = copying.run
 
@@ -209,12 +208,12 @@ class Catalog:
             try:
                 value = _decoded(kind, of, each.body)
             except DecodeError as error:
-                self._around.events.note(
+                self._local.events.note(
                     "error", f"cannot read our own {error}; it is to be declared again"
                 )
                 continue
             name = ObjectName.parse(of.name)
-            found.append(Published(name, value, self._around.peer_id, each.version))
+            found.append(Published(name, value, self._local.peer_id, each.version))
         return found
 
     async def joined(self, count: int = 1) -> None:
@@ -255,18 +254,18 @@ class Catalog:
             some = found.setdefault(participant, set())
             some.update(islice(_believed(names, participant), MAX_NAMES - len(some)))
 
-        async def ask(peer_id: bytes) -> None:
+        async def ask(peer_id: PeerId) -> None:
             try:
-                answer = await self._around.fetch_names(peer_id)
-                participant = self._around.publisher_of(peer_id).participant
+                answer = await self._local.fetch_names(peer_id)
+                participant = self._local.publisher_of(peer_id).participant
             except MedusaError:
                 unreachable.append(peer_id.hex())
             else:
                 add(participant, answer.names)
 
-        add(self._around.participant, self.own_names())
+        add(self._local.participant, self.own_names())
         async with trio.open_nursery() as nursery:
-            for peer_id in self._around.contacts.known():
+            for peer_id in self._local.contacts.known():
                 nursery.start_soon(ask, peer_id)
         names: dict[str, list[str]] = {}
         for kind, name in sorted(set().union(*found.values())):
@@ -302,7 +301,7 @@ class Catalog:
         body = encode(value)
         if not kind.is_private(value):
             return body
-        return sealed(kind.label, body, self._around.private_key)
+        return sealed(kind.label, body, self._local.private_key)
 
     async def _published(self, kind: Kind[T], record: Record) -> Published[T]:
         body = record.body
@@ -314,28 +313,28 @@ class Catalog:
             except NotAuthorisedError:
                 owner = ObjectName.parse(record.name).participant
                 raise NotAuthorisedError(
-                    f"{self._around.participant} may not read {record.name}; what it is, is for "
+                    f"{self._local.participant} may not read {record.name}; what it is, is for "
                     f"those whom {owner} lets read it"
                 ) from None
         value = _decoded(kind, record.subject, body)
         return Published(ObjectName.parse(record.name), value, record.publisher, record.version)
 
-    def _sources(self, record: Record) -> list[bytes]:
+    def _sources(self, record: Record) -> list[PeerId]:
         """Peers to ask for a body: its publisher, then other peers of its owner, then neighbours,
         which may have looked it up."""
-        contacts = self._around.contacts
+        contacts = self._local.contacts
         owner = ObjectName.parse(record.name).participant
         siblings = [p for p in contacts.known() if contacts.participant_of(p) == owner]
         neighbours = self._directory.neighbours()
         for some in (siblings, neighbours):
-            self._around.rng.shuffle(some)
+            self._local.rng.shuffle(some)
         return list(dict.fromkeys([record.publisher, *siblings, *neighbours]))[:SOURCES]
 
     def _check_ours(self, name: ObjectName) -> None:
-        if name.participant != self._around.participant:
+        if name.participant != self._local.participant:
             raise NotAuthorisedError(
                 f"{name}: only {name.participant} may publish under its name, "
-                f"and this peer is of {self._around.participant}"
+                f"and this peer is of {self._local.participant}"
             )
 
 
@@ -356,45 +355,45 @@ async def open_catalog(
         InvalidInputError: that file cannot be opened, or is of another version.
         StorageFullError: the disk is full.
     """
-    async with open_catalog_in(surroundings_of(overlay, rng), home, config) as catalog:
+    async with open_catalog_in(local_peer_of(overlay, rng), home, config) as catalog:
         _serve(overlay.service, catalog)
         yield catalog
 
 
 @asynccontextmanager
 async def open_catalog_in(
-    around: Surroundings, home: Path, config: DhtConfig
+    local: LocalPeer, home: Path, config: DhtConfig
 ) -> AsyncIterator[Catalog]:
-    """As `open_catalog`, in any surroundings."""
+    """As `open_catalog`, for any local peer."""
     folder = home / DATA
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
     def damaged(text: str) -> None:
-        around.events.note(
+        local.events.note(
             "error", f"lost the catalog: {text}; what others publish is learned again"
         )
 
     with open_database(folder / DATABASE, damaged) as database:
-        store = RecordStore(database, around.federation, around.publisher_of, around.clock)
-        bodies = Bodies(database, around.fetch_body, around.events, around.clock)
+        store = RecordStore(database, local.federation, local.publisher_of, local.clock)
+        bodies = Bodies(database, local.fetch_body, local.events, local.clock)
         async with (
             open_node(
-                around.peer_id,
-                around.wire,
-                around.contacts,
+                local.peer_id,
+                local.wire,
+                local.contacts,
                 store,
                 config=config,
-                events=around.events,
-                rng=around.rng,
+                events=local.events,
+                rng=local.rng,
             ) as directory,
             trio.open_nursery() as nursery,
         ):
-            catalog = Catalog(around, directory, store, bodies, config)
+            catalog = Catalog(local, directory, store, bodies, config)
             nursery.start_soon(catalog.keep_told)
             nursery.start_soon(catalog.keep_copies)
             try:
-                with around.returning(catalog.tell_again):
+                with local.returning(catalog.tell_again):
                     yield catalog
             finally:
                 nursery.cancel_scope.cancel()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dht.wire import Stored
+from overlay.names import PeerId
 
 Address = tuple[str, int]
 
@@ -47,7 +48,7 @@ class Directory(Protocol):
         """Returns once there are that many neighbours."""
         ...
 
-    def neighbours(self) -> list[bytes]:
+    def neighbours(self) -> list[PeerId]:
         """Ids of the nodes that answered lately."""
         ...
 
@@ -95,13 +96,13 @@ class Contacts(Protocol):
     """Who is in the federation and where: from the peer table, so addresses are signed by their
     peer and none is ever taken from another node's answer."""
 
-    def known(self) -> Iterable[bytes]:
+    def known(self) -> Iterable[PeerId]:
         """Peer ids of all other peers, dead ones too."""
         ...
 
-    def address_of(self, peer_id: bytes) -> Address | None: ...
+    def address_of(self, peer_id: PeerId) -> Address | None: ...
 
-    def participant_of(self, peer_id: bytes) -> str:
+    def participant_of(self, peer_id: PeerId) -> str:
         """Whose peer it is, by its certificate; "" where it is not known."""
         ...
 
@@ -110,7 +111,7 @@ class Contacts(Protocol):
         ...
 
 
-Handler = Callable[[bytes, Address, bytes], None]
+Handler = Callable[[PeerId, Address, bytes], None]
 """(the sender's peer id, verified; the address it came from; payload)"""
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import trio
 
 from dht.directory import Directory
+from dht.local_peer import LocalPeer
 from dht.records import Record, Subject, newer, verify_record
 from dht.store import RecordStore
-from dht.surroundings import Surroundings
 from overlay.errors import (
     MedusaError,
     NotFoundError,
@@ -17,14 +17,14 @@ from overlay.errors import (
     UnavailableError,
     WithdrawnError,
 )
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName, PeerId
 
 
 class Finder:
     """Asks the directory, verifies what it says, and remembers it for when it does not answer."""
 
-    def __init__(self, around: Surroundings, directory: Directory, store: RecordStore) -> None:
-        self._around = around
+    def __init__(self, local: LocalPeer, directory: Directory, store: RecordStore) -> None:
+        self._local = local
         self._directory = directory
         self._store = store
 
@@ -49,8 +49,8 @@ class Finder:
         publication = self._store.publication(subject)
         if publication is None:
             return []
-        now_us = int(self._around.clock() * 1e6)
-        return [publication.record(self._around.peer_id, now_us, now_us + 1)]
+        now_us = int(self._local.clock() * 1e6)
+        return [publication.record(self._local.peer_id, now_us, now_us + 1)]
 
     async def published(self, subject: Subject) -> list[Record]:
         """As `records`, of those alone that the nodes which should hold them have.
@@ -64,7 +64,7 @@ class Finder:
         except UnavailableError as error:
             records = self.remembered(subject)
             if not records and not await self._is_ours_to_deny(subject):
-                if exclusion := self._around.exclusion():
+                if exclusion := self._local.exclusion():
                     raise RefusedError(f"{subject}: {exclusion}") from None
                 raise UnavailableError(f"{subject}: {error}") from None
         else:
@@ -80,35 +80,35 @@ class Finder:
         Raises:
             UnavailableError: other peers of ours cannot be asked: they may have.
         """
-        around = self._around
-        if ObjectName.parse(subject.name).participant != around.participant:
+        local = self._local
+        if ObjectName.parse(subject.name).participant != local.participant:
             return False
         silent: list[str] = []
         found = False
 
-        async def ask(peer: bytes) -> None:
+        async def ask(peer: PeerId) -> None:
             nonlocal found
             try:
-                names = (await around.fetch_names(peer)).names
+                names = (await local.fetch_names(peer)).names
             except MedusaError:
                 silent.append(peer.hex()[:8])
             else:
                 found = found or subject.name in names.get(subject.kind, ())
 
         async with trio.open_nursery() as nursery:
-            for peer in around.contacts.known():
+            for peer in local.contacts.known():
                 if self._is_of_ours(peer):
                     nursery.start_soon(ask, peer)
         if silent:
             raise UnavailableError(
-                f"{subject}: peers of {around.participant} that may know of it cannot be asked "
+                f"{subject}: peers of {local.participant} that may know of it cannot be asked "
                 f"now: {', '.join(sorted(silent))}"
             )
         return not found
 
-    def _is_of_ours(self, peer: bytes) -> bool:
+    def _is_of_ours(self, peer: PeerId) -> bool:
         try:
-            return self._around.publisher_of(peer).participant == self._around.participant
+            return self._local.publisher_of(peer).participant == self._local.participant
         except MedusaError:  # expired or revoked: nobody's now
             return False
 
@@ -143,15 +143,15 @@ class Finder:
         self, subject: Subject, values: Iterable[bytes], *, expired_ok: bool
     ) -> list[Record]:
         records: list[Record] = []
-        around, now = self._around, self._around.clock()
+        local, now = self._local, self._local.clock()
         for value in values:
             try:
                 record = verify_record(
-                    value, around.federation, around.publisher_of, now, expired_ok=expired_ok
+                    value, local.federation, local.publisher_of, now, expired_ok=expired_ok
                 )
             except MedusaError as error:
                 # no word of the record itself: who makes them up shall not fill the list of events
-                around.events.note("warning", f"disbelieved a record that was found ({error.code})")
+                local.events.note("warning", f"disbelieved a record that was found ({error.code})")
                 continue
             if record.subject == subject:
                 records.append(record)
@@ -160,9 +160,9 @@ class Finder:
 
 def _newest(records: Iterable[Record], *, many: bool) -> list[Record]:
     """One a publisher, or (not many) one alone; the newest first."""
-    best: dict[bytes, Record] = {}
+    best: dict[PeerId, Record] = {}
     for record in records:
-        slot = record.publisher if many else b""
+        slot = record.publisher if many else NO_PEER
         if slot not in best or newer(record, best[slot]):
             best[slot] = record
     return sorted(best.values(), key=lambda r: r.version, reverse=True)

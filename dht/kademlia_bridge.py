@@ -23,19 +23,21 @@ from kademlia.node import Node
 from kademlia.protocol import KademliaProtocol
 
 from dht import wire
-from dht.allowance import (
+from dht.config import DhtConfig
+from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
+from dht.routing import Router, Shortlist
+from dht.shares import (
     HAND_OVER_BURST,
     HAND_OVERS_PER_S,
     STORE_BURST,
     STORES_PER_S,
     Allowances,
+    chosen,
 )
-from dht.config import DhtConfig
-from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
-from dht.routing import Router, Shortlist
-from dht.shares import chosen
+from overlay.concurrency import Bell
 from overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
 from overlay.events import Events
+from overlay.names import PeerId
 
 T = TypeVar("T")
 
@@ -113,7 +115,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     def __init__(
         self,
-        node_id: bytes,
+        node_id: PeerId,
         out: Wire,
         contacts: Contacts,
         replicas: Replicas,
@@ -125,11 +127,11 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         self._contacts = contacts
         self.router = Router(self, config.copies, self.source_node, self.participant_of)
         self.config, self.counts = config, Counter[str]()
-        self.met = trio.Event()
+        self.met = Bell()
         self._loop = loop
         self._wire = out
         self._calls: dict[bytes, tuple[bytes, asyncio.Future[wire.Reply | None]]] = {}
-        self._shunned: dict[bytes, float] = {}
+        self._shunned: dict[PeerId, float] = {}
         self._stores = Allowances(STORES_PER_S, STORE_BURST)
         self._hand_overs = Allowances(HAND_OVERS_PER_S, HAND_OVER_BURST)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,7 +144,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     # -- datagrams in -------------------------------------------------------------------------
 
-    def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
+    def receive(self, peer_id: PeerId, address: Address, payload: bytes) -> None:
         """A datagram that peer_id has signed."""
         try:
             frame = wire.decode_frame(payload)
@@ -157,14 +159,14 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             case wire.Pong() | wire.Stored() | wire.Found() as reply:
                 self._settle(peer_id, frame.call, reply)
 
-    def _settle(self, peer_id: bytes, call: bytes, reply: wire.Reply) -> None:
+    def _settle(self, peer_id: PeerId, call: bytes, reply: wire.Reply) -> None:
         asked, future = self._calls.get(call, (None, None))
         if future is None or asked != peer_id or future.done():
             self.counts["unexpected"] += 1
             return
         future.set_result(reply)
 
-    def _answer(self, peer_id: bytes, question: wire.Request) -> wire.Reply:
+    def _answer(self, peer_id: PeerId, question: wire.Request) -> wire.Reply:
         match question:
             case wire.Ping():
                 return wire.Pong()
@@ -176,7 +178,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
                 values = self.storage.held(key)[: wire.MAX_VALUES]
                 return wire.Found(self._nearest(key, peer_id), values)
 
-    def _take_in(self, peer_id: bytes, key: bytes, value: bytes) -> wire.Stored:
+    def _take_in(self, peer_id: PeerId, key: bytes, value: bytes) -> wire.Stored:
         if self._stores.take(peer_id, self._loop.time()):
             return self._keep(key, value)
         self.counts["too many stores"] += 1
@@ -190,7 +192,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             return wire.Stored(error.code, str(error)[:1024])
         return wire.Stored()
 
-    def _nearest(self, key: bytes, asker: bytes) -> list[bytes]:
+    def _nearest(self, key: bytes, asker: PeerId) -> list[PeerId]:
         nodes = self.router.find_neighbors(Node(key), exclude=Node(asker))
         return [node.id for node in nodes]
 
@@ -199,7 +201,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     def participant_of(self, node: Node) -> str:
         return self._contacts.participant_of(node.id)
 
-    def reachable(self, peer_id: bytes) -> bool:
+    def reachable(self, peer_id: PeerId) -> bool:
         return self._contacts.address_of(peer_id) is not None
 
     async def ask(self, node: Node, message: wire.Request) -> wire.Reply | None:
@@ -245,7 +247,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         """The package's table calls this when a bucket is full: is its oldest node alive?"""
         await self.ask(node, wire.Ping())
 
-    async def greet(self, peer_ids: list[bytes]) -> None:
+    async def greet(self, peer_ids: list[PeerId]) -> None:
         """Ping these peers, shunned or not; who answers becomes a neighbour."""
         await asyncio.gather(*(self._try(Node(peer_id), wire.Ping()) for peer_id in peer_ids))
 
@@ -273,7 +275,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     # -- neighbours ---------------------------------------------------------------------------
 
-    def _hear(self, peer_id: bytes) -> None:
+    def _hear(self, peer_id: PeerId) -> None:
         """A sign of life, signed by that peer."""
         self._shunned.pop(peer_id, None)
         node = Node(peer_id)
@@ -288,7 +290,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         if self.router.is_new_node(newcomer):
             others = self.router.nodes()
             self.router.add_contact(newcomer)
-            self.met.set()
+            self.met.ring()
             owner = self.participant_of(newcomer).encode()
             # who only waits for room in the table may come back again and again
             known = not self.router.is_new_node(newcomer)
@@ -341,11 +343,11 @@ class Bridge:
         """Datagrams dropped and records refused or handed over, by reason."""
         return self._protocol.counts
 
-    def neighbours(self) -> list[bytes]:
+    def neighbours(self) -> list[PeerId]:
         """Ids of the nodes in the routing table."""
         return [node.id for node in self._protocol.router.nodes()]
 
-    async def greet(self, peer_ids: list[bytes]) -> None:
+    async def greet(self, peer_ids: list[PeerId]) -> None:
         """Ping these peers; who answers becomes a neighbour."""
         await self._run(self._protocol.greet(peer_ids))
 
@@ -366,11 +368,10 @@ class Bridge:
 
     async def met(self) -> None:
         """Returns once a node gives a sign of life, beginning now."""
-        if self._protocol.met.is_set():
-            self._protocol.met = trio.Event()
+        self._protocol.met.clear()
         await self._protocol.met.wait()
 
-    def receive(self, peer_id: bytes, address: Address, payload: bytes) -> None:
+    def receive(self, peer_id: PeerId, address: Address, payload: bytes) -> None:
         """A datagram for this node; called from any trio task, it never blocks."""
         if not self.closed:
             self._protocol.receive(peer_id, address, payload)
@@ -388,7 +389,7 @@ class Bridge:
 
 @asynccontextmanager
 async def open_bridge(
-    node_id: bytes,
+    node_id: PeerId,
     out: Wire,
     contacts: Contacts,
     replicas: Replicas,

@@ -3,19 +3,78 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+from typing import Final
 
 import trio
 
 from dht.config import DhtConfig
 from dht.directory import Contacts, Replicas, Wire
 from dht.kademlia_bridge import Bridge, open_bridge
-from dht.meeting import FIRST_WAIT_S, Meeting
 from dht.records import KEY_BYTES
+from dht.shares import chosen
 from overlay.errors import ConflictError, MedusaError, UnavailableError
 from overlay.events import Events
+from overlay.names import PeerId
+
+FIRST_WAIT_S: Final = 1.0
+"""Seconds after the first unanswered greeting; doubled each time."""
+
+MAX_WAIT_S: Final = 60.0
+"""Seconds between greetings of a peer that stays silent: who returns is met within a minute."""
+
+MAX_AT_ONCE: Final = 8
+"""Greetings a round: a large peer table is met over some rounds, not in one burst; and those of one
+participant with many peers do not keep the others waiting."""
+
+
+@dataclass(slots=True)
+class _Greeted:
+    next_at: float
+    wait_s: float
+
+
+class NewContacts:
+    """Chooses which peers of the peer table to greet that are no neighbours yet.
+
+    A new one is greeted soon, a silent one ever more rarely. Times are seconds of any one clock.
+    """
+
+    def __init__(self, rng: Random, participant_of: Callable[[PeerId], str]) -> None:
+        self._rng = rng
+        self._participant_of = participant_of
+        self._greeted: dict[PeerId, _Greeted] = {}
+
+    def due(self, known: Iterable[PeerId], met: Collection[PeerId], now: float) -> list[PeerId]:
+        """Some of the known peers not met whose time has come; they count as greeted."""
+        strangers = [peer for peer in known if peer not in met]
+        self._greeted = {peer: self._greeted[peer] for peer in strangers if peer in self._greeted}
+        ready = [peer for peer in strangers if self._is_due(peer, now)]
+        self._rng.shuffle(ready)
+        greeted = chosen(ready, self._participant_of, MAX_AT_ONCE)
+        for peer in greeted:
+            before = self._greeted.get(peer)
+            wait_s = FIRST_WAIT_S if before is None else min(2 * before.wait_s, MAX_WAIT_S)
+            self._greeted[peer] = _Greeted(now + wait_s, wait_s)
+        return greeted
+
+    def any_due(self, strangers: Iterable[PeerId], now: float) -> bool:
+        """Whether there is anybody to greet now."""
+        return any(self._is_due(peer, now) for peer in strangers)
+
+    def begins(self, strangers: Iterable[PeerId], now: float) -> bool:
+        """Whether any of them is yet to be greeted for the first time, or to answer that."""
+        return any(
+            greeted is None or (greeted.wait_s == FIRST_WAIT_S and now < greeted.next_at)
+            for greeted in map(self._greeted.get, strangers)
+        )
+
+    def _is_due(self, peer: PeerId, now: float) -> bool:
+        greeted = self._greeted.get(peer)
+        return greeted is None or greeted.next_at <= now
 
 
 class Node:
@@ -34,7 +93,7 @@ class Node:
         self._replicas = replicas
         self._config = config
         self._rng = rng
-        self._meeting = Meeting(rng, contacts.participant_of)
+        self._strangers = NewContacts(rng, contacts.participant_of)
         self._greeting = 0
 
     @property
@@ -42,7 +101,7 @@ class Node:
         """Datagrams dropped and records refused or handed over, by reason."""
         return self._bridge.counts
 
-    def neighbours(self) -> list[bytes]:
+    def neighbours(self) -> list[PeerId]:
         return self._bridge.neighbours()
 
     async def put(self, key: bytes, value: bytes) -> int:
@@ -65,8 +124,8 @@ class Node:
     async def get(self, key: bytes) -> list[bytes]:
         await self._be_ready()
         found = await self._bridge.collect(key)
-        if not found.values and not self._replicas.held(key) and self._is_meeting():
-            await self._meet_others()  # one of those may have it
+        if not found.values and not self._replicas.held(key) and self._is_joining():
+            await self._greet_others()  # one of those may have it
             found = await self._bridge.collect(key)
         values = found.values | frozenset(self._replicas.held(key))
         # this node counts as asked and answering: with its own, the answers must be a majority
@@ -96,7 +155,7 @@ class Node:
 
     async def _greet(self) -> None:
         now = trio.current_time()
-        due = self._meeting.due(self._contacts.known(), set(self.neighbours()), now)
+        due = self._strangers.due(self._contacts.known(), set(self.neighbours()), now)
         if not due:
             return
         self._greeting += 1
@@ -114,28 +173,28 @@ class Node:
         await trio.lowlevel.checkpoint()
         if self.neighbours():
             return
-        if self._greeting or self._meeting.any_due(self._contacts.known(), trio.current_time()):
+        if self._greeting or self._strangers.any_due(self._contacts.known(), trio.current_time()):
             config = self._config
             with trio.move_on_after(config.meet_s + config.attempts * config.attempt_s):
                 await self._bridge.met()
 
-    def _is_meeting(self) -> bool:
+    def _is_joining(self) -> bool:
         """Whether so few peers are met yet that one of the others may be the nearest to a key."""
         neighbours = self.neighbours()
         strangers = set(self._contacts.known()).difference(neighbours)
         few = len(neighbours) < self._config.copies
-        return few and self._meeting.begins(strangers, trio.current_time())
+        return few and self._strangers.begins(strangers, trio.current_time())
 
-    async def _meet_others(self) -> None:
+    async def _greet_others(self) -> None:
         with trio.move_on_after(self._config.meet_s + FIRST_WAIT_S):
-            while self._is_meeting():
+            while self._is_joining():
                 with trio.move_on_after(self._config.meet_s):
                     await self._bridge.met()
 
 
 @asynccontextmanager
 async def open_node(
-    node_id: bytes,
+    node_id: PeerId,
     out: Wire,
     contacts: Contacts,
     replicas: Replicas,

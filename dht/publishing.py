@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+from typing import Final, Generic, TypeVar
 
 import trio
 
@@ -10,11 +13,11 @@ from dht.bodies import Bodies
 from dht.config import DhtConfig
 from dht.directory import Directory
 from dht.finding import Finder
+from dht.local_peer import LocalPeer
 from dht.records import MAX_INLINE_BYTES, MAX_SKEW_US, Record, Subject, digest_of, seal
-from dht.republish import Schedule
 from dht.store import Publication, RecordStore
-from dht.surroundings import Surroundings
 from overlay.clock import MEND, shown
+from overlay.concurrency import Bell
 from overlay.errors import ConflictError, MedusaError, UnavailableError
 from overlay.listeners import Listeners
 from overlay.names import ObjectName
@@ -30,6 +33,61 @@ PURGE_S: Final = 60.0
 """Seconds between purges of what expired long ago."""
 
 
+K = TypeVar("K", bound=Hashable)
+
+FIRST_RETRY_S: Final = 1.0
+"""Seconds until a failed renewal is tried again; doubled up to the ordinary interval."""
+
+AT_ONCE: Final = 8
+"""Renewals under way together: each is some 16 datagrams."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    at: float
+    retry_s: float = FIRST_RETRY_S
+
+
+class Schedule(Generic[K]):
+    """When to renew which record: well before it expires, spread out, and soon after a failure.
+    Times are seconds of any one clock."""
+
+    def __init__(self, every_s: float, rng: Random) -> None:
+        self._every_s = every_s
+        self._rng = rng
+        self._entries: dict[K, _Entry] = {}
+
+    def add(self, key: K, at: float) -> None:
+        """Renew it at that time, and from then on regularly."""
+        self._entries[key] = _Entry(at)
+
+    def remove(self, key: K) -> None:
+        self._entries.pop(key, None)
+
+    def renewed(self, key: K, now: float) -> None:
+        """It was told. The next time varies, so that what began together does not stay so."""
+        self.add(key, now + self._every_s * self._rng.uniform(0.75, 1.0))
+
+    def failed(self, key: K, now: float) -> None:
+        """It could not be told: try again after a while that doubles."""
+        retry_s = self._entries[key].retry_s if key in self._entries else FIRST_RETRY_S
+        wait_s = min(retry_s, self._every_s) * self._rng.uniform(0.75, 1.0)
+        self._entries[key] = _Entry(now + wait_s, 2 * retry_s)
+
+    def due(self, now: float) -> list[K]:
+        """At most AT_ONCE keys whose time has come, the longest waiting first."""
+        ready = [
+            (entry.at, n, key)
+            for n, (key, entry) in enumerate(self._entries.items())
+            if entry.at <= now
+        ]
+        return [key for _, _, key in sorted(ready, key=lambda r: r[:2])[:AT_ONCE]]
+
+    def next_at(self) -> float:
+        """When the next renewal is due; infinity if nothing is to be renewed."""
+        return min((entry.at for entry in self._entries.values()), default=float("inf"))
+
+
 class Publishing:
     """One peer's publications.
 
@@ -39,7 +97,7 @@ class Publishing:
 
     def __init__(
         self,
-        around: Surroundings,
+        local: LocalPeer,
         directory: Directory,
         store: RecordStore,
         bodies: Bodies,
@@ -47,17 +105,17 @@ class Publishing:
         *,
         config: DhtConfig,
     ) -> None:
-        self._around = around
+        self._local = local
         self._directory = directory
         self._store = store
         self._bodies = bodies
         self._finder = finder
         self._config = config
-        self._schedule: Schedule[Subject] = Schedule(config.republish_s, around.rng)
+        self._schedule: Schedule[Subject] = Schedule(config.republish_s, local.rng)
         for publication in store.publications():
             self._take_up(publication)
         self._check_clock()
-        self._sooner = trio.Event()
+        self._sooner = Bell()
         self._told_again_at = float("-inf")
         store.superseded.add(self._renew_soon)
         self.yielded: Listeners[[str, ObjectName]] = Listeners()
@@ -65,9 +123,9 @@ class Publishing:
     def _take_up(self, publication: Publication) -> None:
         """Go on telling what the last run published; what the disk has changed is forgotten."""
         subject, body = publication.subject, publication.body
-        if not publication.is_sound or _owner(subject) != self._around.participant:
+        if not publication.is_sound or _owner(subject) != self._local.participant:
             self._store.forget(publication)
-            self._around.events.note("error", f"publishes {subject} no more: damaged on disk")
+            self._local.events.note("error", f"publishes {subject} no more: damaged on disk")
             return
         large = body is not None and len(body) > MAX_INLINE_BYTES
         if body is not None and large and self._bodies.get(digest_of(body)) is None:
@@ -79,10 +137,10 @@ class Publishing:
         the one then or the one now."""
         latest = max((each.version for each in self._store.publications()), default=0)
         if latest > self._now_us() + MAX_SKEW_US:
-            self._around.events.note(
+            self._local.events.note(
                 "error",
                 f"dated its last publication {shown(latest / 1e6)}, and this machine's clock says "
-                f"{shown(self._around.clock())}: {MEND}; what is dated later is told anew, as of "
+                f"{shown(self._local.clock())}: {MEND}; what is dated later is told anew, as of "
                 "now",
             )
 
@@ -130,7 +188,7 @@ class Publishing:
                     nursery.start_soon(self._renew, subject)
             with trio.move_on_at(min(self._schedule.next_at(), purge_at)):
                 await self._sooner.wait()
-            self._sooner = trio.Event()
+            self._sooner.clear()
 
     def _next(self, subject: Subject, body: bytes | None, *, beyond: int) -> Publication:
         """The publication to make now, stored; its version is above all that is known here."""
@@ -166,16 +224,16 @@ class Publishing:
             raise
         except MedusaError as error:
             if not isinstance(error, UnavailableError):
-                self._around.events.note("warning", f"could not tell of {subject} yet: {error}")
-            self._sooner.set()
+                self._local.events.note("warning", f"could not tell of {subject} yet: {error}")
+            self._sooner.ring()
             return 1
         self._schedule.renewed(subject, trio.current_time())
         return told
 
     def _sealed(self, publication: Publication) -> bytes:
         now_us = self._now_us()
-        record = publication.record(self._around.peer_id, now_us, now_us + self._lifetime_us())
-        return seal(record, self._around.federation, self._around.private_key)
+        record = publication.record(self._local.peer_id, now_us, now_us + self._lifetime_us())
+        return seal(record, self._local.federation, self._local.private_key)
 
     async def _renew(self, subject: Subject) -> None:
         publication = self._store.publication(subject)
@@ -191,7 +249,7 @@ class Publishing:
         except ConflictError:
             await self._yield_to_newer(publication)
         except MedusaError as error:
-            self._around.events.note("warning", f"could not renew {subject}: {error}")
+            self._local.events.note("warning", f"could not renew {subject}: {error}")
 
     def tell_again(self) -> None:
         """Somebody is back who may have been on the other side of a split: those there have not
@@ -201,13 +259,13 @@ class Publishing:
             return  # of one split all come back at about the same time
         self._told_again_at = now
         for number, publication in enumerate(self._store.publications()):
-            wait_s = TELL_AGAIN_S * self._around.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
+            wait_s = TELL_AGAIN_S * self._local.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
             self._schedule.add(publication.subject, now + wait_s)
-        self._sooner.set()
+        self._sooner.ring()
 
     def _renew_soon(self, subject: Subject) -> None:
         self._schedule.add(subject, trio.current_time())
-        self._sooner.set()
+        self._sooner.ring()
 
     async def _yield_to_newer(self, publication: Publication) -> None:
         """Somebody says there is a newer version: if another peer of ours has made it, this one is
@@ -219,12 +277,12 @@ class Publishing:
         if newest is None or newest.version <= publication.version:
             self._schedule.renewed(subject, trio.current_time())
             return
-        if newest.publisher == self._around.peer_id:
+        if newest.publisher == self._local.peer_id:
             self._next(subject, publication.body, beyond=newest.version)
             self._renew_soon(subject)
             return
         self.leave(subject)
-        self._around.events.note(
+        self._local.events.note(
             "info", f"left {subject} to another peer of ours, which publishes it now"
         )
         self.yielded.tell(subject.kind, ObjectName.parse(subject.name))
@@ -249,7 +307,7 @@ class Publishing:
 
     def _is_rival(self, record: Record) -> bool:
         """Whether our record about the same subject must have a greater version than this one."""
-        return not record.many or record.publisher == self._around.peer_id
+        return not record.many or record.publisher == self._local.peer_id
 
     def _is_of_future(self, publication: Publication) -> bool:
         return publication.version > self._now_us() + MAX_SKEW_US
@@ -258,7 +316,7 @@ class Publishing:
         return int(self._config.lifetime_s * 1e6)
 
     def _now_us(self) -> int:
-        return int(self._around.clock() * 1e6)
+        return int(self._local.clock() * 1e6)
 
 
 def _owner(subject: Subject) -> str:

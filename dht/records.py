@@ -19,7 +19,7 @@ from msgspec import Struct
 from dht.config import MAX_LIFETIME_S
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.signing import Signed, sign, verify
 
 MAX_RECORD_BYTES: Final = 1024
@@ -97,7 +97,7 @@ class Record(Struct, frozen=True, array_like=True):
     kind: str
     many: bool
     name: str
-    publisher: bytes
+    publisher: PeerId
     version: int
     issued_at: int
     expires_at: int
@@ -116,7 +116,7 @@ class Publisher:
     public_key: Ed25519PublicKey
 
 
-PublisherOf = Callable[[bytes], Publisher]
+PublisherOf = Callable[[PeerId], Publisher]
 """The member with this peer id; raises UntrustedError where it is unknown, revoked or expired."""
 
 

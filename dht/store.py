@@ -33,7 +33,7 @@ from dht.records import (
 from dht.wire import MAX_VALUES
 from overlay.errors import BusyError, ConflictError, DecodeError, InvalidInputError, UntrustedError
 from overlay.listeners import Listeners
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 
 MAX_PER_KEY: Final = MAX_VALUES
 """Publishers under one key of a `many` kind: their records fit one answer."""
@@ -76,7 +76,7 @@ class Publication:
         numbers = isinstance(self.version, int) and isinstance(self.until, int)
         return numbers and 0 < self.version < 2**63 and isinstance(self.body, bytes | None)
 
-    def record(self, publisher: bytes, issued_at: int, expires_at: int) -> Record:
+    def record(self, publisher: PeerId, issued_at: int, expires_at: int) -> Record:
         """What is told of it, by that peer; the times: microseconds UTC."""
         body: bytes | Pointer | None = self.body
         if self.body is not None and len(self.body) > MAX_INLINE_BYTES:
@@ -141,20 +141,20 @@ class RecordStore:
             if own is not None and own.version < record.version:
                 self.superseded.tell(record.subject)
 
-    def _under(self, key: bytes) -> tuple[list[Record], list[bytes]]:
+    def _under(self, key: bytes) -> tuple[list[Record], list[PeerId]]:
         """The records that hold a place under the key, and the publishers of those that hold none:
         of the future, or damaged."""
         held: list[Record] = []
-        void: list[bytes] = []
+        void: list[PeerId] = []
         rows = self._database.rows("SELECT publisher, data FROM records WHERE key = ?", key)
         for publisher, data in rows:
             try:
                 record, _ = read_record(cast("bytes", data))
             except DecodeError:
-                void.append(cast("bytes", publisher))
+                void.append(cast("PeerId", publisher))
                 continue
             if is_of_future(record, self._now_us()):
-                void.append(cast("bytes", publisher))
+                void.append(cast("PeerId", publisher))
             else:
                 held.append(record)
         return held, void
@@ -167,7 +167,7 @@ class RecordStore:
                 )
         return all(newer(record, rival) for rival in rivals)
 
-    def _replace(self, losers: list[bytes], record: Record, data: bytes) -> None:
+    def _replace(self, losers: list[PeerId], record: Record, data: bytes) -> None:
         """losers: the publishers of the records that go."""
         # what is under one key is under one name: all of it is this participant's
         participant = ObjectName.parse(record.name).participant

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
+from overlay.names import PeerId
 
 MAX_DATAGRAM: Final = 8192
 """Bytes of a payload: what the overlay's datagrams carry."""
@@ -31,7 +32,8 @@ Id = Annotated[bytes, Meta(min_length=20, max_length=20)]
 Value = Annotated[bytes, Meta(max_length=1024)]
 Code = Annotated[str, Meta(max_length=64)]
 Reason = Annotated[str, Meta(max_length=1024)]
-Ids = Annotated[list[Id], Meta(max_length=MAX_NODES)]
+NodeId = Annotated[PeerId, Meta(min_length=20, max_length=20)]
+Ids = Annotated[list[NodeId], Meta(max_length=MAX_NODES)]
 
 
 class Ping(Struct, frozen=True, array_like=True, tag="ping"):

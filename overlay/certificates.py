@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.clock import shown
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import SCHEME, check_participant
+from overlay.names import SCHEME, PeerId, check_participant
 
 ROOT_DAYS: Final = 3652
 """Validity of a root, days: ten years; a federation keeps one root a name."""
@@ -56,15 +56,15 @@ class PeerName:
     """Who a peer is: its participant and its id."""
 
     participant: str
-    peer_id: bytes
+    peer_id: PeerId
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.participant}/peer/{self.peer_id.hex()}"
 
 
-def peer_id_of(public_key: Ed25519PublicKey) -> bytes:
+def peer_id_of(public_key: Ed25519PublicKey) -> PeerId:
     """The first 20 bytes of SHA-256 of the raw 32-byte public key."""
-    return hashlib.sha256(public_key.public_bytes_raw()).digest()[:PEER_ID_BYTES]
+    return PeerId(hashlib.sha256(public_key.public_bytes_raw()).digest()[:PEER_ID_BYTES])
 
 
 def load_certificate(der: bytes) -> x509.Certificate:

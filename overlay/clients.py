@@ -16,7 +16,7 @@ import trio
 from cryptography import x509
 
 from overlay.addresses import Address, shown
-from overlay.certificates import PeerName, check_certificate, load_certificate
+from overlay.certificates import check_certificate, load_certificate
 from overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
 from overlay.connection import Connection, KeepAlive, running
 from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
@@ -170,12 +170,9 @@ async def open_client_listener(
         proven()
         connection = Connection(
             tls,
-            PeerName(identity.participant, b""),
+            Caller(identity.participant, None, own=True, token=token.name, scopes=token.scopes),
             dialled=False,
             service=service,
-            caller=Caller(
-                identity.participant, None, own=True, token=token.name, scopes=token.scopes
-            ),
             events=events,
             keep_alive=keep_alive,
             memory=share,
@@ -237,10 +234,9 @@ async def open_client(
                 raise error
             connection = Connection(
                 tls,
-                name,
+                Caller(name.participant, name.peer_id),
                 dialled=True,
                 service=service or Service(),
-                caller=Caller(name.participant, name.peer_id),
                 events=events or Events(),
                 keep_alive=keep_alive,
             )

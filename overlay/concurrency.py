@@ -1,14 +1,74 @@
-"""Tasks that belong together: one ends, all end, and one error comes out. Locks by name."""
+"""What tasks wait for: values that change, a bell, locks by name; and tasks that end together."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
 
 from overlay.errors import MedusaError
+
+T = TypeVar("T")
+
+
+class Watched(Generic[T]):
+    """A value that is set again and again; any number of tasks can wait for its changes."""
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+        self._next_set = trio.Event()
+
+    @property
+    def value(self) -> T:
+        return self._value
+
+    def set(self, value: T) -> None:
+        """Put `value` in place of the present one, and wake all that wait; also if it is equal."""
+        self._value = value
+        self._next_set.set()
+        self._next_set = trio.Event()
+
+    async def changed(self) -> T:
+        """Wait for the next `set`; the value by the time that the task runs again."""
+        await self._next_set.wait()
+        return self._value
+
+    async def until(self, fits: Callable[[T], bool]) -> T:
+        """Wait for a value that fits, if the present one does not. A value that is replaced before
+        the task runs again is not looked at."""
+        while not fits(self._value):
+            await self._next_set.wait()
+        return self._value
+
+
+class Bell:
+    """Says that there is something to do, to a task that does it again and again: a ring while the
+    task is busy is kept until the task clears the bell."""
+
+    def __init__(self, *, rung: bool = False) -> None:
+        self._rung = trio.Event()
+        if rung:
+            self._rung.set()
+
+    @property
+    def is_rung(self) -> bool:
+        """Whether it was rung since it was last cleared."""
+        return self._rung.is_set()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    def clear(self) -> None:
+        """Forget the rings so far: the task looks now at all that there is to do."""
+        if self._rung.is_set():
+            self._rung = trio.Event()
+
+    async def wait(self) -> None:
+        """Wait for a ring, unless one is kept."""
+        await self._rung.wait()
 
 
 class Locks:

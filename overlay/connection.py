@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
+from overlay.concurrency import Bell
 from overlay.errors import (
     BrokenError,
     BusyError,
@@ -21,9 +22,11 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import PeerName
+from overlay.listeners import Listeners
 from overlay.log import bound, bound_fields
 from overlay.memory import Share
 from overlay.multiplex import Multiplexer
+from overlay.names import NO_PEER
 from overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
 from overlay.streams import Buffer, Event, Opened, Stream
 
@@ -79,29 +82,29 @@ class Connection:
         remote: who is at the other end (a client has the empty peer id).
         caller: who the remote is to our methods.
         closed: set once nothing more can be called over it.
+        doubted: told when there is evidence that the remote, or the way to it, does not work.
     """
 
     def __init__(
         self,
         stream: trio.abc.Stream,
-        remote: PeerName,
+        caller: Caller,
         *,
         dialled: bool,
         service: Service,
-        caller: Caller,
         events: Events,
         keep_alive: KeepAlive | None = None,
         memory: Share | None = None,
-        doubt: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
+            caller: who the remote is.
             memory: what the remote's participant may hold here, over all its connections.
-            doubt: called when there is evidence that the remote, or the way to it, does not work.
         """
-        self.remote = remote
+        self.remote = remote = PeerName(caller.participant, caller.peer_id or NO_PEER)
         self.caller = caller
         self.closed = trio.Event()
+        self.doubted: Listeners[[]] = Listeners()
         self._stream = stream
         self._service = service
         self._events = events
@@ -113,10 +116,9 @@ class Connection:
         self._handling = 0
         self._writer = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
-        self._probes = trio.Event()
+        self._probes = Bell()
         self._heard_at = 0.0
         self._reads = 0
-        self._doubt = doubt
         self._writing_since = math.inf
         self._end: tuple[str, bool] | None = None
         self._label = (
@@ -206,7 +208,7 @@ class Connection:
 
     def probe(self) -> None:
         """Suspect this connection: unless it is heard of soon it is given up."""
-        self._probes.set()
+        self._probes.ring()
 
     def __str__(self) -> str:
         return f"{self.remote.participant} peer {self.remote.peer_id.hex()[:12] or '(client)'}"
@@ -307,13 +309,13 @@ class Connection:
             if self._reads == before:
                 self._finish(f"{self} did not answer a probe", closed_here=False)
                 return
-            self._probes = trio.Event()
+            self._probes.clear()
 
     async def _watch_writes(self) -> None:
         while True:
             await trio.sleep(self._keep_alive.stall_s)
             if trio.current_time() - self._writing_since > self._keep_alive.stall_s:
-                self._doubt()
+                self.doubted.tell()
 
     def _ping(self) -> None:
         self._multiplexer.ping()
@@ -356,7 +358,7 @@ class Connection:
             return
         self._end = (text, closed_here)
         if not closed_here:
-            self._doubt()
+            self.doubted.tell()
         self._multiplexer.break_all(text, closed_here=closed_here)
         for duplex in list(self._calls.values()):
             duplex.notify()

@@ -22,6 +22,7 @@ from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.identity import Identity
+from overlay.names import PeerId
 from overlay.peers import PeerRecord, PeerTable
 from overlay.signing import Signed, signed, verify
 
@@ -61,13 +62,13 @@ class _Body(Struct, frozen=True, array_like=True):
         sent_us: microseconds since the epoch by the sender's clock.
     """
 
-    sender: bytes
+    sender: PeerId
     sent_us: int
     channel: int
     payload: bytes
 
 
-Handler = Callable[[bytes, Address, bytes], None]
+Handler = Callable[[PeerId, Address, bytes], None]
 """Takes the sender's peer id, the address to answer to, and the payload.
 
 The address is one that the sender has signed in its peer record. Where a datagram came from says
@@ -206,7 +207,7 @@ class Datagrams:
             address = source if source in sender.addresses else sender.addresses[0]
             self._dispatch(sender.peer_id, channel, address, payload)
 
-    def _dispatch(self, sender: bytes, channel: Channel, address: Address, payload: bytes) -> None:
+    def _dispatch(self, sender: PeerId, channel: Channel, address: Address, payload: bytes) -> None:
         handler = self._handlers.get(channel)
         if handler is None:
             self.counters.unhandled += 1

@@ -11,7 +11,7 @@ import trio
 from overlay.addresses import Address
 from overlay.errors import MedusaError, RefusedError
 from overlay.events import Events, wall_clock
-from overlay.exchange import Exchange, Exchanger
+from overlay.exchange import Clocks, Exchange, Exchanger
 from overlay.identity import Identity
 from overlay.membership import Membership
 from overlay.peers import PeerTable
@@ -49,7 +49,11 @@ async def meet(
     meeting = Meeting(silent=dict.fromkeys(addresses, f"no answer within {MEET_S:g} s"))
     events, peers = Events(clock), PeerTable(identity, membership)
     exchanger = Exchanger(
-        Exchange(membership, peers), peers, events=events, learned=lambda: None, clock=clock
+        Exchange(membership, peers),
+        peers,
+        events=events,
+        learned=lambda: None,
+        clocks=Clocks(clock),
     )
     local = ("127.0.0.1", 0)
     async with open_transport(

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - a driver; tests pass a seeded one
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 from msgspec import Struct
 
 from overlay.addresses import Address, shown
 from overlay.certificates import PeerName
-from overlay.concurrency import Locks
+from overlay.concurrency import Bell, Locks
 from overlay.connection import Connection
 from overlay.errors import MedusaError, RefusedError
 from overlay.events import Change, Events, wall_clock
 from overlay.membership import Membership
+from overlay.names import PeerId
 from overlay.peers import PeerTable, Stamp
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Service
 from overlay.streams import Buffer
@@ -56,6 +58,9 @@ MIN_GAP_S: Final = 0.05
 must not keep everybody busy."""
 
 
+Item = TypeVar("Item", bound=bytes)
+
+
 class Preset(StrEnum):
     """How fast rumours travel against what they cost: by the network between the peers."""
 
@@ -87,7 +92,7 @@ class Answer(Struct, frozen=True):
     statements: tuple[bytes, ...]
     records: tuple[bytes, ...]
     wanted_statements: tuple[bytes, ...]
-    wanted_records: tuple[bytes, ...]
+    wanted_records: tuple[PeerId, ...]
     now: float | None = None
 
 
@@ -149,14 +154,27 @@ class Exchange:
         return [*self._membership.merge(statements, now), *self._peers.merge(records, now)]
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """What time it is, by whom; seconds since the epoch.
+
+    Attributes:
+        clock: what this peer goes by.
+        shows: what our machine's clock shows, whatever this peer goes by: or of peers whose clocks
+            were all set at once none would ever believe the others.
+        heard: told what another participant's machine shows.
+    """
+
+    clock: Callable[[], float] = wall_clock
+    shows: Callable[[], float] = wall_clock
+    heard: Callable[[str, float], None] = lambda _participant, _now: None
+
+
 class Exchanger:
     """The driver: serves others' exchanges and starts our own.
 
     Args:
         learned: called after anything new.
-        heard: told what another machine's clock shows: (participant, seconds since the epoch).
-        shows: what our machine's does, whatever this peer goes by (`clock`): or of peers whose
-            clocks were all set at once none would ever believe the others.
     """
 
     def __init__(
@@ -166,21 +184,20 @@ class Exchanger:
         *,
         events: Events,
         learned: Callable[[], None],
-        heard: Callable[[str, float], None] = lambda _participant, _now: None,
-        shows: Callable[[], float] = wall_clock,
-        clock: Callable[[], float] = wall_clock,
+        clocks: Clocks | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._core = core
         self._peers = peers
         self._events = events
         self._learned = learned
-        self._heard = heard
-        self._shows = shows
-        self._clock = clock
+        clocks = clocks or Clocks()
+        self._heard = clocks.heard
+        self._shows = clocks.shows
+        self._clock = clocks.clock
         self._rng = rng or random.SystemRandom()
-        self._wake = trio.Event()
-        self._busy: set[bytes | Address] = set()
+        self._wake = Bell()
+        self._busy: set[PeerId | Address] = set()
         self._taking = Locks()
 
     def register(self, service: Service) -> None:
@@ -195,7 +212,7 @@ class Exchanger:
 
     def hurry(self) -> None:
         """There is something new: exchange at once."""
-        self._wake.set()
+        self._wake.ring()
 
     def take(self, statements: Sequence[bytes], records: Sequence[bytes]) -> list[Change]:
         """Take in, tell a person, and pass on what was new."""
@@ -225,7 +242,7 @@ class Exchanger:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
 
     async def tell_all(
-        self, peers: Sequence[PeerName], connect: Callable[[bytes], Awaitable[Connection]]
+        self, peers: Sequence[PeerName], connect: Callable[[PeerId], Awaitable[Connection]]
     ) -> tuple[str, ...]:
         """Exchange with all of them at once; the participants that have heard our news."""
         told: set[str] = set()
@@ -251,7 +268,7 @@ class Exchanger:
 
     async def run(
         self,
-        connect: Callable[[bytes], Awaitable[Connection]],
+        connect: Callable[[PeerId], Awaitable[Connection]],
         dial: Callable[[Address], Awaitable[Connection]],
         bootstrap: Sequence[Address],
         interval_s: float,
@@ -259,7 +276,7 @@ class Exchanger:
         """Exchange with a random peer every interval, and at once after anything new."""
         async with trio.open_nursery() as nursery:
             while True:
-                self._wake = trio.Event()
+                self._wake.clear()
                 partner = self._choose(bootstrap)
                 if partner is not None and len(self._busy) < AT_ONCE:
                     self._busy.add(partner)
@@ -269,11 +286,11 @@ class Exchanger:
                 with trio.move_on_after(pause):
                     await self._wake.wait()
 
-    def _choose(self, bootstrap: Sequence[Address]) -> bytes | Address | None:
+    def _choose(self, bootstrap: Sequence[Address]) -> PeerId | Address | None:
         """A random peer, or an address to join by of which we do not know who is there. Every other
         time a peer of a random participant: one with many peers must not be all that we hear."""
         own = self._peers.identity.peer_id
-        of: dict[str, list[bytes | Address]] = {}
+        of: dict[str, list[PeerId | Address]] = {}
         for record in self._peers.all():
             if record.peer_id != own and record.peer_id not in self._busy:
                 of.setdefault(record.participant, []).append(record.peer_id)
@@ -288,8 +305,8 @@ class Exchanger:
 
     async def _round(
         self,
-        partner: bytes | Address,
-        connect: Callable[[bytes], Awaitable[Connection]],
+        partner: PeerId | Address,
+        connect: Callable[[PeerId], Awaitable[Connection]],
         dial: Callable[[Address], Awaitable[Connection]],
     ) -> None:
         try:
@@ -306,7 +323,7 @@ class Exchanger:
         finally:
             self._busy.discard(partner)
 
-    def _failed(self, partner: bytes | Address, reason: str) -> None:
+    def _failed(self, partner: PeerId | Address, reason: str) -> None:
         # a known peer that is away is nothing to report; an address that does not let us in is
         if not isinstance(partner, bytes):
             self._events.note("warning", f"cannot join by {shown(partner)}: {reason}")
@@ -347,9 +364,9 @@ def _news(changes: Iterable[Change]) -> int:
     return sum(1 for change in changes if change.error is None)
 
 
-def _within(items: Sequence[bytes]) -> tuple[bytes, ...]:
+def _within(items: Sequence[Item]) -> tuple[Item, ...]:
     """As many of the first items as one message takes, or is allowed to bring."""
-    taken: list[bytes] = []
+    taken: list[Item] = []
     room = MAX_SENT
     for item in items:
         room -= len(item)

@@ -11,13 +11,14 @@ from typing import Final, Self
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509.oid import NameOID
 
 from overlay.certificates import (
     MAX_CERTIFICATE,
@@ -35,7 +36,7 @@ from overlay.certificates import (
 )
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
 from overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
-from overlay.names import check_participant
+from overlay.names import PeerId, check_participant
 
 __all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
 
@@ -95,7 +96,7 @@ class Identity:
     """One peer: its key, and its participant's word for it."""
 
     participant: str
-    peer_id: bytes
+    peer_id: PeerId
     private_key: Ed25519PrivateKey
     certificate: x509.Certificate
     root_certificate: x509.Certificate
@@ -152,7 +153,7 @@ class Identity:
         return cls(name.participant, name.peer_id, key, certificate, root)
 
 
-def parse_peer_id(text: str) -> bytes:
+def parse_peer_id(text: str) -> PeerId:
     """The peer id that this hexadecimal text writes.
 
     Raises:
@@ -162,7 +163,7 @@ def parse_peer_id(text: str) -> bytes:
         raise InvalidInputError(
             f"peer id {text[:80]!a}: must be {2 * PEER_ID_BYTES} lower-case hexadecimal digits"
         )
-    return bytes.fromhex(text)
+    return PeerId(bytes.fromhex(text))
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:
@@ -236,3 +237,37 @@ def _kept(path: Path) -> Iterator[Path]:
 def _check_pair(key: Ed25519PrivateKey, certificate: x509.Certificate) -> None:
     if public_key_of(certificate).public_bytes_raw() != key.public_key().public_bytes_raw():
         raise UntrustedError("it certifies another key than the one beside it")
+
+
+def make_request(identity: Identity) -> bytes:
+    """A peer's request for a certificate, in PEM, for a root that is kept elsewhere (PKCS #10, RFC
+    2986). The peer's key signs it; nothing in it is secret."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.participant)])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
+    return builder.sign(identity.private_key, None).public_bytes(Encoding.PEM)
+
+
+def read_request(pem: bytes) -> tuple[PeerName, Ed25519PublicKey]:
+    """The asker's name, and the key to be certified; the asker has shown that it holds the key.
+
+    Raises:
+        DecodeError: that is no request, or not signed by its own key; nothing else, whatever the
+            bytes.
+    """
+    if len(pem) > MAX_PEM:
+        raise DecodeError(f"certificate request: {len(pem)} bytes, at most {MAX_PEM} are accepted")
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        key = request.public_key()
+        names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        is_signed = request.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
+        raise DecodeError("certificate request: not well formed; copy it whole") from None
+    if not isinstance(key, Ed25519PublicKey) or not is_signed:
+        raise DecodeError("certificate request: not signed by the Ed25519 key in it")
+    if len(names) != 1 or not isinstance(names[0].value, str):
+        raise DecodeError("certificate request: must name exactly one participant")
+    try:
+        return PeerName(check_participant(names[0].value), peer_id_of(key)), key
+    except InvalidInputError as error:
+        raise DecodeError(f"certificate request: {error}") from None

@@ -13,7 +13,7 @@ R = TypeVar("R")
 class Listeners(Generic[P]):
     """The functions that are called at one kind of news: any number, in the order they were added.
 
-    The owner of the news has one `Listeners[[bytes, Health]]` for each kind, and calls `tell`. A
+    The owner of the news has one `Listeners[[PeerId, Health]]` for each kind, and calls `tell`. A
     listener runs within that call: it must not block.
     """
 

@@ -33,6 +33,7 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.identity import Identity, Root
+from overlay.names import NO_PEER, PeerId
 from overlay.statement_set import StatementSet
 from overlay.statements import (
     MAX_KEPT,
@@ -145,7 +146,7 @@ class Membership(StatementSet):
         for member in ours:
             digest = signed_by.digest
             said = self._say(
-                signer, Revocation(self.federation, member.digest, b"", digest, (), now, True)
+                signer, Revocation(self.federation, member.digest, NO_PEER, digest, (), now, True)
             )
         return said
 
@@ -153,7 +154,7 @@ class Membership(StatementSet):
         self,
         signer: Root,
         participant: str,
-        peer_id: bytes = b"",
+        peer_id: PeerId = NO_PEER,
         *,
         now: float,
         leaves: bool = False,

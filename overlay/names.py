@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NewType
 
 from overlay.errors import InvalidInputError
+
+PeerId = NewType("PeerId", bytes)
+"""The id of a peer: the first 20 bytes of the SHA-256 of its public key; empty: of no
+peer. Files, the calls of clients and what people read have it as 40 hexadecimal digits: see
+`parse_peer_id`."""
+
+NO_PEER: Final = PeerId(b"")
 
 SCHEME: Final = "medusa://"
 

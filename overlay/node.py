@@ -22,6 +22,7 @@ from overlay.addresses import (
 from overlay.certificates import der
 from overlay.clock import Clock, steady_clock
 from overlay.clock import shown as moment
+from overlay.concurrency import Bell
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
 from overlay.errors import (
@@ -32,7 +33,7 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.events import Change, Events, wall_clock
-from overlay.exchange import EXCHANGE_S, Exchange, Exchanger, Preset
+from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger, Preset
 from overlay.files import storing, write_atomically
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
@@ -41,6 +42,7 @@ from overlay.listeners import Listeners
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
 from overlay.memory import MEMORY_BYTES, Budgets
+from overlay.names import PeerId
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
 from overlay.rpc import Service
@@ -173,7 +175,7 @@ class Overlay:
             return str(error)
         return ""
 
-    async def connect(self, peer_id: bytes) -> Connection:
+    async def connect(self, peer_id: PeerId) -> Connection:
         """The connection to that peer, dialled if need be.
 
         Raises:
@@ -197,7 +199,7 @@ class Overlay:
         """
         await self._keeper.save()
 
-    def living_siblings(self) -> list[bytes]:
+    def living_siblings(self) -> list[PeerId]:
         """The other peers of our participant, as far as they are not gone."""
         own = self.identity
         return [
@@ -234,7 +236,7 @@ class Overlay:
             return
         others = [each.peer_id for each in self.peers.all() if each.participant != own]
 
-        async def call(peer_id: bytes) -> None:
+        async def call(peer_id: PeerId) -> None:
             self.transport.dial_again(peer_id)
             with suppress(MedusaError):  # one that refuses us is remembered
                 await self.connect(peer_id)
@@ -291,9 +293,7 @@ async def open_overlay(
         peers,
         events=events,
         learned=learned,
-        heard=clock.hear,
-        shows=wall,
-        clock=clock,
+        clocks=Clocks(clock, wall, clock.hear),
         rng=rng,
     )
     exchanger.register(service)
@@ -417,17 +417,16 @@ class _Keeper:
         self._home = home
         self._membership = membership
         self._peers = peers
-        self._news = trio.Event()
-        self._news.set()  # what the start brought has to be written as well
+        self._news = Bell(rung=True)  # what the start brought has to be written as well
         self._writing = trio.Lock()
 
     def tell(self) -> None:
-        self._news.set()
+        self._news.ring()
 
     async def run(self, exchanger: Exchanger, events: Events) -> None:
         while True:
             await self._news.wait()
-            self._news = trio.Event()
+            self._news.clear()
             try:
                 stored = await self.save()
             except MedusaError as error:
@@ -448,7 +447,7 @@ class _Keeper:
 
     def close(self, events: Events) -> None:
         """Write what was learned since the last time."""
-        if not self._news.is_set():
+        if not self._news.is_rung:
             return
         try:
             self._write(self._peers.saved(), self._membership.statements())

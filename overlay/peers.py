@@ -34,6 +34,7 @@ from overlay.events import Change
 from overlay.files import load_packed, write_atomically
 from overlay.identity import Identity
 from overlay.membership import Membership
+from overlay.names import PeerId
 from overlay.signing import Signed, signed, verify
 
 MAX_RECORD: Final = MAX_CERTIFICATE + 1024
@@ -80,7 +81,7 @@ class _Body(Struct, frozen=True, array_like=True):
 class Stamp(Struct, frozen=True, array_like=True, order=True):
     """How new a record of a peer is."""
 
-    peer_id: bytes
+    peer_id: PeerId
     incarnation: int
     version: int
 
@@ -101,7 +102,7 @@ class PeerRecord:
         return self.name.participant
 
     @property
-    def peer_id(self) -> bytes:
+    def peer_id(self) -> PeerId:
         return self.name.peer_id
 
     @cached_property
@@ -125,8 +126,8 @@ class PeerTable:
     def __init__(self, identity: Identity, membership: Membership) -> None:
         self.identity = identity
         self._membership = membership
-        self._records: dict[bytes, PeerRecord] = {}
-        self._by_address: dict[Address, bytes] = {}
+        self._records: dict[PeerId, PeerRecord] = {}
+        self._by_address: dict[Address, PeerId] = {}
 
     @property
     def federation(self) -> str:
@@ -184,7 +185,7 @@ class PeerTable:
                     changes.append(Change(text))
         return changes
 
-    def get(self, peer_id: bytes) -> PeerRecord | None:
+    def get(self, peer_id: PeerId) -> PeerRecord | None:
         """What that peer says about itself; None if it is unknown or revoked."""
         record = self._records.get(peer_id)
         return record if record is not None and self._stands(record) else None
@@ -193,7 +194,7 @@ class PeerTable:
         """Every peer known, oneself included, dead ones too."""
         return tuple(record for record in self._records.values() if self._stands(record))
 
-    def addresses_of(self, peer_id: bytes) -> tuple[Address, ...]:
+    def addresses_of(self, peer_id: PeerId) -> tuple[Address, ...]:
         """Where to dial that peer; () if it is unknown."""
         record = self.get(peer_id)
         return record.addresses if record is not None else ()

@@ -29,6 +29,7 @@ from overlay.errors import (
 from overlay.events import Events, Level
 from overlay.log import Fields, bound
 from overlay.multiplex import AHEAD_BYTES, Multiplexer
+from overlay.names import PeerId
 from overlay.pace import DECODED_S, Pace
 from overlay.streams import Buffer, Stream
 
@@ -75,7 +76,7 @@ class Caller:
     """
 
     participant: str
-    peer_id: bytes | None
+    peer_id: PeerId | None
     own: bool = False
     token: str = OWNER
     scopes: frozenset[Scope] = EVERY_SCOPE

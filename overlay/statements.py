@@ -15,6 +15,7 @@ from msgspec import Struct
 from overlay.admission_policy import ANY
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
+from overlay.names import PeerId
 from overlay.signing import Signed, signed, verify
 
 MAX_STATEMENT: Final = 64 * 2**10
@@ -138,7 +139,7 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
 
     federation: str
     member: bytes
-    peer_id: bytes
+    peer_id: PeerId
     signer: bytes
     kept: tuple[bytes, ...]
     revoked_at: float

@@ -34,7 +34,7 @@ from overlay.greeting import (
     send_verdict,
 )
 from overlay.identity import Identity, PeerName
-from overlay.links import Link, Links
+from overlay.links import Link, Links, Refusals
 from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
@@ -46,7 +46,7 @@ from overlay.listening import (
 )
 from overlay.membership import Membership
 from overlay.memory import MEMORY_BYTES, Memory
-from overlay.refusals import Refusals
+from overlay.names import PeerId
 from overlay.rpc import Caller, Service
 from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 from overlay.tls_stream import TlsStream, Traffic
@@ -82,6 +82,15 @@ class TransportConfig:
         assert self.handshake_s > 0
 
 
+@dataclass(frozen=True)
+class Serving:
+    """What serves the calls of remotes: methods, a list of events for faults, memory for all."""
+
+    service: Service
+    events: Events
+    memory: Memory
+
+
 class Transport:
     """All connections of one peer.
 
@@ -96,37 +105,33 @@ class Transport:
         *,
         identity: Identity,
         membership: Membership,
-        service: Service,
-        address_of: Callable[[bytes], Sequence[Address]],
-        events: Events,
+        serving: Serving,
+        address_of: Callable[[PeerId], Sequence[Address]],
         config: TransportConfig,
         clock: Callable[[], float],
-        memory: Memory,
         nursery: trio.Nursery,
     ) -> None:
         self._identity = identity
         self._membership = membership
-        self._service = service
+        self._serving = serving
         self._address_of = address_of
-        self._events = events
         self._config = config
         self._clock = clock
         self._nursery = nursery
         self._contexts = PeerContexts(identity)
-        self._memory = memory
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
         self._links = Links()
         self.address: Address = ("", 0)
         self.traffic = Traffic()
-        self.refusals = Refusals(events)
-        self.doubted: Listeners[[bytes]] = Listeners()
+        self.refusals = Refusals(serving.events)
+        self.doubted: Listeners[[PeerId]] = Listeners()
 
     def connections(self) -> tuple[Connection, ...]:
         """The connections that stand now."""
         links = self._links.all()
         return tuple(link.connection for link in links if link.connection is not None)
 
-    async def connection(self, peer_id: bytes) -> Connection:
+    async def connection(self, peer_id: PeerId) -> Connection:
         """The connection to that peer, dialled if there is none.
 
         Raises:
@@ -159,19 +164,19 @@ class Transport:
         """Our certificate was renewed: connections made from now on show it."""
         self._contexts.renew(identity)
 
-    def drop(self, peer_id: bytes) -> None:
+    def drop(self, peer_id: PeerId) -> None:
         """Close the connection to that peer, if there is one."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is not None:
             link.connection.close("dropped")
 
-    def give_up(self, peer_id: bytes, reason: str) -> None:
+    def give_up(self, peer_id: PeerId, reason: str) -> None:
         """That peer is gone: calls over its connection, if there is one, fail as if it broke."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is not None:
             link.connection.give_up(reason)
 
-    def dial_again(self, peer_id: bytes) -> None:
+    def dial_again(self, peer_id: PeerId) -> None:
         """That peer was heard of: what failed before says nothing any more."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:
@@ -185,12 +190,12 @@ class Transport:
 
     # -- dialling
 
-    def _reached(self, peer_id: bytes, link: Link) -> Connection:
+    def _reached(self, peer_id: PeerId, link: Link) -> Connection:
         if link.connection is None:
             _again(link.error or UnavailableError(f"peer {peer_id.hex()} closed the connection"))
         return link.connection
 
-    async def _reach(self, peer_id: bytes, link: Link) -> None:
+    async def _reach(self, peer_id: PeerId, link: Link) -> None:
         """Try the peer's addresses in turn; records the outcome in its link."""
         error: MedusaError = UnavailableError(f"no address of peer {peer_id.hex()} is known")
         try:
@@ -213,7 +218,7 @@ class Transport:
             link.attempt.set()
             link.attempt = None
 
-    async def _dial(self, address: Address, expected: bytes | None) -> Connection:
+    async def _dial(self, address: Address, expected: PeerId | None) -> Connection:
         where = shown(address)
         with trio.move_on_after(self._config.handshake_s):
             stream = await dial_tcp(address)
@@ -230,7 +235,7 @@ class Transport:
             f"{where} did not complete the handshake within {self._config.handshake_s:g} s"
         )
 
-    async def _greet(self, stream: trio.SocketStream, expected: bytes | None) -> Connection:
+    async def _greet(self, stream: trio.SocketStream, expected: PeerId | None) -> Connection:
         """TLS and greeting of a dial; the stream is used or closed."""
         tls = await self._shake_hands(stream, server_side=False)
         name = self._membership.authenticate(tls.certificate, self._clock())
@@ -256,7 +261,7 @@ class Transport:
         """
         with trio.move_on_after(self._config.keep_alive.probe_s):
             while link.connection is None:
-                await link.changed.wait()
+                await link.adopted.changed()
             return link.connection
         raise UnavailableError("it says that a connection stands, and none does")
 
@@ -325,29 +330,26 @@ class Transport:
         """Make this the connection to that peer; one that stood before is closed."""
         connection = Connection(
             stream,
-            name,
+            Caller(name.participant, name.peer_id, own=self._is_own(name)),
             dialled=dialled,
-            service=self._service,
-            caller=Caller(name.participant, name.peer_id, own=self._is_own(name)),
-            events=self._events,
+            service=self._serving.service,
+            events=self._serving.events,
             keep_alive=self._config.keep_alive,
-            memory=self._memory.share(name.participant),
-            doubt=lambda: self._tell_doubt(name.peer_id),
+            memory=self._serving.memory.share(name.participant),
         )
+        connection.doubted.add(lambda: self._tell_doubt(name.peer_id))
         self.refusals.accepted(name.participant)
         link = self._links.to(name.peer_id)
         if link.connection is not None:
             link.connection.close("replaced by a newer one")
-        link.adopted, link.instance = connection, instance
-        link.failures, link.error = 0, None
-        link.changed.set()
-        link.changed = trio.Event()
+        link.instance, link.failures, link.error = instance, 0, None
+        link.adopted.set(connection)
         return connection
 
     def _is_own(self, name: PeerName) -> bool:
         return name.participant == self._identity.participant
 
-    def _tell_doubt(self, peer_id: bytes) -> None:
+    def _tell_doubt(self, peer_id: PeerId) -> None:
         self.doubted.tell(peer_id)
 
     async def _drive(self, connection: Connection) -> None:
@@ -358,8 +360,8 @@ class Transport:
 
     def _disown(self, connection: Connection) -> None:
         link = self._links.to(connection.remote.peer_id)
-        if link.adopted is connection:
-            link.adopted = None
+        if link.adopted.value is connection:
+            link.adopted.set(None)
 
 
 def _next_try(error: MedusaError, wait_s: float) -> str:
@@ -378,7 +380,7 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
     membership: Membership,
     service: Service,
     listen: Address,
-    address_of: Callable[[bytes], Sequence[Address]],
+    address_of: Callable[[PeerId], Sequence[Address]],
     events: Events,
     config: TransportConfig | None = None,
     *,
@@ -402,12 +404,10 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
         transport = Transport(
             identity=identity,
             membership=membership,
-            service=service,
+            serving=Serving(service, events, memory or Memory(MEMORY_BYTES)),
             address_of=address_of,
-            events=events,
             config=config,
             clock=clock,
-            memory=memory or Memory(MEMORY_BYTES),
             nursery=nursery,
         )
         transport.address = bound_address(listener)

@@ -23,6 +23,7 @@ from overlay.certificates import (
     load_certificate,
 )
 from overlay.errors import BusyError, ConflictError, DecodeError, UntrustedError
+from overlay.names import PeerId
 from overlay.statements import (
     Admission,
     Approval,
@@ -97,7 +98,7 @@ class Witness:
     """The peer that has met a participant. member: digest of its own participant's admission."""
 
     member: bytes
-    peer_id: bytes
+    peer_id: PeerId
     at: float
 
 

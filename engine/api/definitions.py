@@ -60,7 +60,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -351,7 +351,7 @@ class DefinitionCalls:
         if asked:
             self._check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
 
-    def _check_sibling(self, what: str, peer: bytes) -> None:
+    def _check_sibling(self, what: str, peer: PeerId) -> None:
         """
         Raises:
             InvalidInputError: it is another participant's.
@@ -387,7 +387,7 @@ class DefinitionCalls:
         return name
 
     async def _route(
-        self, peer: bytes, method: str, request: msgspec.Struct, response: type[T]
+        self, peer: PeerId, method: str, request: msgspec.Struct, response: type[T]
     ) -> T:
         connection = await self._engine.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)

@@ -32,7 +32,7 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.rpc import Caller
 
 ASK_PEER_S: Final = 1.0
@@ -111,7 +111,7 @@ class StatusCalls:
         """Of all queries of our participant whose peers answer."""
         found = list(self._engine.queries.task_status())
 
-        async def ask(peer: bytes) -> None:
+        async def ask(peer: PeerId) -> None:
             with suppress(MedusaError):
                 connection = await self._overlay.connect(peer)
                 said = await connection.call("peer_status", Status(), PeerStatus)
@@ -139,9 +139,9 @@ class StatusCalls:
         return found
 
     async def status(self, _caller: Caller, request: Status, _: bytes) -> Snapshot:
-        peers: dict[bytes, PeerStatus] = {}
+        peers: dict[PeerId, PeerStatus] = {}
 
-        async def ask(peer: bytes) -> None:
+        async def ask(peer: PeerId) -> None:
             if peer == self._overlay.identity.peer_id:
                 peers[peer] = self._own_status()
                 return
@@ -194,7 +194,7 @@ class StatusCalls:
             query, network.policies, participant
         )
 
-    async def _of_all_peers(self, ask: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _of_all_peers(self, ask: Callable[[PeerId], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
             for record in self._overlay.peers.all():
                 nursery.start_soon(ask, record.peer_id)
@@ -238,11 +238,11 @@ class StatusCalls:
         producer = self._engine.directory.read_from(status.name)
         return msgspec.structs.replace(status, producer=(producer or b"").hex())
 
-    def _health(self, peer: bytes) -> str:
+    def _health(self, peer: PeerId) -> str:
         """What our failure detector believes of a peer."""
         return self._overlay.gossip.health(peer).value
 
-    def _known(self, peer: bytes, participant: str = "") -> PeerStatus:
+    def _known(self, peer: PeerId, participant: str = "") -> PeerStatus:
         """The status of a peer that did not answer, from the peer table. participant: as its
         connection has it."""
         record = self._overlay.peers.get(peer)

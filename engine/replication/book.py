@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from engine.replication.term import QUERIES, Term
 from overlay.errors import InvalidInputError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Book:
         term = self._terms.get(subject)
         return term.number if term is not None and QUERIES.believes(term.number, now) else 0
 
-    def holder(self, subject: str) -> bytes | None:
+    def holder(self, subject: str) -> PeerId | None:
         """The peer that says of itself that it holds the latest term, if one has said so."""
         term = self._terms.get(subject)
         return parse_peer_id(term.holder) if term is not None and term.holder else None
@@ -107,7 +108,7 @@ class Book:
         known = self._renditions.get(subject, ())
         return self.holder(subject) is not None and all(each.term.number < number for each in known)
 
-    def in_order(self, subject: str, now: float, *, oldest: bool = False) -> list[bytes]:
+    def in_order(self, subject: str, now: float, *, oldest: bool = False) -> list[PeerId]:
         """The peers to ask for a stream; see `in_order`."""
         return in_order(
             self._renditions.get(subject, ()),
@@ -134,8 +135,8 @@ def forget_oldest(known: dict[K, T]) -> None:
 
 
 def in_order(
-    renditions: Iterable[Rendition], number: int, *, oldest: bool, holder: bytes | None = None
-) -> list[bytes]:
+    renditions: Iterable[Rendition], number: int, *, oldest: bool, holder: PeerId | None = None
+) -> list[PeerId]:
     """The peers to ask, the best first: those at work, then those that publish for them and have
     the past; last the secondaries, which may know already what the catalog does not.
 
@@ -144,8 +145,8 @@ def in_order(
         oldest: rather those that have most of the past than those at work.
         holder: the peer that says of itself that it holds the term of that number.
     """
-    peers: list[bytes] = []
-    secondaries: list[bytes] = []
+    peers: list[PeerId] = []
+    secondaries: list[PeerId] = []
     for term, worker, _ in renditions:
         current = [parse_peer_id(term.holder)] if term.number >= number else []
         with suppress(InvalidInputError):  # a stranger's slip costs only the first choice

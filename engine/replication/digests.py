@@ -19,6 +19,7 @@ from engine.replication.queries import QueryHost
 from engine.streams.config import EngineConfig
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 PUBLISH_S: Final = 1.0
@@ -72,11 +73,11 @@ class Digests:
         self._directory = directory
         self._config = config
         self._next = 0
-        self._digests: dict[bytes, Digest] = {}
+        self._digests: dict[PeerId, Digest] = {}
         self._soon = trio.Event()
         queries.appointed = self.publish_soon
 
-    def is_busy(self, peer: bytes) -> bool:
+    def is_busy(self, peer: PeerId) -> bool:
         """Whether a peer says that it has no room for more; one that says nothing has."""
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
@@ -118,7 +119,7 @@ class Digests:
         self._next = (self._next + count) % len(others)
         return (*newest, *[*others[self._next :], *others[: self._next]][:count])
 
-    def _heed(self, peer: bytes, content: bytes) -> None:
+    def _heed(self, peer: PeerId, content: bytes) -> None:
         if peer == self._overlay.identity.peer_id:
             return
         try:

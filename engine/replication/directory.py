@@ -19,7 +19,7 @@ from engine.replication.term import QUERIES, Term
 from overlay.connection import Connection
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UnavailableError
 from overlay.listeners import Listeners
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName, PeerId
 from overlay.node import Overlay
 
 LOOK_UP_S: Final = 0.25
@@ -49,8 +49,8 @@ class Directory:
         self._news = trio.Event()
         self._asked: dict[tuple[str, str], trio.Event] = {}
         self._entries: dict[str, StreamEntry] = {}
-        self._preferred: dict[str, bytes] = {}
-        self._read_from: dict[str, bytes] = {}
+        self._preferred: dict[str, PeerId] = {}
+        self._read_from: dict[str, PeerId] = {}
         self.changed: Listeners[[Term]] = Listeners()
 
     # -- believing ------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Directory:
             self.changed.tell(term)
         return True
 
-    def hear(self, peer: bytes, key: bytes, number: int) -> None:
+    def hear(self, peer: PeerId, key: bytes, number: int) -> None:
         """A peer says by gossip that it produces the stream of that key (`key_of`). It is believed
         about streams of its own participant alone."""
         stream, record = self._book.named(key), self._overlay.peers.get(peer)
@@ -121,7 +121,7 @@ class Directory:
         """
         return max((each.edition for each in await self._renditions(stream)), default=0)
 
-    async def publishers(self, stream: str) -> list[bytes]:
+    async def publishers(self, stream: str) -> list[PeerId]:
         """The peers whose stream it is: they keep all of it, whoever computes it for them.
 
         Raises:
@@ -129,7 +129,7 @@ class Directory:
         """
         return [published.publisher for published in await self._published(stream)]
 
-    async def successor(self, stream: str, before: bytes) -> bytes | None:
+    async def successor(self, stream: str, before: PeerId) -> PeerId | None:
         """The peer of the latest term, if that is another than `before`.
 
         Raises:
@@ -213,21 +213,23 @@ class Directory:
 
     # -- finding ----------------------------------------------------------------------------------
 
-    def versions(self, stream: str) -> list[bytes]:
+    def versions(self, stream: str) -> list[PeerId]:
         """The other peers that produce the stream, or stand by for that, as far as is known: those
         at work first."""
         peers = self._book.in_order(stream, self._overlay.clock())
         return [peer for peer in peers if peer != self._overlay.identity.peer_id]
 
-    def prefer(self, stream: str, peer: bytes) -> None:
+    def prefer(self, stream: str, peer: PeerId) -> None:
         """Ask that producer first from now on."""
         remember(self._preferred, stream, peer)
 
-    def read_from(self, stream: str) -> bytes | None:
+    def read_from(self, stream: str) -> PeerId | None:
         """The producer that was last connected to, to read what is new of the stream."""
         return self._read_from.get(stream)
 
-    async def connect(self, stream: str, *, oldest: bool = False, at: bytes = b"") -> Connection:
+    async def connect(
+        self, stream: str, *, oldest: bool = False, at: PeerId = NO_PEER
+    ) -> Connection:
         """A connection to another peer that produces `stream` now.
 
         Args:
@@ -263,7 +265,7 @@ class Directory:
             # the caller knows that there is such a stream: it is changing hands
             raise UnavailableError(f"nobody produces {stream} at the moment")
         peers.sort(key=self._seems_dead)  # stable; a dead one is still tried, the last
-        preferred = b"" if oldest else self._preferred.get(stream, b"")
+        preferred = NO_PEER if oldest else self._preferred.get(stream, NO_PEER)
         peers.sort(key=lambda peer: peer != preferred)
         failed: list[str] = []
         for peer in peers:
@@ -291,7 +293,7 @@ class Directory:
         else:
             await self.learn(stream)
 
-    def _seems_dead(self, peer: bytes) -> bool:
+    def _seems_dead(self, peer: PeerId) -> bool:
         return self._overlay.gossip.health(peer).gone
 
 

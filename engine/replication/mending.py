@@ -36,7 +36,7 @@ from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
 from engine.streams.restoring import check_whole, write_anew
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller, Duplex, EndOfCall
 
@@ -153,7 +153,7 @@ class Mending:
         return ObjectName.parse(stream).participant == self._overlay.identity.participant
 
     @asynccontextmanager
-    async def _borrow(self, peer: bytes, request: Lend) -> AsyncIterator[Reading]:
+    async def _borrow(self, peer: PeerId, request: Lend) -> AsyncIterator[Reading]:
         with trio.fail_after(SILENCE_S):
             connection = await self._overlay.connect(peer)
         async with connection.open(LEND, request) as duplex:

@@ -38,6 +38,7 @@ from engine.tasks.windows import whole_after
 from overlay.addresses import Address, shown
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from overlay.files import load_json, storing
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 FILE: Final = "restored.json"
@@ -137,7 +138,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
     known: dict[str, int] = {}
     asked, silent = {own.peer_id}, set[bytes]()
 
-    async def ask(peer: bytes) -> None:
+    async def ask(peer: PeerId) -> None:
         while True:
             try:
                 connection = await overlay.connect(peer)

@@ -16,7 +16,11 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from overlay.certificates import PEER_ID_BYTES
-from overlay.errors import DecodeError
+from overlay.errors import DecodeError, UntrustedError
+from overlay.gossip.events import Persist
+from overlay.names import PeerId
+from overlay.peers import PeerTable
+from overlay.signing import sign, verify
 
 CLAIM_DOMAIN: Final = "medusa gossip claim"
 
@@ -43,7 +47,7 @@ class Keys(Protocol):
         """`SIGNATURE_BYTES` bytes."""
         ...
 
-    def verify(self, author: bytes, domain: str, payload: bytes, signature: bytes) -> bool:
+    def verify(self, author: PeerId, domain: str, payload: bytes, signature: bytes) -> bool:
         """Whether the peer `author`, being in good standing, signed that."""
         ...
 
@@ -66,9 +70,9 @@ class Claim(Struct, frozen=True):
     """
 
     word: Word
-    subject: bytes
+    subject: PeerId
     incarnation: int
-    author: bytes
+    author: PeerId
     data: bytes
 
 
@@ -76,7 +80,7 @@ _OWN_WORDS: Final = {int(Word.ALIVE): Word.ALIVE, int(Word.LEFT): Word.LEFT}
 _OTHERS_WORDS: Final = {int(Word.SUSPECT): Word.SUSPECT, int(Word.DEAD): Word.DEAD}
 
 
-def make_claim(keys: Keys, me: bytes, word: Word, subject: bytes, incarnation: int) -> Claim:
+def make_claim(keys: Keys, me: PeerId, word: Word, subject: PeerId, incarnation: int) -> Claim:
     """Our own word."""
     assert (subject == me) == (word in _OWN_WORDS.values())
     assert len(subject) == len(me) == PEER_ID_BYTES
@@ -112,3 +116,73 @@ def is_signed(claim: Claim, keys: Keys) -> bool:
     """Whether its author signed it."""
     payload, signature = claim.data[:-SIGNATURE_BYTES], claim.data[-SIGNATURE_BYTES:]
     return keys.verify(claim.author, CLAIM_DOMAIN, payload, signature)
+
+
+RESERVE: Final = 1000
+"""Incarnations written down ahead: one write to disk per thousand refutations."""
+
+
+class Standing:
+    """Our own incarnation and our signed word for it.
+
+    Attributes:
+        claim: the latest of ours.
+    """
+
+    def __init__(self, me: PeerId, keys: Keys, incarnation: int, reserved: int) -> None:
+        """reserved: incarnations up to this one are written down."""
+        self._me = me
+        self._keys = keys
+        self._reserved = reserved
+        self.claim = make_claim(keys, me, Word.ALIVE, me, incarnation)
+
+    @property
+    def incarnation(self) -> int:
+        return self.claim.incarnation
+
+    @property
+    def left(self) -> bool:
+        return self.claim.word is Word.LEFT
+
+    def outdo(self, incarnation: int) -> list[Persist]:
+        """Say that we are alive, in an incarnation above that one; write it down first."""
+        ours = min(max(incarnation, self.incarnation) + 1, MAX_INCARNATION)
+        if ours > self._reserved:
+            return [self.begin(ours)]
+        self._say_alive(ours)
+        return []
+
+    def begin(self, incarnation: int) -> Persist:
+        """Say that we are alive, in that incarnation whatever was said before; write it down
+        first."""
+        self._say_alive(incarnation)
+        self._reserved = min(incarnation + RESERVE, MAX_INCARNATION)
+        return Persist(self._reserved)
+
+    def _say_alive(self, incarnation: int) -> None:
+        self.claim = make_claim(self._keys, self._me, Word.ALIVE, self._me, incarnation)
+
+    def leave(self) -> None:
+        """Say that we stop."""
+        self.claim = make_claim(self._keys, self._me, Word.LEFT, self._me, self.incarnation)
+
+
+class PeerKeys:
+    """Ed25519, for this federation only; see `overlay.gossip.claims.Keys`."""
+
+    def __init__(self, peers: PeerTable) -> None:
+        self._peers = peers
+        self._suffix = " of " + peers.federation
+
+    def sign(self, domain: str, payload: bytes) -> bytes:
+        return sign(self._peers.identity.private_key, domain + self._suffix, payload)
+
+    def verify(self, author: PeerId, domain: str, payload: bytes, signature: bytes) -> bool:
+        record = self._peers.get(author)
+        if record is None:
+            return False
+        try:
+            verify(record.public_key, domain + self._suffix, payload, signature)
+        except UntrustedError:
+            return False
+        return True

@@ -137,3 +137,19 @@ PRESETS: Final = {
         gone_s=5.0,
     ),
 }
+
+
+def suspicion_timeout(shortest: float, longest: float, wanted: int, confirmed: int) -> float:
+    """Seconds from its start until a suspicion counts as proven (Lifeguard, 4.2: dogpile).
+
+    It falls with the logarithm of those who confirm it independently, so that the
+    first confirmations count most: max - ln(c + 1) / ln(k + 1) * (max - min).
+
+    Args:
+        wanted: the confirmations k that shorten it to `shortest`; 0: no others can be expected.
+        confirmed: the confirmations c so far, the first accuser not counted.
+    """
+    if wanted < 1:
+        return shortest
+    share = math.log(confirmed + 1) / math.log(wanted + 1)
+    return max(shortest, longest - share * (longest - shortest))

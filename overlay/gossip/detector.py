@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - the type only
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from overlay.gossip.awareness import Awareness
-from overlay.gossip.claims import MAX_INCARNATION, Keys
+from overlay.gossip.claims import MAX_INCARNATION, Keys, Standing
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.counters import Counters
 from overlay.gossip.digests import Digests
 from overlay.gossip.events import (
     Doubt,
@@ -33,14 +32,13 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
-from overlay.gossip.members import Members
+from overlay.gossip.members import Awareness, Counters, Members, Roster
 from overlay.gossip.messages import MAX_STATE, PER_ITEM, Kind, Packet, State
-from overlay.gossip.packing import Packing
-from overlay.gossip.probe_cycle import ProbeCycle
-from overlay.gossip.roster import Roster
-from overlay.gossip.standing import Standing
+from overlay.gossip.probe_cycle import Packing, ProbeCycle
+from overlay.gossip.probing import Prober
 from overlay.gossip.timers import Timers
 from overlay.gossip.verdicts import Verdicts
+from overlay.names import PeerId
 
 LATE: Final = 0.5
 """Of the probe timeout: a tick that late means that we did not run, and missed answers."""
@@ -50,6 +48,23 @@ FAREWELLS: Final = 16
 
 MAX_REMOVED: Final = 1024
 """Peers remembered as no members any more, some 20 bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a detector begins.
+
+    Attributes:
+        now: monotonic seconds, the same clock as in `Detector.handle`.
+        incarnation: higher than any before, and written down.
+        reserved: incarnations up to this one are written down as well, for refutations.
+        announce: gossip that we are alive. False: everybody starts together (simulations).
+    """
+
+    now: float
+    incarnation: int
+    reserved: int = 0
+    announce: bool = True
 
 
 class Detector:
@@ -62,16 +77,13 @@ class Detector:
 
     def __init__(
         self,
-        me: bytes,
+        me: PeerId,
         roster: Roster,
         config: GossipConfig,
         keys: Keys,
         rng: random.Random,
         *,
-        incarnation: int,
-        now: float,
-        reserved: int = 0,
-        announce: bool = True,
+        start: Start,
         latest: Callable[[], int] = lambda: MAX_INCARNATION,
     ) -> None:
         """
@@ -79,10 +91,6 @@ class Detector:
             me: our peer id, in the roster.
             roster: who is a member; the caller keeps it (and may share it between detectors), and
                 tells of changes with Joined / Removed.
-            incarnation: higher than any before, and written down.
-            now: monotonic seconds, the same clock as in `handle`.
-            reserved: incarnations up to this one are written down as well, for refutations.
-            announce: gossip that we are alive. False: everybody starts together (simulations).
             latest: see `Members`.
         """
         self._me = me
@@ -92,7 +100,9 @@ class Detector:
         self.counters = Counters()
         self.members = Members(me, roster, latest)
         self.awareness = Awareness()
-        self._standing = Standing(me, keys, incarnation, max(incarnation, reserved))
+        self._standing = Standing(
+            me, keys, start.incarnation, max(start.incarnation, start.reserved)
+        )
         self._verdicts = Verdicts(
             me,
             self.members,
@@ -112,18 +122,19 @@ class Detector:
             latest=latest,
         )
         self._packing = Packing(self._verdicts, self._digests)
+        prober = Prober(
+            self.members, me, config, rng, awareness=self.awareness, counters=self.counters
+        )
         self._cycle = ProbeCycle(
             me,
             self.members,
             config,
-            rng,
-            verdicts=self._verdicts,
+            prober,
+            self._verdicts,
             packing=self._packing,
-            awareness=self.awareness,
-            counters=self.counters,
-            now=now,
+            turn_at=start.now + rng.random() * config.probe_interval_s,
         )
-        self._suspicions: Timers[bytes] = Timers()
+        self._suspicions: Timers[PeerId] = Timers()
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             Received: self._on_packet,
             Tick: self._on_tick,
@@ -135,19 +146,19 @@ class Detector:
             Leave: self._on_leave,
             PublishDigest: self._on_digest,
         }
-        self._removed: dict[bytes, None] = {}
+        self._removed: dict[PeerId, None] = {}
         self._cursor = 0
         self._grace_until = float("-inf")
         self._gossip_at = float("inf")
-        first = config.probe_interval_s if announce else config.push_pull_s(len(roster))
-        self._sync_at = now + rng.random() * first
-        if announce:
-            self._verdicts.announce(now)
-        self._plan_gossip(now)
+        first = config.probe_interval_s if start.announce else config.push_pull_s(len(roster))
+        self._sync_at = start.now + rng.random() * first
+        if start.announce:
+            self._verdicts.announce(start.now)
+        self._plan_gossip(start.now)
 
     # -- what others may ask
 
-    def health(self, peer: bytes) -> Health:
+    def health(self, peer: PeerId) -> Health:
         """What we believe; peers not heard of are ALIVE."""
         if peer in self._removed or (peer == self._me and self._standing.left):
             return Health.LEFT
@@ -159,7 +170,7 @@ class Detector:
         return self._standing.incarnation
 
     @property
-    def digests(self) -> Mapping[bytes, bytes]:
+    def digests(self) -> Mapping[PeerId, bytes]:
         """The newest digest of each peer, ours included."""
         return self._digests.contents
 
@@ -291,7 +302,7 @@ class Detector:
         if now >= self._grace_until + grace:
             self._grace_until = now + grace
 
-    def _on_suspicion_over(self, peer: bytes, now: float) -> list[Effect]:
+    def _on_suspicion_over(self, peer: PeerId, now: float) -> list[Effect]:
         if self._verdicts.may_kill(peer):
             return self._verdicts.kill(peer, now)
         # others say so; see for ourselves, and look at it again then
@@ -313,7 +324,7 @@ class Detector:
     def _gossip(self, now: float) -> list[Effect]:
         self._gossip_at = now + self._config.gossip_interval_s
 
-        def lately_dead(peer: bytes) -> bool:
+        def lately_dead(peer: PeerId) -> bool:
             member = self.members.get(peer)
             return (
                 member is not None

@@ -1,17 +1,87 @@
-"""Digests: what each peer says of itself in a few bytes, signed and versioned by it."""
+"""What rides on packets: news, each item so many times, and digests, in which each peer speaks of
+itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct as Layout
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from overlay.errors import DecodeError, InvalidInputError
-from overlay.gossip.broadcasts import Broadcasts
 from overlay.gossip.claims import MAX_INCARNATION, SIGNATURE_BYTES, Keys
-from overlay.gossip.counters import Counters
+from overlay.gossip.members import Counters, Roster
 from overlay.gossip.messages import PER_ITEM
-from overlay.gossip.roster import Roster
+from overlay.names import PeerId
+
+MAX_ITEMS: Final = 4096
+"""Items waiting, some 0.5 MB: news beyond that is lost here, and found by push-pull."""
+
+MAX_LOOKS: Final = 32
+"""Items looked at for a packet: those that do not fit must not make each packet scan them all."""
+
+K = TypeVar("K")
+
+
+class Broadcasts(Generic[K]):
+    """Items under keys; a newer item of a key takes the older one's place. Costs nothing per item
+    that is not sent."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        """limit: how often an item is sent, asked anew each time."""
+        self._limit = limit
+        self._sent: dict[K, int] = {}
+        self._levels: list[dict[K, bytes]] = [{}]
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def put(self, key: K, item: bytes) -> None:
+        """Send this, from now on and as if it were new."""
+        self.drop(key)
+        if len(self._sent) >= MAX_ITEMS:
+            self._drop_most_sent()
+        self._sent[key] = 0
+        self._levels[0][key] = item
+
+    def drop(self, key: K) -> None:
+        """Do not send that any more."""
+        times = self._sent.pop(key, None)
+        if times is not None:
+            del self._levels[times][key]
+
+    def take(self, room: int) -> tuple[list[bytes], int]:
+        """Items for one packet of so many bytes, and the bytes left; each counts as sent."""
+        if not self._sent:
+            return [], room
+        limit = self._limit()
+        taken: list[bytes] = []
+        moved: list[tuple[K, bytes, int]] = []
+        looks = 0
+        for times, level in enumerate(self._levels):
+            for key in reversed(level):  # the newest of those sent equally often
+                item = level[key]
+                looks += 1
+                if len(item) + PER_ITEM <= room:
+                    room -= len(item) + PER_ITEM
+                    taken.append(item)
+                    moved.append((key, item, times + 1))
+                if looks >= MAX_LOOKS:
+                    break
+            if looks >= MAX_LOOKS:
+                break
+        for key, item, times in moved:
+            self.drop(key)
+            if times < limit:
+                while len(self._levels) <= times:
+                    self._levels.append({})
+                self._levels[times][key] = item
+                self._sent[key] = times
+        return taken, room
+
+    def _drop_most_sent(self) -> None:
+        level = next(level for level in reversed(self._levels) if level)
+        self.drop(next(iter(level)))
+
 
 MAX_DIGEST: Final = 512
 """Bytes of a digest's content (memberlist's for a node's metadata): ours and one more of the
@@ -25,7 +95,7 @@ _HEAD: Final = Layout("!20sQQ")
 MAX_BYTES: Final = _HEAD.size + MAX_DIGEST + SIGNATURE_BYTES
 
 
-def read_head(data: bytes) -> tuple[bytes, int, int]:
+def read_head(data: bytes) -> tuple[PeerId, int, int]:
     """(author, incarnation, version); the signature not yet verified.
 
     Raises:
@@ -44,7 +114,7 @@ class Digests:
 
     def __init__(
         self,
-        me: bytes,
+        me: PeerId,
         roster: Roster,
         keys: Keys,
         counters: Counters,
@@ -63,14 +133,14 @@ class Digests:
         self._roster = roster
         self._keys = keys
         self._counters = counters
-        self._versions: dict[bytes, tuple[int, int]] = {}
-        self._signed: dict[bytes, bytes] = {}
+        self._versions: dict[PeerId, tuple[int, int]] = {}
+        self._signed: dict[PeerId, bytes] = {}
         self._gap_s = gap_s
         self._latest = latest
-        self._passed_at: dict[bytes, float] = {}
+        self._passed_at: dict[PeerId, float] = {}
         self._incarnation = self._version = 0
-        self._passing: Broadcasts[bytes] = Broadcasts(retransmits)
-        self.contents: dict[bytes, bytes] = {}
+        self._passing: Broadcasts[PeerId] = Broadcasts(retransmits)
+        self.contents: dict[PeerId, bytes] = {}
 
     def publish(self, content: bytes, incarnation: int) -> None:
         """From now on this is ours.
@@ -88,9 +158,9 @@ class Digests:
         data = payload + self._keys.sign(DIGEST_DOMAIN, payload)
         self._keep(self._me, (self._incarnation, self._version), data)
 
-    def receive(self, data: bytes, now: float) -> bytes | None:
+    def receive(self, data: bytes, now: float) -> PeerId | None:
         """Take in a digest if it is news: whose it is, then. Nothing in it makes this raise."""
-        if data == self._signed.get(data[: len(self._me)]):
+        if data == self._signed.get(PeerId(data[: len(self._me)])):
             return None
         try:
             author, *version = read_head(data)
@@ -148,14 +218,14 @@ class Digests:
             taken.append(data)
         return tuple(taken)
 
-    def forget(self, author: bytes) -> None:
+    def forget(self, author: PeerId) -> None:
         self._versions.pop(author, None)
         self._signed.pop(author, None)
         self._passed_at.pop(author, None)
         self.contents.pop(author, None)
         self._passing.drop(author)
 
-    def _keep(self, author: bytes, version: tuple[int, int], data: bytes) -> None:
+    def _keep(self, author: PeerId, version: tuple[int, int], data: bytes) -> None:
         self._signed.pop(author, None)  # it becomes the last: the freshest
         self._versions[author] = version
         self._signed[author] = data

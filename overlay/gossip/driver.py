@@ -12,13 +12,14 @@ import trio
 
 from overlay.addresses import Address
 from overlay.clock import MICROS, latest_number
-from overlay.concurrency import Locks
+from overlay.concurrency import Bell
 from overlay.datagrams import Channel, Datagrams
-from overlay.errors import DecodeError, InvalidInputError, MedusaError, UnavailableError
+from overlay.errors import InvalidInputError, MedusaError
 from overlay.events import Events, Level, wall_clock
+from overlay.gossip.calls import Calls, Lines
+from overlay.gossip.claims import RESERVE, PeerKeys
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.counters import Counters
-from overlay.gossip.detector import Detector
+from overlay.gossip.detector import Detector, Start
 from overlay.gossip.digests import MAX_DIGEST
 from overlay.gossip.events import (
     Changed,
@@ -32,48 +33,24 @@ from overlay.gossip.events import (
     PublishDigest,
     PushPull,
     Reach,
-    Reached,
     Received,
     Removed,
     Said,
     Send,
-    Synced,
     Tick,
 )
 from overlay.gossip.incarnation import next_incarnation, store_incarnation
-from overlay.gossip.keys import PeerKeys
-from overlay.gossip.messages import (
-    MAX_STATE,
-    PING_METHOD,
-    SYNC_METHOD,
-    Here,
-    Knock,
-    State,
-    decode_packet,
-    encode_packet,
-)
-from overlay.gossip.refusal import refuses_all
-from overlay.gossip.roster import Roster
-from overlay.gossip.standing import RESERVE
+from overlay.gossip.members import Counters, Roster
+from overlay.gossip.messages import decode_packet, encode_packet
 from overlay.listeners import Listeners
+from overlay.names import PeerId
 from overlay.peers import PeerTable
-from overlay.rpc import Caller, Service
-from overlay.streams import Buffer
+from overlay.rpc import Service
 from overlay.transport import Transport
 
 ROSTER_GAP_S: Final = 0.05
 """Seconds between two readings of the peer table: a crowd that joins is read in once, not once a
 peer."""
-
-SYNC_S: Final = 10.0
-"""Seconds a push-pull may take: dialling included, over a slow line."""
-
-LEARNT_AT_ONCE: Final = 32
-"""Claims or digests of a push-pull that are looked at before others have their turn: some
-milliseconds, where each is news."""
-
-MAX_REACHING: Final = 16
-"""Peers tried over the stream at once."""
 
 
 class Gossip:
@@ -89,31 +66,22 @@ class Gossip:
         self,
         detector: Detector,
         roster: Roster,
-        peers: PeerTable,
-        transport: Transport,
-        datagrams: Datagrams,
-        *,
+        lines: Lines,
         config: GossipConfig,
+        *,
         store: Callable[[int], None],
-        events: Events,
         nursery: trio.Nursery,
     ) -> None:
-        self.changed: Listeners[[bytes, Health]] = Listeners()
-        self.said: Listeners[[bytes, bytes]] = Listeners()
+        self.changed: Listeners[[PeerId, Health]] = Listeners()
+        self.said: Listeners[[PeerId, bytes]] = Listeners()
         self._detector = detector
         self._roster = roster
-        self._peers = peers
-        self._transport = transport
-        self._datagrams = datagrams
-        self._config = config
+        self._lines = lines
+        self._calls = Calls(detector, lines, config.probe_interval_s, self._handle)
         self._store = store
-        self._events = events
         self._nursery = nursery
-        self._rearmed = trio.Event()
-        self._news = trio.Event()
-        self._news.set()
-        self._reaching: set[bytes] = set()
-        self._learning = Locks()
+        self._rearmed = Bell()
+        self._news = Bell(rung=True)
         self._closed = False
 
     # -- for the packages above
@@ -133,11 +101,11 @@ class Gossip:
         return self._detector.incarnation
 
     @property
-    def digests(self) -> Mapping[bytes, bytes]:
+    def digests(self) -> Mapping[PeerId, bytes]:
         """The newest digest of each peer, ours included, as it published it."""
         return self._detector.digests
 
-    def health(self, peer_id: bytes) -> Health:
+    def health(self, peer_id: PeerId) -> Health:
         """What we believe of that peer; one that is not known is ALIVE."""
         return self._detector.health(peer_id)
 
@@ -145,7 +113,7 @@ class Gossip:
         """Other peers by health."""
         return self._detector.members.counts()
 
-    def doubt(self, peer_id: bytes) -> None:
+    def doubt(self, peer_id: PeerId) -> None:
         """There is evidence that this peer does not forward: probe it now."""
         self._handle(Doubt(peer_id))
 
@@ -163,11 +131,11 @@ class Gossip:
 
     def roster_changed(self) -> None:
         """The peer table, or the membership, has changed."""
-        self._news.set()
+        self._news.ring()
 
     def begin_anew(self, incarnation: int) -> None:
         """Our record is of that incarnation from now on, whatever it was before."""
-        me = self._peers.identity.peer_id
+        me = self._lines.peers.identity.peer_id
         participant = self._roster.participant(me)
         self._roster.discard(me)
         self._roster.add(me, participant, incarnation)
@@ -175,10 +143,9 @@ class Gossip:
 
     def register(self, service: Service) -> None:
         """Serve pings and push-pulls to peers, and to nobody else."""
-        service.unary(PING_METHOD, Knock, self._on_knock)
-        service.unary(SYNC_METHOD, State, self._on_state, limit=2 * MAX_STATE)
-        self._datagrams.on(Channel.GOSSIP, self._on_datagram)
-        self._transport.doubted.add(self.doubt)
+        self._calls.register(service)
+        self._lines.datagrams.on(Channel.GOSSIP, self._on_datagram)
+        self._lines.transport.doubted.add(self.doubt)
 
     async def leave(self) -> None:
         """Tell some peers that we stop; the others hear it from them."""
@@ -197,7 +164,7 @@ class Gossip:
     async def run(self) -> None:
         """Keep the detector's time."""
         while True:
-            self._rearmed = trio.Event()
+            self._rearmed.clear()
             due = self._detector.next_due()
             with trio.move_on_at(due) as scope:
                 await self._rearmed.wait()
@@ -208,14 +175,14 @@ class Gossip:
         """Take over who is a member, whenever that changes."""
         while True:
             await self._news.wait()
-            self._news = trio.Event()
+            self._news.clear()
             self.read_roster()
             await trio.sleep(ROSTER_GAP_S)
 
     def read_roster(self) -> None:
         """Take over who is a member now."""
-        own = self._peers.identity.peer_id
-        records = {record.peer_id: record for record in self._peers.all()}
+        own = self._lines.peers.identity.peer_id
+        records = {record.peer_id: record for record in self._lines.peers.all()}
         for peer in self._roster.peers():
             if peer not in records and peer != own and self._roster.discard(peer):
                 self._handle(Removed(peer))
@@ -231,7 +198,7 @@ class Gossip:
         before = self._detector.next_due()
         self._carry_out(self._detector.handle(event, trio.current_time()))
         if self._detector.next_due() != before:
-            self._rearmed.set()
+            self._rearmed.ring()
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -245,11 +212,10 @@ class Gossip:
                 case Said(peer, content):
                     self.said.tell(peer, content)
                 case Reach(peer, number):
-                    if len(self._reaching) < MAX_REACHING and peer not in self._reaching:
-                        self._reaching.add(peer)
-                        self._nursery.start_soon(self._reach, peer, number)
+                    if self._calls.may_reach(peer):
+                        self._nursery.start_soon(self._calls.reach, peer, number)
                 case PushPull(peer):
-                    self._nursery.start_soon(self._sync, peer)
+                    self._nursery.start_soon(self._calls.sync, peer)
 
     def _persist(self, incarnation: int) -> None:
         try:
@@ -257,87 +223,32 @@ class Gossip:
         except MedusaError as error:
             # said all the same: unrefuted we would be dead now, and after a restart the clock
             # still makes an incarnation that is higher
-            self._events.note("error", f"could not save the incarnation: {error}")
+            self._lines.events.note("error", f"could not save the incarnation: {error}")
 
-    def _send(self, peer: bytes, payload: bytes) -> None:
-        addresses = self._peers.addresses_of(peer)
+    def _send(self, peer: PeerId, payload: bytes) -> None:
+        addresses = self._lines.peers.addresses_of(peer)
         if addresses:
-            self._datagrams.send(Channel.GOSSIP, addresses[0], payload)
+            self._lines.datagrams.send(Channel.GOSSIP, addresses[0], payload)
 
-    def _on_change(self, peer: bytes, health: Health) -> None:
-        record = self._peers.get(peer)
+    def _on_change(self, peer: PeerId, health: Health) -> None:
+        record = self._lines.peers.get(peer)
         name = str(record.name) if record is not None else peer.hex()
         if health is not Health.SUSPECT:  # suspicions come and go, and are counted
             said = {Health.LEFT: "has left"}.get(health, f"is {health.value}")
             verb = "found" if health is Health.ALIVE else "lost"
             level: Level = "warning" if health is Health.DEAD else "info"
-            self._events.note(level, f"{verb} peer {name}: it {said}")
+            self._lines.events.note(level, f"{verb} peer {name}: it {said}")
         if health is Health.DEAD:
             # whoever reads from it must not wait for a connection that nobody serves
-            self._transport.give_up(peer, "gossip says that it is dead")
+            self._lines.transport.give_up(peer, "gossip says that it is dead")
         if health is Health.ALIVE:
-            self._transport.dial_again(peer)
+            self._lines.transport.dial_again(peer)
         self.changed.tell(peer, health)
 
     # -- datagrams and calls
 
-    def _on_datagram(self, sender: bytes, _address: Address, payload: bytes) -> None:
+    def _on_datagram(self, sender: PeerId, _address: Address, payload: bytes) -> None:
         self._handle(Received(sender, decode_packet(payload)))
-
-    async def _on_knock(self, _caller: Caller, _knock: Knock, _body: Buffer) -> Here:
-        return Here()
-
-    async def _on_state(self, caller: Caller, state: State, _body: Buffer) -> State:
-        assert caller.peer_id is not None
-        await self._learn(caller.peer_id, state)
-        return self._detector.state()
-
-    async def _learn(self, peer: bytes, state: State) -> None:
-        """Take in what another peer holds, a few signatures at a time: others have their turn in
-        between, its own further states come after.
-
-        Raises:
-            DecodeError: it is larger than a peer sends.
-        """
-        if sum(len(item) for item in (*state.claims, *state.digests)) > MAX_STATE:
-            raise DecodeError(f"gossip state: more than {MAX_STATE} bytes")
-        async with self._learning.of(peer.hex()):
-            for at in range(0, len(state.claims), LEARNT_AT_ONCE):
-                part = State(state.claims[at : at + LEARNT_AT_ONCE], ())
-                self._handle(Synced(peer, part))
-                await trio.lowlevel.checkpoint()
-            for at in range(0, len(state.digests), LEARNT_AT_ONCE):
-                part = State((), state.digests[at : at + LEARNT_AT_ONCE])
-                self._handle(Synced(peer, part))
-                await trio.lowlevel.checkpoint()
-
-    async def _sync(self, peer: bytes) -> None:
-        with trio.move_on_after(SYNC_S):
-            try:
-                connection = await self._transport.connection(peer)
-                state = await connection.call(
-                    SYNC_METHOD, self._detector.state(), State, timeout_s=SYNC_S
-                )
-                await self._learn(peer, state)
-            except MedusaError:
-                pass  # probes will find out what is wrong with it; the next time is another's turn
-
-    async def _reach(self, peer: bytes, number: int) -> None:
-        """Over the stream, and if it cannot be reached, ask its machine whether it is gone."""
-        try:
-            with trio.move_on_after(self._config.probe_interval_s):
-                try:
-                    connection = await self._transport.connection(peer)
-                    await connection.call(PING_METHOD, Knock(), Here, timeout_s=SYNC_S)
-                except UnavailableError:
-                    if await refuses_all(self._peers.addresses_of(peer)):
-                        self._handle(Doubt(peer, gone=True))
-                except MedusaError:
-                    pass
-                else:
-                    self._handle(Reached(peer, number))
-        finally:
-            self._reaching.discard(peer)
 
 
 @asynccontextmanager
@@ -373,21 +284,16 @@ async def open_gossip(
         config,
         keys,
         rng,
-        incarnation=incarnation,
-        reserved=incarnation + RESERVE,
+        start=Start(trio.current_time(), incarnation, reserved=incarnation + RESERVE),
         latest=lambda: latest_number(clock(), MICROS),
-        now=trio.current_time(),
     )
     async with trio.open_nursery() as nursery:
         gossip = Gossip(
             detector,
             roster,
-            peers,
-            transport,
-            datagrams,
-            config=config,
+            Lines(peers, transport, datagrams, events),
+            config,
             store=lambda incarnation: store_incarnation(folder, incarnation),
-            events=events,
             nursery=nursery,
         )
         gossip.read_roster()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from overlay.gossip.messages import Packet, State
+from overlay.names import PeerId
 
 
 class Health(StrEnum):
@@ -29,7 +30,7 @@ class Health(StrEnum):
 class Received(Struct, frozen=True):
     """A datagram of a peer in good standing; the driver has verified who sent it."""
 
-    sender: bytes
+    sender: PeerId
     packet: Packet
 
 
@@ -44,27 +45,27 @@ class Doubt(Struct, frozen=True):
         gone: its machine says that nobody listens on the peer's port.
     """
 
-    peer: bytes
+    peer: PeerId
     gone: bool = False
 
 
 class Reached(Struct, frozen=True):
     """A probe was answered over the stream."""
 
-    peer: bytes
+    peer: PeerId
     number: int
 
 
 class Joined(Struct, frozen=True):
     """The roster has this peer, or a newer incarnation of it."""
 
-    peer: bytes
+    peer: PeerId
 
 
 class Removed(Struct, frozen=True):
     """The roster has this peer no more: it was revoked, or its certificate ended."""
 
-    peer: bytes
+    peer: PeerId
 
 
 class Leave(Struct, frozen=True):
@@ -80,7 +81,7 @@ class PublishDigest(Struct, frozen=True):
 class Synced(Struct, frozen=True):
     """The other half of a push-pull."""
 
-    peer: bytes
+    peer: PeerId
     state: State
 
 
@@ -98,21 +99,21 @@ class Persist(Struct, frozen=True):
 class Send(Struct, frozen=True):
     """A datagram; it may get lost."""
 
-    peer: bytes
+    peer: PeerId
     packet: Packet
 
 
 class Changed(Struct, frozen=True):
     """What we believe of a peer has changed."""
 
-    peer: bytes
+    peer: PeerId
     health: Health
 
 
 class Said(Struct, frozen=True):
     """A peer says something new of itself: its newest digest."""
 
-    peer: bytes
+    peer: PeerId
     content: bytes
 
 
@@ -122,14 +123,14 @@ class Reach(Struct, frozen=True):
     May be ignored: it only helps where datagrams do not pass.
     """
 
-    peer: bytes
+    peer: PeerId
     number: int
 
 
 class PushPull(Struct, frozen=True):
     """Exchange `Detector.state()` with that peer; both sides get `Synced`."""
 
-    peer: bytes
+    peer: PeerId
 
 
 Effect: TypeAlias = Persist | Send | Changed | Said | Reach | PushPull

@@ -13,8 +13,7 @@ from typing import Final
 from overlay.clock import MICROS, latest_number
 from overlay.errors import DecodeError, NotFoundError
 from overlay.files import mended_by, read_public, write_atomically
-from overlay.gossip.claims import MAX_INCARNATION
-from overlay.gossip.standing import RESERVE
+from overlay.gossip.claims import MAX_INCARNATION, RESERVE
 
 FILE: Final = "incarnation"
 

@@ -1,4 +1,4 @@
-"""What one peer knows of the others beyond the roster: those that are not simply alive."""
+"""What one peer knows of the others and of itself: who is a member, and in what health."""
 
 from __future__ import annotations
 
@@ -8,8 +8,143 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from overlay.gossip.claims import MAX_INCARNATION, Word
+from overlay.gossip.config import AWARENESS_MAX
 from overlay.gossip.events import Health
-from overlay.gossip.roster import Roster
+from overlay.names import PeerId
+
+
+@dataclass(slots=True)
+class _Entry:
+    index: int
+    participant: str
+    incarnation: int
+
+
+class Roster:
+    """The admitted peers with a known record, oneself included. All methods take O(1).
+
+    Many detectors in one process may share one, so each keeps only what differs from it.
+    """
+
+    def __init__(self) -> None:
+        self._peers: list[PeerId] = []
+        self._entries: dict[PeerId, _Entry] = {}
+        self._sizes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._entries
+
+    def __getitem__(self, index: int) -> PeerId:
+        """The peer at that place; removing one moves the last into its place."""
+        return self._peers[index]
+
+    @property
+    def participants(self) -> int:
+        """Distinct owners."""
+        return len(self._sizes)
+
+    def size_of(self, participant: str) -> int:
+        """Peers of that participant."""
+        return self._sizes.get(participant, 0)
+
+    def participant(self, peer: PeerId) -> str:
+        """Its owner; "" if the peer is unknown."""
+        entry = self._entries.get(peer)
+        return entry.participant if entry is not None else ""
+
+    def incarnation(self, peer: PeerId) -> int:
+        """The latest that the peer itself signed into its record; 0 if it is unknown."""
+        entry = self._entries.get(peer)
+        return entry.incarnation if entry is not None else 0
+
+    def add(self, peer: PeerId, participant: str, incarnation: int = 0) -> bool:
+        """Whether that was news: a new peer, or a newer incarnation."""
+        entry = self._entries.get(peer)
+        if entry is not None:
+            news = incarnation > entry.incarnation
+            entry.incarnation = max(entry.incarnation, incarnation)
+            return news
+        self._entries[peer] = _Entry(len(self._peers), participant, incarnation)
+        self._peers.append(peer)
+        self._sizes[participant] = self._sizes.get(participant, 0) + 1
+        return True
+
+    def discard(self, peer: PeerId) -> bool:
+        """Whether it was a member."""
+        entry = self._entries.pop(peer, None)
+        if entry is None:
+            return False
+        last = self._peers.pop()
+        if last != peer:
+            self._peers[entry.index] = last
+            self._entries[last].index = entry.index
+        self._sizes[entry.participant] -= 1
+        if not self._sizes[entry.participant]:
+            del self._sizes[entry.participant]
+        return True
+
+    def peers(self) -> tuple[PeerId, ...]:
+        """All, in no order: O(N)."""
+        return tuple(self._peers)
+
+
+class Awareness:
+    """How far we trust our ears: Lifeguard's local health (Dadgar et al., arXiv 1707.00788, 4.1).
+
+    A score from 0 (healthy) to `AWARENESS_MAX`: it rises with every sign that the slow one is
+    us, and falls with every probe that is answered.
+    """
+
+    def __init__(self) -> None:
+        self.score = 0
+
+    def change(self, delta: int) -> None:
+        self.score = min(AWARENESS_MAX, max(0, self.score + delta))
+
+    def scale(self, seconds: float) -> float:
+        """That wait, longer by as much as we are unwell."""
+        return seconds * (self.score + 1)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the detector has done, and what it dropped by policy.
+
+    Attributes:
+        probes, acked, failed: probes started, answered in time, and not.
+        indirect: probes that asked others for help.
+        suspected, died, revived: changes of what we believe of others.
+        refuted: accusations of ourselves that we answered.
+        late: ticks that came so late that we were the slow ones.
+        claims: claims believed. old: not news. ahead: of an incarnation that its subject has not
+            signed, as far as we know. unknown: by or about no member. excessive: by a peer that
+            accuses more than an honest one can. future: of an incarnation that no clock can have
+            made yet. forged: not signed by their author. malformed: no
+            claims, or no digests. digests: digests taken in.
+    """
+
+    probes: int = 0
+    acked: int = 0
+    failed: int = 0
+    indirect: int = 0
+    suspected: int = 0
+    died: int = 0
+    revived: int = 0
+    refuted: int = 0
+    late: int = 0
+    claims: int = 0
+    old: int = 0
+    ahead: int = 0
+    unknown: int = 0
+    excessive: int = 0
+    future: int = 0
+    forged: int = 0
+    malformed: int = 0
+    digests: int = 0
+
 
 MIN_TRIES: Final = 32
 """Rosters up to this are shuffled; in larger ones eight random picks per peer wanted miss rarely
@@ -30,7 +165,7 @@ class Member:
     health: Health = Health.ALIVE
     incarnation: int = 0
     own: bytes = b""
-    accusations: dict[bytes, tuple[Word, bytes]] = field(default_factory=dict)
+    accusations: dict[PeerId, tuple[Word, bytes]] = field(default_factory=dict)
     since: float = 0.0
     until: float = 0.0
     confirmations: int = 0
@@ -51,27 +186,27 @@ class Members:
     """
 
     def __init__(
-        self, me: bytes, roster: Roster, latest: Callable[[], int] = lambda: MAX_INCARNATION
+        self, me: PeerId, roster: Roster, latest: Callable[[], int] = lambda: MAX_INCARNATION
     ) -> None:
         self.roster = roster
         self.latest = latest
         self._me = me
-        self._members: dict[bytes, Member] = {}
-        self._gone: dict[bytes, None] = {}
+        self._members: dict[PeerId, Member] = {}
+        self._gone: dict[PeerId, None] = {}
         self._suspects = 0
-        self._living: list[bytes] | None = None
+        self._living: list[PeerId] | None = None
         self._seen = 0
 
     # -- looking
 
-    def get(self, peer: bytes) -> Member | None:
+    def get(self, peer: PeerId) -> Member | None:
         return self._members.get(peer)
 
-    def health(self, peer: bytes) -> Health:
+    def health(self, peer: PeerId) -> Health:
         member = self._members.get(peer)
         return member.health if member is not None else Health.ALIVE
 
-    def incarnation(self, peer: bytes) -> int:
+    def incarnation(self, peer: PeerId) -> int:
         """The latest known that the peer itself has signed; none of a time when our clock was
         ahead."""
         member, base = self._members.get(peer), self.roster.incarnation(peer)
@@ -79,7 +214,7 @@ class Members:
             return base
         return max(base, member.incarnation)
 
-    def is_gone(self, peer: bytes) -> bool:
+    def is_gone(self, peer: PeerId) -> bool:
         return peer in self._gone
 
     @property
@@ -98,11 +233,11 @@ class Members:
             Health.LEFT: len(self._gone) - dead,
         }
 
-    def noted(self) -> Iterator[tuple[bytes, Member]]:
+    def noted(self) -> Iterator[tuple[PeerId, Member]]:
         """Those that differ from the roster."""
         return iter(tuple(self._members.items()))
 
-    def gone_ones(self, rng: random.Random) -> list[bytes]:
+    def gone_ones(self, rng: random.Random) -> list[PeerId]:
         """A random peer of those that are dead, and one of those that have left."""
         dead = [peer for peer in self._gone if self.health(peer) is Health.DEAD]
         left = [peer for peer in self._gone if self.health(peer) is Health.LEFT]
@@ -113,14 +248,14 @@ class Members:
         count: int,
         rng: random.Random,
         *,
-        but: Collection[bytes] = (),
-        gone_too: Callable[[bytes], bool] | None = None,
-    ) -> list[bytes]:
+        but: Collection[PeerId] = (),
+        gone_too: Callable[[PeerId], bool] | None = None,
+    ) -> list[PeerId]:
         """Up to `count` random distinct peers that live (or may be taken all the same)."""
         if 2 * len(self._gone) > len(self.roster):
             pool = [peer for peer in self._all_living() if peer not in but]
             return rng.sample(pool, min(count, len(pool)))
-        chosen: dict[bytes, None] = {}
+        chosen: dict[PeerId, None] = {}
         for index in self._places(8 * count, rng):
             peer = self.roster[index]
             if peer == self._me or peer in but:
@@ -138,7 +273,7 @@ class Members:
             return rng.sample(range(size), size)
         return (int(rng.random() * size) for _ in range(tries))
 
-    def _all_living(self) -> list[bytes]:
+    def _all_living(self) -> list[PeerId]:
         if self._living is None or self._seen != len(self.roster):
             everyone = self.roster.peers()
             self._living = [p for p in everyone if p != self._me and p not in self._gone]
@@ -147,14 +282,14 @@ class Members:
 
     # -- changing
 
-    def note(self, peer: bytes) -> Member:
+    def note(self, peer: PeerId) -> Member:
         """The peer's state, to be changed; `settle` afterwards."""
         member = self._members.get(peer)
         if member is None:
             member = self._members[peer] = Member(incarnation=self.roster.incarnation(peer))
         return member
 
-    def become(self, peer: bytes, member: Member, health: Health, now: float) -> bool:
+    def become(self, peer: PeerId, member: Member, health: Health, now: float) -> bool:
         """Whether that is a change."""
         if member.health is health:
             return False
@@ -167,7 +302,7 @@ class Members:
         self._living = None
         return True
 
-    def forget(self, peer: bytes) -> None:
+    def forget(self, peer: PeerId) -> None:
         """The roster says all there is (again)."""
         member = self._members.pop(peer, None)
         if member is not None and member.health is Health.SUSPECT:

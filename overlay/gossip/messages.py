@@ -10,6 +10,7 @@ from msgspec import Struct
 from overlay.certificates import PEER_ID_BYTES
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
+from overlay.names import NO_PEER, PeerId
 
 MAX_PACKET: Final = 1280
 """Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path
@@ -54,7 +55,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     kind: Kind
     number: int = 0
-    peer: bytes = b""
+    peer: PeerId = NO_PEER
     claims: tuple[bytes, ...] = ()
     digests: tuple[bytes, ...] = ()
 

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-import random  # noqa: TID251 - the type only
 from enum import Enum, auto
 from typing import Final
 
-from overlay.gossip.awareness import Awareness
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.counters import Counters
+from overlay.gossip.digests import Digests
 from overlay.gossip.events import Effect, Reach, Send
 from overlay.gossip.members import Members
-from overlay.gossip.messages import Kind
-from overlay.gossip.packing import Packing
-from overlay.gossip.probing import Probe, Prober
-from overlay.gossip.relays import Relay, Relays
+from overlay.gossip.messages import HEADER, MAX_PACKET, PER_ITEM, Kind, Packet
+from overlay.gossip.probing import Probe, Prober, Relay, Relays
 from overlay.gossip.timers import Timers
 from overlay.gossip.verdicts import Verdicts
+from overlay.names import NO_PEER, PeerId
+
+
+class Packing:
+    """Fills packets: first what the receiver should refute, then news, our digest, others'."""
+
+    def __init__(self, verdicts: Verdicts, digests: Digests) -> None:
+        self._verdicts = verdicts
+        self._digests = digests
+
+    def send(self, peer: PeerId, kind: Kind, number: int = 0, about: PeerId = NO_PEER) -> Send:
+        """A packet for that peer; what it takes along counts as passed on."""
+        claims: list[bytes] = []
+        room = MAX_PACKET - HEADER - self._digests.own_size
+        if (against := self._verdicts.held_against(peer)) is not None:
+            claims.append(against)
+            room -= PER_ITEM + len(against)
+        news, room = self._verdicts.broadcasts.take(room)
+        claims += (claim for claim in news if claim != against)
+        digests = self._digests.take(room + self._digests.own_size)
+        return Send(peer, Packet(kind, number, about, tuple(claims), tuple(digests)))
+
 
 NACK_AFTER: Final = 0.8
 """Of the probe timeout: the helper's "not yet" must reach the asker in time (Lifeguard, 4.1)."""
@@ -37,26 +55,25 @@ class ProbeCycle:
 
     def __init__(
         self,
-        me: bytes,
+        me: PeerId,
         members: Members,
         config: GossipConfig,
-        rng: random.Random,
-        *,
+        prober: Prober,
         verdicts: Verdicts,
+        *,
         packing: Packing,
-        awareness: Awareness,
-        counters: Counters,
-        now: float,
+        turn_at: float,
     ) -> None:
+        """turn_at: when the first of its turns comes."""
         self._me = me
         self._members = members
         self._config = config
         self._verdicts = verdicts
         self._packing = packing
-        self._prober = Prober(members, me, config, rng, awareness=awareness, counters=counters)
+        self._prober = prober
         self._relays = Relays()
         self._timers: Timers[tuple[_Until, int]] = Timers()
-        self._turn_at = now + rng.random() * config.probe_interval_s
+        self._turn_at = turn_at
 
     def next_due(self) -> float:
         return min(self._turn_at, self._timers.next_due())
@@ -95,12 +112,12 @@ class ProbeCycle:
 
     # -- our probes
 
-    def probe(self, peer: bytes, now: float) -> list[Effect]:
+    def probe(self, peer: PeerId, now: float) -> list[Effect]:
         """Probe it out of turn, unless that is being done."""
         probe = self._prober.start_extra(peer, now)
         return [self._ping(probe)] if probe is not None else []
 
-    def doubt(self, peer: bytes, now: float, *, gone: bool) -> list[Effect]:
+    def doubt(self, peer: PeerId, now: float, *, gone: bool) -> list[Effect]:
         """Evidence against it. gone: nobody listens on its port, or many say that it is dead: one
         ping decides."""
         effects = self.probe(peer, now)
@@ -116,7 +133,7 @@ class ProbeCycle:
             effects.append(Reach(peer, probe.number))
         return effects
 
-    def ack(self, sender: bytes, number: int) -> list[Effect]:
+    def ack(self, sender: PeerId, number: int) -> list[Effect]:
         """Somebody answered a ping of ours, or passed on an answer."""
         probe = self._prober.get(number)
         if probe is not None and (sender == probe.peer or sender in probe.helpers):
@@ -128,19 +145,19 @@ class ProbeCycle:
             return [self._packing.send(relay.asker, Kind.ACK, relay.number)]
         return []
 
-    def nack(self, sender: bytes, number: int) -> None:
+    def nack(self, sender: PeerId, number: int) -> None:
         """A helper of ours has had no answer yet."""
         probe = self._prober.get(number)
         if probe is not None and sender in probe.helpers:
             probe.nacks.add(sender)
 
-    def forget(self, peer: bytes) -> None:
+    def forget(self, peer: PeerId) -> None:
         """It is no member any more."""
         if (probe := self._prober.of(peer)) is not None:
             self._prober.forget(probe)
             self._cancel(probe)
 
-    def knock(self, peer: bytes) -> Send:
+    def knock(self, peer: PeerId) -> Send:
         """A ping whose answer nobody waits for: it tells a peer that is gone what is said of it."""
         return self._packing.send(peer, Kind.PING, self._prober.number())
 
@@ -166,7 +183,7 @@ class ProbeCycle:
 
     # -- others' probes
 
-    def ping_for(self, asker: bytes, number: int, peer: bytes, now: float) -> list[Effect]:
+    def ping_for(self, asker: PeerId, number: int, peer: PeerId, now: float) -> list[Effect]:
         """Ping `peer` for somebody who had no answer."""
         if peer not in self._members.roster or peer in {self._me, asker}:
             return []

@@ -1,17 +1,18 @@
-"""Whom to probe and when a probe has failed (SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
+"""Probes under way, ours and those made for others: whom to probe, and when a probe has failed
+(SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
 
 from __future__ import annotations
 
 import math
 import random  # noqa: TID251 - the type only
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from overlay.gossip.awareness import Awareness
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.counters import Counters
-from overlay.gossip.members import Members
+from overlay.gossip.members import Awareness, Counters, Members
 from overlay.gossip.messages import MAX_NUMBER
+from overlay.names import PeerId
 
 MAX_TRIES: Final = 1024
 """Places looked at for one that may be probed: a table full of dead peers must not cost O(N)."""
@@ -30,13 +31,13 @@ class Probe:
     """
 
     number: int
-    peer: bytes
+    peer: PeerId
     direct_until: float
     until: float
     in_turn: bool
     gone: bool = False
-    helpers: tuple[bytes, ...] = ()
-    nacks: set[bytes] = field(default_factory=set)
+    helpers: tuple[PeerId, ...] = ()
+    nacks: set[PeerId] = field(default_factory=set)
 
 
 class Round:
@@ -46,13 +47,13 @@ class Round:
     A peer that stays is probed at least once in two rounds, whoever joins or leaves in between.
     """
 
-    def __init__(self, members: Members, me: bytes, rng: random.Random) -> None:
+    def __init__(self, members: Members, me: PeerId, rng: random.Random) -> None:
         self._members = members
         self._me = me
         self._rng = rng
         self._size = self._step = self._place = self._left = 0
 
-    def next(self) -> bytes | None:
+    def next(self) -> PeerId | None:
         """The next peer that is neither dead nor gone."""
         roster = self._members.roster
         for _ in range(min(MAX_TRIES, 2 * len(roster))):
@@ -84,7 +85,7 @@ class Prober:
     def __init__(
         self,
         members: Members,
-        me: bytes,
+        me: PeerId,
         config: GossipConfig,
         rng: random.Random,
         *,
@@ -100,7 +101,7 @@ class Prober:
         self._round = Round(members, me, rng)
         self._number = rng.randrange(MAX_NUMBER)
         self._probes: dict[int, Probe] = {}
-        self._of: dict[bytes, Probe] = {}
+        self._of: dict[PeerId, Probe] = {}
         self._turn: Probe | None = None
 
     @property
@@ -111,7 +112,7 @@ class Prober:
     def get(self, number: int) -> Probe | None:
         return self._probes.get(number)
 
-    def of(self, peer: bytes) -> Probe | None:
+    def of(self, peer: PeerId) -> Probe | None:
         return self._of.get(peer)
 
     def number(self) -> int:
@@ -127,13 +128,13 @@ class Prober:
         self._turn = self._start(peer, now, in_turn=True)
         return self._turn
 
-    def start_extra(self, peer: bytes, now: float) -> Probe | None:
+    def start_extra(self, peer: PeerId, now: float) -> Probe | None:
         """A probe out of turn; None if that peer is being probed, or too many are."""
         if peer in self._of or len(self._probes) > MAX_EXTRA:
             return None
         return self._start(peer, now, in_turn=False)
 
-    def _start(self, peer: bytes, now: float, *, in_turn: bool) -> Probe:
+    def _start(self, peer: PeerId, now: float, *, in_turn: bool) -> Probe:
         config, scale = self._config, self._awareness.scale
         direct = now + scale(config.probe_timeout_s)
         probe = Probe(
@@ -143,7 +144,7 @@ class Prober:
         self._counters.probes += 1
         return probe
 
-    def ask_for_help(self, probe: Probe) -> tuple[bytes, ...]:
+    def ask_for_help(self, probe: Probe) -> tuple[PeerId, ...]:
         """The direct ping is lost: whom to ask to ping for us."""
         count = self._config.indirect_checks
         probe.helpers = tuple(self._members.some(count, self._rng, but=(probe.peer,)))
@@ -170,3 +171,54 @@ class Prober:
         del self._of[probe.peer]
         if self._turn is probe:
             self._turn = None
+
+
+MAX_RELAYS: Final = 1024
+"""Pings under way for others: a peer asks for few at a time, so more is a flood."""
+
+MAX_RELAYS_PER_ASKER: Final = 32
+"""For one of them: its probe in turn, and those of many connections that broke at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """asker: who asked, under its `number`, to ping `peer`."""
+
+    asker: PeerId
+    number: int
+    peer: PeerId
+
+
+class Relays:
+    """By the number of our own ping."""
+
+    def __init__(self) -> None:
+        self._relays: dict[int, Relay] = {}
+        self._asked: Counter[PeerId] = Counter()
+
+    def add(self, number: int, relay: Relay) -> bool:
+        """Whether there was room."""
+        full = len(self._relays) >= MAX_RELAYS
+        if full or self._asked[relay.asker] >= MAX_RELAYS_PER_ASKER:
+            return False
+        self._relays[number] = relay
+        self._asked[relay.asker] += 1
+        return True
+
+    def get(self, number: int) -> Relay | None:
+        return self._relays.get(number)
+
+    def answered(self, number: int, by: PeerId) -> Relay | None:
+        """Whom to tell that its peer answered; forgotten with it."""
+        relay = self._relays.get(number)
+        if relay is None or relay.peer != by:
+            return None
+        self.forget(number)
+        return relay
+
+    def forget(self, number: int) -> None:
+        relay = self._relays.pop(number, None)
+        if relay is not None:
+            self._asked[relay.asker] -= 1
+            if not self._asked[relay.asker]:
+                del self._asked[relay.asker]

@@ -22,16 +22,38 @@ from __future__ import annotations
 from typing import Final
 
 from overlay.errors import DecodeError
-from overlay.gossip.accusers import Budgets
-from overlay.gossip.awareness import Awareness
-from overlay.gossip.broadcasts import Broadcasts
-from overlay.gossip.claims import Claim, Keys, Word, is_signed, make_claim, read_claim
-from overlay.gossip.config import QUORUM, GossipConfig
-from overlay.gossip.counters import Counters
+from overlay.gossip.claims import Claim, Keys, Standing, Word, is_signed, make_claim, read_claim
+from overlay.gossip.config import QUORUM, GossipConfig, suspicion_timeout
+from overlay.gossip.digests import Broadcasts
 from overlay.gossip.events import Changed, Effect, Health
-from overlay.gossip.members import Member, Members
-from overlay.gossip.standing import Standing
-from overlay.gossip.suspicion import suspicion_timeout
+from overlay.gossip.members import Awareness, Counters, Member, Members
+from overlay.names import PeerId
+
+BURST: Final = 32.0
+"""Accusations of one peer at once: all connections of a machine that stopped break together."""
+
+MAX_ACCUSERS: Final = 4096
+"""Peers whose accusations are counted; beyond that the one counted longest is forgotten."""
+
+
+class Budgets:
+    """A token bucket for each author of accusations that would start a suspicion."""
+
+    def __init__(self, refill_s: float) -> None:
+        """refill_s: seconds in which one more accusation is earned."""
+        self._refill_s = refill_s
+        self._buckets: dict[PeerId, tuple[float, float]] = {}
+
+    def spend(self, author: PeerId, now: float) -> bool:
+        """Whether it may accuse once more now."""
+        tokens, since = self._buckets.pop(author, (BURST, now))
+        tokens = min(BURST, tokens + (now - since) / self._refill_s)
+        allowed = tokens >= 1
+        self._buckets[author] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > MAX_ACCUSERS:
+            del self._buckets[next(iter(self._buckets))]
+        return allowed
+
 
 MISTRUST: Final = 30
 """Probe intervals for which a participant's `dead` is no part of a sentence after one that was
@@ -43,7 +65,7 @@ class Verdicts:
 
     def __init__(
         self,
-        me: bytes,
+        me: PeerId,
         members: Members,
         config: GossipConfig,
         keys: Keys,
@@ -62,13 +84,13 @@ class Verdicts:
         self._counters = counters
         self._budgets = Budgets(config.probe_interval_s)
         self._announced_at = float("-inf")
-        self._moved: dict[bytes, float | None] = {}
+        self._moved: dict[PeerId, float | None] = {}
         self._mistrusted: dict[str, float] = {}
-        self.broadcasts: Broadcasts[tuple[bytes, bytes]] = Broadcasts(
+        self.broadcasts: Broadcasts[tuple[PeerId, PeerId]] = Broadcasts(
             lambda: config.retransmits(members.living)
         )
 
-    def moved(self) -> dict[bytes, float | None]:
+    def moved(self) -> dict[PeerId, float | None]:
         """Suspects whose suspicion since the last call got another end (None: it is over)."""
         moved, self._moved = self._moved, {}
         return moved
@@ -193,7 +215,7 @@ class Verdicts:
 
     # -- our own findings
 
-    def accuse(self, peer: bytes, now: float, *, gone: bool = False) -> list[Effect]:
+    def accuse(self, peer: PeerId, now: float, *, gone: bool = False) -> list[Effect]:
         """Our probe of it failed. gone: and nobody listens on its port."""
         if self._members.is_gone(peer) or peer not in self._roster:
             return []
@@ -207,26 +229,26 @@ class Verdicts:
             self._suspect_until(peer, member, min(member.until, now + self._config.gone_s))
         return effects
 
-    def may_kill(self, peer: bytes) -> bool:
+    def may_kill(self, peer: PeerId) -> bool:
         """Whether a suspicion that ran out is proof enough, without a last probe of ours."""
         member = self._members.get(peer)
         suspected = member is not None and member.health is Health.SUSPECT
         return suspected and member is not None and self._me in member.accusations
 
-    def is_sentenced(self, peer: bytes, now: float) -> bool:
+    def is_sentenced(self, peer: PeerId, now: float) -> bool:
         """Whether a suspect is dead by the word of so many that one ping of ours decides."""
         member = self._members.get(peer)
         if member is None or member.health is not Health.SUSPECT:
             return False
         return len(self._dead_voices(member, now)) >= self._quorum
 
-    def postpone(self, peer: bytes, until: float) -> None:
+    def postpone(self, peer: PeerId, until: float) -> None:
         """Let the suspicion last until then: we want to hear more."""
         member = self._members.get(peer)
         if member is not None and member.health is Health.SUSPECT:
             self._suspect_until(peer, member, until)
 
-    def kill(self, peer: bytes, now: float) -> list[Effect]:
+    def kill(self, peer: PeerId, now: float) -> list[Effect]:
         """Its suspicion ran out: it is dead."""
         member = self._members.get(peer)
         assert member is not None
@@ -247,7 +269,7 @@ class Verdicts:
 
     # -- the roster
 
-    def joined(self, peer: bytes, now: float) -> list[Effect]:
+    def joined(self, peer: PeerId, now: float) -> list[Effect]:
         """Its record may be of a newer incarnation than what is held against it."""
         member = self._members.get(peer)
         if member is None or self._roster.incarnation(peer) <= member.incarnation:
@@ -257,7 +279,7 @@ class Verdicts:
         self._members.forget(peer)
         return effects
 
-    def removed(self, peer: bytes) -> list[Effect]:
+    def removed(self, peer: PeerId) -> list[Effect]:
         """It is no member any more: for those who rely on it, it left."""
         was = self._members.health(peer)
         if (member := self._members.get(peer)) is not None:
@@ -267,7 +289,7 @@ class Verdicts:
 
     # -- telling
 
-    def held_against(self, peer: bytes) -> bytes | None:
+    def held_against(self, peer: PeerId) -> bytes | None:
         """A claim by which that peer learns what it should refute (Lifeguard's buddy system)."""
         member = self._members.get(peer)
         if member is None or member.health is Health.ALIVE:
@@ -305,25 +327,25 @@ class Verdicts:
             self._suspect_until(subject, member, now)
         return effects
 
-    def _time_suspicion(self, peer: bytes, member: Member, *, begins: bool) -> None:
+    def _time_suspicion(self, peer: PeerId, member: Member, *, begins: bool) -> None:
         shortest, longest = self._config.suspicion_s(self._members.living)
         confirmed = min(len(self._voices(member)) - 1, member.confirmations)
         lasts = suspicion_timeout(shortest, longest, member.confirmations, confirmed)
         until = member.since + lasts
         self._suspect_until(peer, member, until if begins else min(until, member.until))
 
-    def _suspect_until(self, peer: bytes, member: Member, until: float) -> None:
+    def _suspect_until(self, peer: PeerId, member: Member, until: float) -> None:
         member.until = until
         self._moved[peer] = until
 
-    def _clear(self, peer: bytes, member: Member) -> None:
+    def _clear(self, peer: PeerId, member: Member) -> None:
         """Nothing is held against it any more, nor passed on."""
         for author in (peer, *member.accusations):
             self.broadcasts.drop((peer, author))
         member.accusations = {}
         self._moved[peer] = None
 
-    def _become(self, peer: bytes, member: Member, health: Health, now: float) -> list[Effect]:
+    def _become(self, peer: PeerId, member: Member, health: Health, now: float) -> list[Effect]:
         before = member.health
         if not self._members.become(peer, member, health, now):
             return []
@@ -346,7 +368,7 @@ class Verdicts:
     def _quorum(self) -> int:
         return min(QUORUM, self._roster.participants)
 
-    def _voice(self, author: bytes) -> str | bytes:
+    def _voice(self, author: PeerId) -> str | bytes:
         participant = self._roster.participant(author)
         return author if participant == self._roster.participant(self._me) else participant
 
@@ -360,7 +382,7 @@ class Verdicts:
             if word is Word.DEAD and self._is_trusted(author, now)
         }
 
-    def _is_trusted(self, author: bytes, now: float) -> bool:
+    def _is_trusted(self, author: PeerId, now: float) -> bool:
         return self._mistrusted.get(self._roster.participant(author), now) <= now
 
     def _possible_voices(self) -> int:

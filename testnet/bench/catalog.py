@@ -28,16 +28,16 @@ import trio.testing
 from dht.catalog import Catalog, Kind, open_catalog_in
 from dht.config import DhtConfig
 from dht.directory import Address, Handler
+from dht.local_peer import LocalPeer, Names
 from dht.node import Node, open_node
 from dht.records import Publisher
-from dht.surroundings import Names, Surroundings
 from overlay.certificates import public_key_of
 from overlay.datagrams import Channel, Datagrams, open_datagrams
 from overlay.errors import UnavailableError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.peers import PeerTable
 from testnet.bench import Entry, entry
 
@@ -84,16 +84,16 @@ class _Wire:
 
 @dataclass(frozen=True)
 class _Table:
-    own: bytes
-    addresses: dict[bytes, Address]
+    own: PeerId
+    addresses: dict[PeerId, Address]
 
-    def known(self) -> Iterable[bytes]:
+    def known(self) -> Iterable[PeerId]:
         return [peer_id for peer_id in self.addresses if peer_id != self.own]
 
-    def address_of(self, peer_id: bytes) -> Address | None:
+    def address_of(self, peer_id: PeerId) -> Address | None:
         return self.addresses.get(peer_id)
 
-    def participant_of(self, peer_id: bytes) -> str:
+    def participant_of(self, peer_id: PeerId) -> str:
         return peer_id.hex()
 
     def are_expected(self) -> bool:
@@ -139,29 +139,29 @@ async def _catalogs(folder: Path) -> AsyncIterator[list[Catalog]]:
         catalogs = []
         for number, (table, udp) in enumerate(pairs):
             table.merge(records, now)
-            around = _surroundings(table, _Wire(udp), addresses)
+            local = _local_peer(table, _Wire(udp), addresses)
             home = folder / str(number)
             catalogs.append(
-                await stack.enter_async_context(open_catalog_in(around, home, DhtConfig()))
+                await stack.enter_async_context(open_catalog_in(local, home, DhtConfig()))
             )
         yield catalogs
 
 
-def _surroundings(table: PeerTable, wire: _Wire, addresses: dict[bytes, Address]) -> Surroundings:
-    def publisher_of(peer_id: bytes) -> Publisher:
+def _local_peer(table: PeerTable, wire: _Wire, addresses: dict[PeerId, Address]) -> LocalPeer:
+    def publisher_of(peer_id: PeerId) -> Publisher:
         record = table.get(peer_id)
         if record is None:
             raise UntrustedError(peer_id.hex())
         return Publisher(record.participant, public_key_of(record.certificate))
 
-    async def no_body(_peer_id: bytes, _digest: bytes) -> bytes:
+    async def no_body(_peer_id: PeerId, _digest: bytes) -> bytes:
         raise UnavailableError("all bodies here fit their records")
 
-    async def no_names(_peer_id: bytes) -> Names:
+    async def no_names(_peer_id: PeerId) -> Names:
         raise UnavailableError("nobody lists names here")
 
     own = table.identity
-    return Surroundings(
+    return LocalPeer(
         federation=table.federation,
         participant=own.participant,
         peer_id=own.peer_id,
@@ -186,13 +186,13 @@ class _Lossy:
     rng: random.Random
     handlers: dict[Address, Handler] = field(default_factory=dict)
 
-    def send(self, sender: bytes, source: Address, target: Address, payload: bytes) -> None:
+    def send(self, sender: PeerId, source: Address, target: Address, payload: bytes) -> None:
         if self.rng.random() >= LOSS:
             delay = self.rng.uniform(0.005, 0.05)
             self.nursery.start_soon(self._deliver, delay, sender, source, target, payload)
 
     async def _deliver(
-        self, delay: float, sender: bytes, source: Address, target: Address, payload: bytes
+        self, delay: float, sender: PeerId, source: Address, target: Address, payload: bytes
     ) -> None:
         await trio.sleep(delay)
         self.handlers[target](sender, source, payload)
@@ -201,7 +201,7 @@ class _Lossy:
 @dataclass(frozen=True)
 class _LossyWire:
     network: _Lossy
-    peer_id: bytes
+    peer_id: PeerId
     address: Address
 
     def on(self, handler: Handler) -> None:
@@ -234,7 +234,7 @@ def _found_share(attempts: int) -> float:
 async def _found(attempts: int) -> int:
     rng = random.Random(2)
     config = DhtConfig(attempts=attempts)
-    addresses = {rng.randbytes(20): ("10.0.0.1", port) for port in range(1, NODES + 1)}
+    addresses = {PeerId(rng.randbytes(20)): ("10.0.0.1", port) for port in range(1, NODES + 1)}
     found = 0
     async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
         network = _Lossy(nursery, rng)

@@ -18,7 +18,7 @@ from overlay.encoding import encode
 from overlay.exchange import Preset
 from overlay.gossip.claims import SIGNATURE_BYTES
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.detector import Detector
+from overlay.gossip.detector import Detector, Start
 from overlay.gossip.events import (
     Changed,
     Doubt,
@@ -35,8 +35,9 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
+from overlay.gossip.members import Roster
 from overlay.gossip.messages import Here, Knock, Packet, State
-from overlay.gossip.roster import Roster
+from overlay.names import PeerId
 from testnet.detection.tally import Tally
 from testnet.virtual.clock import Arguments
 from testnet.virtual.messages import LINKS, Network, Nodes, Starved
@@ -55,17 +56,17 @@ class HashKeys:
 
     __slots__ = ("_me",)
 
-    def __init__(self, me: bytes) -> None:
+    def __init__(self, me: PeerId) -> None:
         self._me = me
 
     def sign(self, domain: str, payload: bytes) -> bytes:
         return _hash(self._me, domain, payload)
 
-    def verify(self, author: bytes, domain: str, payload: bytes, signature: bytes) -> bool:
+    def verify(self, author: PeerId, domain: str, payload: bytes, signature: bytes) -> bool:
         return _hash(author, domain, payload) == signature
 
 
-def _hash(author: bytes, domain: str, payload: bytes) -> bytes:
+def _hash(author: PeerId, domain: str, payload: bytes) -> bytes:
     return blake2b(domain.encode() + payload, digest_size=SIGNATURE_BYTES, key=author).digest()
 
 
@@ -110,7 +111,7 @@ class World(Nodes[Detector, Event]):
         self._killed = killed
         self._streams = streams
         self._network = Network(LINKS[preset], loss, random.Random(rng.random()))
-        self._ids = [node.to_bytes(20, "big") for node in range(nodes)]
+        self._ids = [PeerId(node.to_bytes(20, "big")) for node in range(nodes)]
         self._roster = Roster()
         for node, peer in enumerate(self._ids):
             participant = f"p{node // PEERS_PER_PARTICIPANT}.example"
@@ -138,9 +139,7 @@ class World(Nodes[Detector, Event]):
             self._config,
             HashKeys(me),
             self._detectors_rng,
-            incarnation=FIRST_INCARNATION,
-            now=self.clock.now,
-            announce=False,
+            start=Start(self.clock.now, FIRST_INCARNATION, announce=False),
         )
 
     def crash(self, node: int) -> None:
@@ -205,7 +204,7 @@ class World(Nodes[Detector, Event]):
             case Persist() | Reach() | Said():
                 pass
 
-    def _send(self, node: int, peer: bytes, packet: Packet) -> None:
+    def _send(self, node: int, peer: PeerId, packet: Packet) -> None:
         self.traffic.sent += len(encode(packet)) + ENVELOPE
         self.traffic.datagrams += 1
         delay = self._network.delay()

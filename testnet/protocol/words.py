@@ -17,20 +17,30 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from engine.objects.schema import BEGINNING, END
+from overlay.names import PeerId
 
 _LONG: Final = 2**40
 """From here on a power of two reads better as one."""
 
 _MOMENTS: Final = {BEGINNING: "BEGINNING", END: "END"}
 
-_BASIC: Final = {
+_BASIC: Final[dict[object, str]] = {
     bytes: "bytes",
+    PeerId: "peer id",
     str: "text",
     int: "integer",
     float: "number",
     bool: "boolean",
     type(None): "none",
     msgspec.UnsetType: "missing",
+}
+
+_UNITS: Final[dict[object, str]] = {
+    bytes: " bytes",
+    PeerId: " bytes",
+    str: " characters",
+    int: "",
+    float: "",
 }
 
 
@@ -92,12 +102,13 @@ def type_words(hint: object, name_of: Callable[[type[Struct]], str]) -> str:
 
 
 def _plain(hint: object, name_of: Callable[[type[Struct]], str]) -> str:
+    if hint in _BASIC:
+        return _BASIC[hint]
     assert isinstance(hint, type)
     if issubclass(hint, Struct):
         return name_of(hint)
-    if issubclass(hint, Enum):
-        return "one of " + ", ".join(_member(each) for each in hint)
-    return _BASIC[hint]
+    assert issubclass(hint, Enum)
+    return "one of " + ", ".join(_member(each) for each in hint)
 
 
 def _is_type(argument: object) -> bool:
@@ -140,8 +151,7 @@ def _member(member: Enum) -> str:
 
 
 def _limits(meta: Meta, hint: object) -> str:
-    plain = {bytes: " bytes", str: " characters", int: "", float: ""}
-    unit = plain[hint] if isinstance(hint, type) and hint in plain else " items"
+    unit = _UNITS.get(hint, " items")
     least = meta.min_length if meta.ge is None else meta.ge
     most = meta.max_length if meta.le is None else meta.le
     if least is not None and least == most:

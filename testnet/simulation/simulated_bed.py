@@ -21,6 +21,7 @@ from overlay.errors import MedusaError
 from overlay.events import wall_clock
 from overlay.exchange import PUSH, Push, Pushed
 from overlay.identity import Root, parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.statements import Admission, digest_of, seal_statement
 from testnet.simulation.faults import (
@@ -76,7 +77,7 @@ def cheat(peer: Peer | None) -> None:
     """From now on it pays what it is billed by a signature that is not its own, and writes nothing
     down."""
 
-    def proposed(payee: bytes, proposal: Proposal, _: float) -> list[Effect]:
+    def proposed(payee: PeerId, proposal: Proposal, _: float) -> list[Effect]:
         return [Send(payee, countersign(NOBODYS_KEY, proposal))]
 
     if peer is not None:

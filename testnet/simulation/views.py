@@ -28,6 +28,7 @@ from engine.objects.schema import BEGINNING
 from overlay import statements
 from overlay.certificates import peer_id_of
 from overlay.errors import MedusaError, UntrustedError
+from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.signing import verify
 from testnet.simulation.history import (
@@ -50,7 +51,7 @@ def books_of(home: Home, peer: str, federation: str) -> Books:
     if not path.exists():
         return Books()
     try:
-        balances = read_balances(path, bytes.fromhex(peer), federation)
+        balances = read_balances(path, parse_peer_id(peer), federation)
         accounts, unsigned = _accounts(path)
     except MedusaError as error:
         return Books(fault=str(error))

@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from overlay.errors import UnavailableError
+from overlay.identity import parse_peer_id
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation, build, config_of
 from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
@@ -209,7 +210,7 @@ class World:
         def met() -> bool:
             running = [place for place in self.peers.values() if place.peer is not None]
             return all(
-                place.peer.engine.overlay.peers.get(bytes.fromhex(other.id)) is not None
+                place.peer.engine.overlay.peers.get(parse_peer_id(other.id)) is not None
                 for place in running
                 for other in running
                 if other is not place and place.peer is not None

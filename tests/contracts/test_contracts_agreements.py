@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from contracts_parties import DAY, MIT, NOW, UTAH, federation, proposed
 
-from contracts.agreements import BookAgreements
 from contracts.book import Book
+from contracts.desk import BookAgreements
 from contracts.documents import accept, contract_id, revoke
 from contracts.terms import ContentTerms
 from overlay.errors import NotFoundError, UntrustedError

@@ -19,9 +19,9 @@ from kademlia.utils import digest
 from dht.catalog import Catalog, open_catalog_in
 from dht.config import DhtConfig
 from dht.directory import Address, Handler
+from dht.local_peer import LocalPeer, Names
 from dht.node import Node, open_node
 from dht.records import Publisher
-from dht.surroundings import Names, Surroundings
 from overlay.errors import MedusaError, UnavailableError, UntrustedError
 from overlay.events import Events
 from overlay.identity import peer_id_of
@@ -209,7 +209,7 @@ class Home:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Catalog]:
-        around = Surroundings(
+        local = LocalPeer(
             federation=FEDERATION,
             participant=self.participant,
             peer_id=self.peer_id,
@@ -223,7 +223,7 @@ class Home:
             clock=self.clock,
             rng=Random(self.world.network.rng.random()),
         )
-        async with open_catalog_in(around, self.folder, self.config) as catalog:
+        async with open_catalog_in(local, self.folder, self.config) as catalog:
             self.catalog = catalog
             try:
                 yield catalog

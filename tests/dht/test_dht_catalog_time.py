@@ -25,8 +25,8 @@ async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(
         await one.publish(THING, NAME, Thing("one"))
         for step in range(20):  # as if a clock half a minute ahead had made these
             await one.publish(THING, NAME, Thing(f"one {step}"))
-        around = two._publishing._around
-        object.__setattr__(around, "clock", lambda: EPOCH + trio.current_time() - 20)
+        local = two._publishing._local
+        object.__setattr__(local, "clock", lambda: EPOCH + trio.current_time() - 20)
         await two.publish(THING, NAME, Thing("two"))
         assert (await other.lookup(THING, NAME)).value == Thing("two")
 

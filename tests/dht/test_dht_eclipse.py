@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from kademlia.node import Node
 from msgspec import Struct
 
-from dht.allowance import HAND_OVER_BURST, HAND_OVERS_PER_S
 from dht.catalog import Kind
 from dht.kademlia_bridge import LOOKUP_S
-from dht.meeting import MAX_AT_ONCE, Meeting
+from dht.node import MAX_AT_ONCE, NewContacts
 from dht.routing import MOST_ASKED, Shortlist
-from dht.shares import chosen, share_of, surplus
+from dht.shares import HAND_OVER_BURST, HAND_OVERS_PER_S, chosen, share_of, surplus
 from overlay.errors import ConflictError, NotFoundError
 from overlay.names import ObjectName
 
@@ -276,7 +275,7 @@ def test_greetings_go_to_all_participants() -> None:
     crowd = [bytes([0, n]) * 10 for n in range(200)]
     few = [bytes([1, n]) * 10 for n in range(10)]
     by_id = dict.fromkeys(crowd, EVIL) | {peer: f"{n}.edu" for n, peer in enumerate(few)}
-    meeting = Meeting(Random(1), by_id.__getitem__)
-    greeted = [meeting.due([*crowd, *few], (), now) for now in (0.0, 0.5)]
+    contacts = NewContacts(Random(1), by_id.__getitem__)
+    greeted = [contacts.due([*crowd, *few], (), now) for now in (0.0, 0.5)]
     assert all(len(each) == MAX_AT_ONCE for each in greeted)
     assert set(few) <= set().union(*greeted), "two rounds are enough for them"

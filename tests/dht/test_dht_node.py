@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kademlia.node import Node
 
 from dht import wire
-from dht.allowance import STORE_BURST, STORES_PER_S
 from dht.config import DhtConfig
+from dht.shares import STORE_BURST, STORES_PER_S
 from overlay.errors import BusyError, ClosedError, DecodeError, UnavailableError, UntrustedError
 
 KEY = bytes(range(20))

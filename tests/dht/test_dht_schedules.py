@@ -7,28 +7,28 @@ from random import Random
 
 import pytest
 
-from dht.allowance import Allowances
 from dht.config import DhtConfig
-from dht.meeting import MAX_AT_ONCE, MAX_WAIT_S, Meeting
-from dht.republish import AT_ONCE, Schedule
+from dht.node import MAX_AT_ONCE, MAX_WAIT_S, NewContacts
+from dht.publishing import AT_ONCE, Schedule
+from dht.shares import Allowances
 from overlay.errors import InvalidInputError
 
 PEERS = [bytes([n]) * 20 for n in range(20)]
 
 
 def test_all_are_greeted_in_rounds() -> None:
-    meeting = Meeting(Random(1), bytes.hex)
-    first = meeting.due(PEERS, [], 0.0)
-    second = meeting.due(PEERS, [], 0.0)
+    contacts = NewContacts(Random(1), bytes.hex)
+    first = contacts.due(PEERS, [], 0.0)
+    second = contacts.due(PEERS, [], 0.0)
     assert len(first) == len(second) == MAX_AT_ONCE
     assert not set(first) & set(second)
 
 
 def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
-    meeting = Meeting(Random(1), bytes.hex)
+    contacts = NewContacts(Random(1), bytes.hex)
     now, times = 0.0, []
     while now < 1000:
-        if meeting.due(PEERS[:1], [], now):
+        if contacts.due(PEERS[:1], [], now):
             times.append(now)
         now += 0.5
     gaps = [b - a for a, b in pairwise(times)]
@@ -37,12 +37,12 @@ def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
 
 
 def test_who_is_met_is_not_greeted_and_starts_anew_when_lost() -> None:
-    meeting = Meeting(Random(1), bytes.hex)
-    assert meeting.due(PEERS[:1], [], 0.0) == PEERS[:1]
-    assert meeting.due(PEERS[:1], PEERS[:1], 100.0) == []
-    assert meeting.due(PEERS[:1], [], 100.0) == PEERS[:1]
-    assert meeting.any_due(PEERS[:1], 100.5) is False
-    assert meeting.any_due(PEERS[:1], 101.0) is True
+    contacts = NewContacts(Random(1), bytes.hex)
+    assert contacts.due(PEERS[:1], [], 0.0) == PEERS[:1]
+    assert contacts.due(PEERS[:1], PEERS[:1], 100.0) == []
+    assert contacts.due(PEERS[:1], [], 100.0) == PEERS[:1]
+    assert contacts.any_due(PEERS[:1], 100.5) is False
+    assert contacts.any_due(PEERS[:1], 101.0) is True
 
 
 def test_a_renewal_comes_before_the_interval_is_over() -> None:

@@ -57,5 +57,5 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
 
     monkeypatch.setattr("overlay.node.open_gossip", open_told)
     # a test may say of a living peer that it is dead: the catalog goes on without believing it
-    monkeypatch.setattr("dht.surroundings._PeerContacts.address_of", first_address)
+    monkeypatch.setattr("dht.local_peer._PeerContacts.address_of", first_address)
     return made

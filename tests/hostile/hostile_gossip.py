@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import trio
 
 from overlay.datagrams import Channel
-from overlay.gossip.claims import Word, make_claim
-from overlay.gossip.keys import PeerKeys
+from overlay.gossip.claims import PeerKeys, Word, make_claim
 from overlay.gossip.messages import Kind, Packet, encode_packet
 from tools.daemon.peer import Peer
 

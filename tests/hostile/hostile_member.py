@@ -73,10 +73,9 @@ class HostilePeer:
             remote = self.membership.authenticate(tls.certificate, wall_clock())
             connection = Connection(
                 tls,
-                remote,
+                Caller(remote.participant, remote.peer_id),
                 dialled=True,
                 service=service or Service(),
-                caller=Caller(remote.participant, remote.peer_id),
                 events=Events(),
             )
             async with running(connection):

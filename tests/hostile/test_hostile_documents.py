@@ -20,8 +20,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.messages import Assignment
 from overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
-from overlay.gossip.driver import SYNC_METHOD
-from overlay.gossip.messages import MAX_STATE, State
+from overlay.gossip.messages import MAX_STATE, SYNC_METHOD, State
 from overlay.peers import Stamp
 
 CONNECTIONS = 4

@@ -27,8 +27,8 @@ from engine_peers import DEADLINE_S, Place, Town, open_town, until
 from hostile_calls import FOLLOWING, WAITING, Generator, methods_of
 from msgspec import Struct
 
+from dht.local_peer import BODY, BodyRequest
 from dht.records import Pointer, read_record
-from dht.surroundings import BODY, BodyRequest
 from engine.api.messages import LookupObject
 from engine.objects.availability import Availability, Mode
 from engine.objects.definitions import ANY, StreamDefinition, StreamEntry

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from overlay.gossip.claims import MAX_INCARNATION, Keys, Word, make_claim
 from overlay.gossip.config import GossipConfig
-from overlay.gossip.detector import Detector
+from overlay.gossip.detector import Detector, Start
 from overlay.gossip.events import (
     Changed,
     Doubt,
@@ -26,8 +26,8 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
+from overlay.gossip.members import Roster
 from overlay.gossip.messages import Kind, Packet, decode_packet, encode_packet
-from overlay.gossip.roster import Roster
 
 QUICK = GossipConfig(
     probe_interval_s=1.0,
@@ -96,9 +96,7 @@ class Lone:
             config,
             self.keys,
             random.Random(seed),
-            incarnation=1,
-            now=0.0,
-            announce=False,
+            start=Start(0.0, 1, announce=False),
             latest=lambda: self.latest,
         )
         self.effects: list[Effect] = []
@@ -183,9 +181,7 @@ class Network:
             self.config,
             HashKeys(me),
             random.Random(self.rng.random()),
-            incarnation=incarnation,
-            now=self.now,
-            announce=announce,
+            start=Start(self.now, incarnation, announce=announce),
         )
         self._wake(me)
 

@@ -15,7 +15,6 @@ import trio.testing
 from deadline import DEADLINE_S
 from msgspec import Struct
 
-from overlay.certificates import PeerName
 from overlay.connection import FRAMES_AT_ONCE, Connection
 from overlay.encoding import encode
 from overlay.errors import DecodeError, NotFoundError
@@ -81,10 +80,9 @@ async def listening(
     near, far = trio.testing.memory_stream_pair()
     connection = Connection(
         far,
-        PeerName("evil.edu", b"e" * 20),
+        Caller("evil.edu", b"e" * 20),
         dialled=False,
         service=served.service,
-        caller=Caller("evil.edu", b"e" * 20),
         events=Events(),
     )
     async with trio.open_nursery() as nursery:
@@ -137,15 +135,13 @@ async def test_a_read_full_of_refusals_as_well() -> None:
 
 async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_there() -> None:
     near, far = trio.testing.memory_stream_pair()
-    peer = PeerName("mit.edu", b"m" * 20)
     async with counted() as turns, trio.open_nursery() as nursery:
         ends = [
             Connection(
                 stream,
-                peer,
+                Caller("mit.edu", b"m" * 20),
                 dialled=stream is near,
                 service=Served(turns).service,
-                caller=Caller("mit.edu", b"m" * 20),
                 events=Events(),
             )
             for stream in (near, far)
@@ -231,10 +227,9 @@ async def test_long_messages_that_are_all_here_are_decoded_at_a_pace(
             connections = [
                 Connection(
                     stream,
-                    PeerName(name, b"p" * 20),
+                    Caller(name, b"p" * 20),
                     dialled=stream is near,
                     service=service,
-                    caller=Caller(name, b"p" * 20),
                     events=Events(),
                     memory=held,
                 )

@@ -231,14 +231,13 @@ async def test_a_connection_that_does_not_forward_is_evidence(autojump_clock: ob
     doubts: list[float] = []
     connection = Connection(
         StuckStream(),
-        Identity.issue(OWNERS[0], NOW).name,
+        Caller("mit.edu", None),
         dialled=True,
         service=Service(),
-        caller=Caller("mit.edu", None),
         events=Events(),
         keep_alive=KeepAlive(ping_s=10.0, dead_after_s=30.0, stall_s=1.0),
-        doubt=lambda: doubts.append(trio.current_time() - started),
     )
+    connection.doubted.add(lambda: doubts.append(trio.current_time() - started))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)

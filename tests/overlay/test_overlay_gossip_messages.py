@@ -13,7 +13,6 @@ from overlay_gossip_network import QUICK, HashKeys, Lone, peer, roster_of, word
 from overlay.encoding import encode
 from overlay.errors import DecodeError, InvalidInputError
 from overlay.exchange import Preset
-from overlay.gossip.broadcasts import MAX_ITEMS, Broadcasts
 from overlay.gossip.claims import (
     MAX_INCARNATION,
     OTHERS_BYTES,
@@ -24,11 +23,10 @@ from overlay.gossip.claims import (
     make_claim,
     read_claim,
 )
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.counters import Counters
-from overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, Digests
+from overlay.gossip.config import GossipConfig, suspicion_timeout
+from overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, MAX_ITEMS, Broadcasts, Digests
 from overlay.gossip.events import PublishDigest, Received, Said, Synced
-from overlay.gossip.members import Members
+from overlay.gossip.members import Counters, Members, Roster
 from overlay.gossip.messages import (
     MAX_PACKET,
     PER_ITEM,
@@ -39,8 +37,6 @@ from overlay.gossip.messages import (
     encode_packet,
 )
 from overlay.gossip.probing import Round
-from overlay.gossip.roster import Roster
-from overlay.gossip.suspicion import suspicion_timeout
 from overlay.gossip.timers import Timers
 
 ONE = make_claim(HashKeys(peer(1)), peer(1), Word.SUSPECT, peer(2), 7)

@@ -26,7 +26,6 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.frames import HEADER, Kind
-from overlay.identity import PeerName
 from overlay.log import bound, checked_cause
 from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall, Service
 from overlay.streams import WINDOW_BYTES, Opening
@@ -119,18 +118,16 @@ async def connected(
     left, right = trio.testing.memory_stream_pair()
     here = Connection(
         left,
-        PeerName("mit.edu", b"m" * 20),
+        Caller("mit.edu", b"m" * 20),
         dialled=True,
         service=Service(),
-        caller=Caller("mit.edu", b"m" * 20),
         events=Events(),
     )
     there = Connection(
         right,
-        PeerName(caller.participant, caller.peer_id or b""),
+        caller,
         dialled=False,
         service=served.service,
-        caller=caller,
         events=served.events,
         keep_alive=KeepAlive(1e6, 1e7),
     )
@@ -410,10 +407,9 @@ async def test_silence_is_noticed(autojump_clock: object) -> None:
     left, _silent = trio.testing.memory_stream_pair()
     connection = Connection(
         left,
-        PeerName("mit.edu", b"m" * 20),
+        PEER,
         dialled=True,
         service=Service(),
-        caller=PEER,
         events=Events(),
         keep_alive=KeepAlive(10, 30),
     )

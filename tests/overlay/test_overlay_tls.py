@@ -15,7 +15,7 @@ from msgspec import Struct
 from overlay.connection import Connection, running
 from overlay.errors import UnavailableError, UntrustedError
 from overlay.events import Events
-from overlay.identity import Identity, PeerName, Root
+from overlay.identity import Identity, Root
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.tls import (
     CLIENT_PROTOCOL,
@@ -180,10 +180,9 @@ async def _called_through_a_cut(most: int) -> int:
     def connection(tls: TlsStream, *, dialled: bool) -> Connection:
         return Connection(
             tls,
-            PeerName("mit.edu", b"p" * 20),
+            Caller("mit.edu", b"p" * 20),
             dialled=dialled,
             service=service,
-            caller=Caller("mit.edu", b"p" * 20),
             events=Events(),
         )
 

@@ -19,7 +19,7 @@ PACKAGES = ("overlay", "dht", "engine", "contracts", "tools")
 NOT_FROM_OUTSIDE = {
     "contracts.delivery.MAX_HURRIED",  # calls of our own
     "contracts.payee.MAX_RETRY_S",
-    "dht.meeting.MAX_WAIT_S",
+    "dht.node.MAX_WAIT_S",
     "engine.replication.digests.MAX_DIGEST",  # what we say ourselves
     "engine.replication.digests.MAX_VERSIONS",
     "engine.replication.query_files.MAX_LEFT",  # our own past

@@ -21,12 +21,11 @@ from overlay.clients import open_client, open_client_listener
 from overlay.errors import DecodeError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.exchange import Preset
-from overlay.identity import Identity, Root, certificate_pem
+from overlay.identity import Identity, Root, certificate_pem, make_request, read_request
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay, OverlayConfig, open_overlay
 from overlay.rpc import Service
-from overlay.signing_request import make_request, read_request
 from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.peer_command import peer
 from tools.daemon.renewal import RENEW_S, Renewal, renew, renew_at_start

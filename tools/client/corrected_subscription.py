@@ -15,7 +15,7 @@ from engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
 from engine.streams.corrections import Change, Corrections, Kind, corrector
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
-from overlay.concurrency import until_one_ends
+from overlay.concurrency import Watched, until_one_ends
 from overlay.errors import InvalidInputError, NotRetainedError
 from tools.client.subscription import Epoch, Following, Source, Subscription
 
@@ -188,17 +188,17 @@ class _Reached:
     """A number that grows."""
 
     def __init__(self, at: int) -> None:
-        self.at = at
-        self._grown = trio.Event()
+        self._at = Watched(at)
+
+    @property
+    def at(self) -> int:
+        return self._at.value
 
     def reach(self, at: int) -> None:
-        if at > self.at:
-            self.at = at
-            self._grown.set()
-            self._grown = trio.Event()
+        if at > self._at.value:
+            self._at.set(at)
 
     async def beyond(self, at: int) -> None:
         """Wait until the number is greater than that."""
         await trio.lowlevel.checkpoint()
-        while self.at <= at:
-            await self._grown.wait()
+        await self._at.until(lambda reached: reached > at)

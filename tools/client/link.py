@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
+from overlay.concurrency import Bell, Watched
 from overlay.connection import Connection
 from overlay.errors import BrokenError, BusyError, DeadlineError, MedusaError, UnavailableError
 
@@ -68,16 +69,16 @@ class Link:
         self._dial = dial
         self._current: Connection | None = None
         self._failure: MedusaError | None = None
-        self._wanted = trio.Event()
-        self._settled = trio.Event()
-        self._over = trio.Event()
+        self._wanted = Bell()
+        self._over = Bell()
+        self._tries = Watched(0)
 
     async def run(self) -> None:
         """Dial whenever a connection is wanted; cancel to hang up."""
         while True:
             await self._wanted.wait()
-            self._wanted = trio.Event()
-            self._over = trio.Event()
+            self._wanted.clear()
+            self._over.clear()
             try:
                 async with self._dial() as connection:
                     self._settle(connection, None)
@@ -97,9 +98,9 @@ class Link:
             if not self._current.closed.is_set():
                 return self._current
             self._current = None
-            self._over.set()
-        self._wanted.set()
-        await self._settled.wait()
+            self._over.ring()
+        self._wanted.ring()
+        await self._tries.changed()
         return self._outcome()
 
     def _outcome(self) -> Connection:
@@ -109,8 +110,7 @@ class Link:
 
     def _settle(self, connection: Connection | None, failure: MedusaError | None) -> None:
         self._current, self._failure = connection, failure
-        self._settled.set()
-        self._settled = trio.Event()
+        self._tries.set(self._tries.value + 1)
 
 
 async def call(

@@ -16,7 +16,7 @@ from engine.streams.ipc import encode_parts
 from engine.streams.messages import Post, Posted, PostEvent
 from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
-from overlay.concurrency import until_one_ends
+from overlay.concurrency import Watched, until_one_ends
 from overlay.connection import BULK_WEIGHT
 from overlay.errors import (
     BrokenError,
@@ -68,7 +68,7 @@ class Poster:
         self._outbox = Outbox()
         self.failure_told = False
         self._failure: MedusaError | None = None
-        self._changed = trio.Event()
+        self._changes = Watched(0)
         self._order = trio.Lock()
         self._answered_at = trio.current_time()
         self._missed: dict[int, tuple[int, ...]] = {}
@@ -209,7 +209,7 @@ class Poster:
         try:
             while True:
                 if not self._outbox:
-                    await self._changed.wait()
+                    await self._changes.changed()
                     continue
                 try:
                     await self._connect()
@@ -273,10 +273,9 @@ class Poster:
 
     async def _send(self, duplex: Duplex) -> None:
         while True:
-            changed = self._changed
             envelope = self._outbox.next_unsent()
             if envelope is None:
-                await changed.wait()
+                await self._changes.changed()
             else:
                 try:
                     await duplex.send(envelope.post, envelope.body)
@@ -314,11 +313,10 @@ class Poster:
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self._raise_failure()
-            await self._changed.wait()
+            await self._changes.changed()
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changes.set(self._changes.value + 1)
 
 
 def _without_gaps(request: pa.Table, schema: Schema) -> pa.Table:

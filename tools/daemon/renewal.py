@@ -15,7 +15,13 @@ from typing import Final
 import trio
 from cryptography import x509
 
-from overlay.certificates import PeerName, check_root, der, make_peer_certificate, peer_of
+from overlay.certificates import (
+    PeerName,
+    check_root,
+    der,
+    make_peer_certificate,
+    peer_of,
+)
 from overlay.clock import shown
 from overlay.errors import (
     DecodeError,
@@ -26,11 +32,17 @@ from overlay.errors import (
 )
 from overlay.events import Level
 from overlay.files import read_public, write_atomically
-from overlay.identity import MAX_PEM, Identity, certificate_pem, read_certificate
+from overlay.identity import (
+    MAX_PEM,
+    Identity,
+    certificate_pem,
+    make_request,
+    read_certificate,
+    read_request,
+)
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay
-from overlay.signing_request import make_request, read_request
 from tools.home.folder import Home
 from tools.home.root_key import SAY_WHERE, load_root
 

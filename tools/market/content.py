@@ -10,6 +10,7 @@ import trio
 from contracts.delivery import Contracts
 from engine.objects.readers import Readers
 from engine.replication.following.book import Followers
+from overlay.concurrency import Bell
 from overlay.names import ObjectName
 from tools.market.content_deals import content_contracts
 from tools.market.content_receiver import ContentReceiver
@@ -39,7 +40,7 @@ class Content:
         self._streams = streams
         self._sender = sender
         self._receiver = receiver
-        self._changed = trio.Event()
+        self._changed = Bell()
         self._in_force: set[str] | None = None
 
     def register(self) -> None:
@@ -50,13 +51,13 @@ class Content:
         self._receiver.resume()
 
     def _wake(self) -> None:
-        self._changed.set()
+        self._changed.ring()
 
     async def run(self) -> None:
         """Begin and end deals as contracts come and go, for ever."""
         await self._followers.drop_unused()
         while True:
-            self._changed = trio.Event()
+            self._changed.clear()
             in_force = {contract.id for contract, _ in content_contracts(self._contracts)}
             if in_force != self._in_force:
                 self._in_force = in_force

@@ -31,6 +31,7 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
+from overlay.names import PeerId
 from overlay.node import Overlay
 from tools.market.boundaries import clamped, stime_of
 from tools.market.content_deals import (
@@ -177,7 +178,7 @@ class ContentReceiver:
         assert standing is not None, "it was agreed on just now"
         return standing
 
-    async def _payee(self, terms: ContentTerms) -> bytes:
+    async def _payee(self, terms: ContentTerms) -> PeerId:
         """
         Raises:
             NotFoundError: the sender does not produce the stream.
@@ -261,6 +262,6 @@ class ContentReceiver:
             if terms.sender != self._participant
         ]
 
-    async def _call(self, peer: bytes, method: str, request: Struct) -> None:
+    async def _call(self, peer: PeerId, method: str, request: Struct) -> None:
         connection = await self._overlay.connect(peer)
         await connection.call(method, request, Done, timeout_s=CALL_S)

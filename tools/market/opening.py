@@ -9,14 +9,15 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from contracts.agreements import BookAgreements
 from contracts.config import ContractsConfig
 from contracts.delivery import open_contracts
+from contracts.desk import BookAgreements
 from contracts.ledger import LEDGER_FILE, open_ledger
 from contracts.settlement import Desk, Settlement
 from engine.engine import Engine
 from overlay.certificates import public_key_of
 from overlay.errors import UntrustedError
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.peers import PeerRecord
 from tools.market.content import Content
@@ -145,21 +146,21 @@ class Members:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
-    def key_of(self, peer: bytes) -> Ed25519PublicKey:
+    def key_of(self, peer: PeerId) -> Ed25519PublicKey:
         """
         Raises:
             UntrustedError: there is no such member.
         """
         return public_key_of(self._record(peer).certificate)
 
-    def participant_of(self, peer: bytes) -> str:
+    def participant_of(self, peer: PeerId) -> str:
         """
         Raises:
             UntrustedError: there is no such member.
         """
         return self._record(peer).participant
 
-    def _record(self, peer: bytes) -> PeerRecord:
+    def _record(self, peer: PeerId) -> PeerRecord:
         record = self._overlay.peers.get(peer)
         if record is None:
             raise UntrustedError(f"peer {peer.hex()} is unknown or revoked")

@@ -39,6 +39,7 @@ from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller
 from tools.home.messages import BALANCE
@@ -326,11 +327,11 @@ class Settler:
                 self._overlay.events.note("warning" if level == "warning" else "info", text)
         return None
 
-    async def _send(self, peer: bytes, letter: Letter) -> None:
+    async def _send(self, peer: PeerId, letter: Letter) -> None:
         with suppress(MedusaError):  # what is lost is said again
             await self._call(peer, SETTLE, letter)
 
-    async def _call(self, peer: bytes, method: str, request: Struct) -> None:
+    async def _call(self, peer: PeerId, method: str, request: Struct) -> None:
         connection = await self._overlay.connect(peer)
         await connection.call(method, request, Done, timeout_s=CALL_S)
 

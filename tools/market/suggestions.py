@@ -20,8 +20,10 @@ from engine.replication.following.book import Followers
 from engine.replication.following.origin import Place
 from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
+from overlay.concurrency import Bell
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.names import NO_PEER
 from overlay.node import Overlay
 
 LOOK_S: Final = 1.0
@@ -54,19 +56,19 @@ class Suggestions:
         self._own = overlay.identity.peer_id
         self._aside: dict[tuple[str, Place], float] = {}
         self._chosen: dict[str, tuple[Place | None, float]] = {}
-        self._changed = trio.Event()
+        self._changed = Bell()
 
     def register(self) -> None:
         """Hear of contracts."""
         self._contracts.changed.add(self._wake)
 
     def _wake(self) -> None:
-        self._changed.set()
+        self._changed.ring()
 
     async def run(self) -> None:
         """Let streams be read elsewhere as suggestions come and go, for ever."""
         while True:
-            self._changed = trio.Event()
+            self._changed.clear()
             self.look()
             with trio.move_on_after(LOOK_S):
                 await self._changed.wait()
@@ -155,7 +157,7 @@ class Suggestions:
             to_us = contract.proposal.accepter == self._participant
             if not to_us or not isinstance(terms, SuggestedTerms) or terms.stream != stream:
                 continue
-            peer = parse_peer_id(terms.peer) if terms.peer else b""
+            peer = parse_peer_id(terms.peer) if terms.peer else NO_PEER
             if peer != self._own:
                 places.append(Place(peer, terms.alternative or stream))
         return places

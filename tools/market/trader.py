@@ -45,6 +45,7 @@ from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from engine.tasks.plan import Task
 from overlay.clock import MILLIS, latest_number
+from overlay.concurrency import Bell
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -119,7 +120,7 @@ class Trader:
         )
         self._told: dict[str, TaskHere | TaskOut] = {}
         self._partners: tuple[Partner, ...] = ()
-        self._changed = trio.Event()
+        self._changed = Bell()
         self.offered_at = 0.0
         self.passed: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
 
@@ -129,7 +130,7 @@ class Trader:
         self._contracts.changed.add(self._find_partners)
 
     def _wake(self) -> None:
-        self._changed.set()
+        self._changed.ring()
 
     async def run(self) -> None:
         """Look at the loads, and wake the Brain when it wants it; for ever."""
@@ -145,7 +146,7 @@ class Trader:
             await trio.sleep(LEAST_S)
             with trio.move_on_at(min(sampled_at + SAMPLE_S, self.brain.wake_at)):
                 await self._changed.wait()
-            self._changed = trio.Event()
+            self._changed.clear()
 
     async def _on_tell(self, caller: Caller, request: Tell, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()

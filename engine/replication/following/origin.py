@@ -27,6 +27,7 @@ from overlay.concurrency import until_one_ends
 from overlay.errors import BrokenError, MedusaError, NotFoundError
 from overlay.events import Events
 from overlay.listeners import Decision, Listeners
+from overlay.names import PeerId
 from overlay.rpc import EndOfCall
 from overlay.streams import Buffer
 
@@ -68,7 +69,7 @@ class Place(NamedTuple):
         guided: our own queries read here: see `Reach.choose`.
     """
 
-    peer: bytes = b""
+    peer: PeerId = PeerId(b"")
     stream: str = ""
     method: str = SUBSCRIBE
     right: Right | None = None

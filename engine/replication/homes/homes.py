@@ -45,7 +45,7 @@ from overlay.errors import (
 )
 from overlay.gossip import Health
 from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller, Duplex
 
@@ -195,7 +195,7 @@ class Homes:
         self._nursery.start_soon(keeper.run)
         return keeper
 
-    def _health_changed(self, peer: bytes, health: Health) -> None:
+    def _health_changed(self, peer: PeerId, health: Health) -> None:
         event = HealthChanged(peer.hex(), health.gone)
         for keeper in self._keepers.values():
             if event.peer in keeper.election.ballot.electors:

@@ -9,6 +9,7 @@ from engine.replication.moves.assigned_task import StoredAssignment
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 CALL_S: Final = 10.0
@@ -34,6 +35,6 @@ async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssign
         return await _ask(overlay, successor, stored)
 
 
-async def _ask(overlay: Overlay, owner: bytes, stored: StoredAssignment) -> Confirmed:
+async def _ask(overlay: Overlay, owner: PeerId, stored: StoredAssignment) -> Confirmed:
     connection = await overlay.connect(owner)
     return await connection.call("task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 
+from overlay.names import PeerId
+
 
 def preferred(
-    query: str, candidates: Iterable[bytes], asked: str, is_busy: Callable[[bytes], bool]
-) -> list[bytes]:
+    query: str, candidates: Iterable[PeerId], asked: str, is_busy: Callable[[PeerId], bool]
+) -> list[PeerId]:
     """All candidates, the best first: the one asked for, then those with room, in an order that
     differs from query to query, so that secondaries spread over the peers, and that hardly changes
     when peers come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
@@ -17,7 +19,7 @@ def preferred(
         candidates: peer ids. asked: a peer id (hex), or "".
     """
 
-    def rank(peer: bytes) -> tuple[bool, bool, bytes]:
+    def rank(peer: PeerId) -> tuple[bool, bool, bytes]:
         return peer.hex() != asked, is_busy(peer), hashlib.sha256(query.encode() + peer).digest()
 
     return sorted(candidates, key=rank)

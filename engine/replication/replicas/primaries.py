@@ -37,6 +37,7 @@ from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 __all__ = ["Care", "Primaries"]
@@ -183,7 +184,7 @@ class Primaries:
                     self._nursery.start_soon(self._look_after, each)
                 await trio.sleep(KEEP_UP_S)
 
-    def _detected(self, peer: bytes, health: Health) -> None:
+    def _detected(self, peer: PeerId, health: Health) -> None:
         if health.gone:
             for running in self._queries.replicated():
                 if running.stored.term.secondary == peer.hex():

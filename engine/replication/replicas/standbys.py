@@ -48,7 +48,7 @@ from overlay.errors import (
 )
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
+from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
 
 TICK_S: Final = 0.25
@@ -270,7 +270,7 @@ class Standbys:
         if standby.lost:
             self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
 
-    def _detected(self, peer: bytes, health: Health) -> None:
+    def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
             if standby.term.holder == peer.hex():
                 self._tell(standby, health)
@@ -443,5 +443,5 @@ def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
     return KeptUp(written(standby.term), standby.boundaries, standby.saved, earliest)
 
 
-def _id(peer: str) -> bytes:
+def _id(peer: str) -> PeerId:
     return parse_peer_id(peer)

@@ -15,6 +15,7 @@ from typing import Final
 from engine.objects.schema import BEGINNING
 from engine.replication.versions.messages import Version
 from engine.streams.suffix import State
+from overlay.names import NO_PEER, PeerId
 
 MISSED: Final = 3
 """Keep-alives that a producer may miss, one after the other (Borealis)."""
@@ -62,13 +63,13 @@ class Choice:
     def __init__(self, keep_alive_s: float, standing_s: float) -> None:
         self._silence_s = (MISSED + 1) * keep_alive_s
         self._standing_s = standing_s
-        self._producers: dict[bytes, _Producer] = {}
+        self._producers: dict[PeerId, _Producer] = {}
 
-    def known(self, peers: Sequence[bytes]) -> None:
+    def known(self, peers: Sequence[PeerId]) -> None:
         """These produce it, or may; the first is the first choice."""
         self._producers = {peer: self._producers.get(peer, _Producer()) for peer in peers}
 
-    def heard(self, peer: bytes, version: Version | None, now: float) -> None:
+    def heard(self, peer: PeerId, version: Version | None, now: float) -> None:
         """What a producer says. version: None: it does not produce the stream."""
         producer = self._producers.get(peer)
         if producer is None:
@@ -79,7 +80,7 @@ class Choice:
             if before is None or version.reaches > before.reaches:
                 producer.moved_at = now
 
-    def rank(self, peer: bytes, now: float) -> Rank:
+    def rank(self, peer: PeerId, now: float) -> Rank:
         """How good a version is."""
         producer = self._producers.get(peer)
         if producer is None or producer.version is None:
@@ -95,12 +96,12 @@ class Choice:
             return Rank.STANDING
         return _RANKS[producer.version.state]
 
-    def number(self, peer: bytes) -> int:
+    def number(self, peer: PeerId) -> int:
         """Of its version; 0: it said nothing yet."""
         producer = self._producers.get(peer)
         return 0 if producer is None or producer.version is None else producer.version.number
 
-    def choose(self, current: bytes | None, now: float) -> bytes | None:
+    def choose(self, current: PeerId | None, now: float) -> PeerId | None:
         """Whom to read from: whoever is read as long as nobody is better.
 
         Args:
@@ -108,6 +109,6 @@ class Choice:
         """
         ranks = {peer: self.rank(peer, now) for peer in self._producers}
         best = min(ranks.values(), default=Rank.FAILURE)
-        if best is Rank.FAILURE or ranks.get(current or b"") == best:
+        if best is Rank.FAILURE or ranks.get(current or NO_PEER) == best:
             return current
         return next(peer for peer, rank in ranks.items() if rank == best)

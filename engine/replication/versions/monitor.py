@@ -15,6 +15,7 @@ from engine.streams.config import EngineConfig
 from engine.streams.kept import Role
 from engine.streams.store import StreamStore
 from overlay.errors import MedusaError
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 ANSWER_S: Final = 1.0
@@ -51,9 +52,9 @@ class VersionMonitor:
         self._standing_s = STANDING * config.epoch_s
         self._nursery = nursery
         self._choices: dict[str, Choice] = {}
-        self._asked: set[bytes] = set()
+        self._asked: set[PeerId] = set()
         self._learned_at: dict[str, float] = {}
-        self._made_from: dict[str, tuple[bytes, int]] = {}
+        self._made_from: dict[str, tuple[PeerId, int]] = {}
 
     async def tend(self) -> None:
         """For ever."""
@@ -72,7 +73,7 @@ class VersionMonitor:
             await trio.sleep_until(began + self._keep_alive_s)
 
     def _ask_all(self, followed: set[str]) -> None:
-        questions: dict[bytes, list[str]] = {}
+        questions: dict[PeerId, list[str]] = {}
         for stream in sorted(followed):  # a simulated run must not depend on hashes
             self._learn(stream)
             peers = self._directory.versions(stream)
@@ -93,7 +94,7 @@ class VersionMonitor:
             self._learned_at[stream] = now
             self._directory.learn_soon(stream)
 
-    async def _ask(self, peer: bytes, streams: Sequence[str]) -> None:
+    async def _ask(self, peer: PeerId, streams: Sequence[str]) -> None:
         try:
             for first in range(0, len(streams), MAX_STREAMS):
                 await self._ask_about(peer, streams[first : first + MAX_STREAMS])
@@ -102,7 +103,7 @@ class VersionMonitor:
         finally:
             self._asked.discard(peer)
 
-    async def _ask_about(self, peer: bytes, streams: Sequence[str]) -> None:
+    async def _ask_about(self, peer: PeerId, streams: Sequence[str]) -> None:
         """
         Raises:
             MedusaError: it gives no answer.
@@ -126,7 +127,7 @@ class VersionMonitor:
         if current is not None:
             self._note_version(stream, (current, choice.number(current)))
 
-    def _note_version(self, stream: str, made_from: tuple[bytes, int]) -> None:
+    def _note_version(self, stream: str, made_from: tuple[PeerId, int]) -> None:
         """What is made from it is another version from now on, too."""
         before = self._made_from.get(stream)
         self._made_from[stream] = made_from

@@ -24,6 +24,7 @@ from overlay.identity import Identity, Root, parse_peer_id, read_root_certificat
 from overlay.invite import encode_invite
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
+from overlay.names import NO_PEER
 from overlay.roll import Roll, roll_of
 from tools.client.at_prompt import ask_daemon, warnings_of
 from tools.commands.command_line import warn
@@ -215,7 +216,7 @@ def revoke(
     now = time.time()
     membership = load_federation(home)
     root = _root(home, root_home)
-    peer_id = b"" if peer is None else parse_peer_id(peer)
+    peer_id = NO_PEER if peer is None else parse_peer_id(peer)
     with _telling(home, membership, now, agreed):
         membership.revoke(root, name, peer_id, now=now)
     if peer is not None or membership.root_of(name) is None:

@@ -36,6 +36,7 @@ from overlay.files import storing
 from overlay.gossip.incarnation import load_incarnation
 from overlay.identity import Identity
 from overlay.membership_file import load_membership
+from overlay.names import NO_PEER, PeerId
 from tools.home.folder import FROZEN, Home
 
 T = TypeVar("T")
@@ -324,7 +325,7 @@ def _catalog(data: Path, federation: str, found: Findings) -> CatalogLine:
 
 
 def _ledger(home: Home, identity: Identity | None, federation: str) -> LedgerLine | None:
-    own = b"" if identity is None else identity.peer_id
+    own = NO_PEER if identity is None else identity.peer_id
     with _copied(home.folder, LEDGER_FILE) as copy:
         said = read_balances(copy, own, federation)
     return LedgerLine(said.contracts, said.entries, said.fault)
@@ -345,5 +346,5 @@ def _copied(folder: Path, name: str) -> Iterator[Path]:
             raise DamagedError(str(error).replace(place, str(folder))) from None
 
 
-def _nobody(peer: bytes) -> Publisher:
+def _nobody(peer: PeerId) -> Publisher:
     raise UntrustedError(f"peer {peer.hex()} is not asked about")

@@ -12,6 +12,7 @@ from overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedEr
 from overlay.exchange import EXCHANGE_S
 from overlay.identity import Identity
 from overlay.membership_file import save_membership
+from overlay.names import NO_PEER
 from tools.client.at_prompt import call_daemon
 from tools.commands.peer.admission import Agreed
 from tools.home.federation import load_federation
@@ -61,7 +62,7 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
     running = home.running()
     root = load_root(root_home, of=identity, mend=SAY_WHERE)
     now = time.time()
-    peer_id = b"" if whole else identity.peer_id
+    peer_id = NO_PEER if whole else identity.peer_id
     statement = membership.revoke(root, identity.participant, peer_id, now=now, leaves=not whole)
     agreed()
     try:

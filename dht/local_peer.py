@@ -18,6 +18,7 @@ from overlay.datagrams import Channel, Datagrams
 from overlay.errors import UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.gossip.events import Health
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 BODY: Final = "catalog.body"
@@ -48,8 +49,9 @@ class Names(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """
+class LocalPeer:
+    """The peer that the catalog lives in, as far as the catalog uses it.
+
     Attributes:
         federation: its id.
         participant, peer_id, private_key: who this peer is.
@@ -66,13 +68,13 @@ class Surroundings:
 
     federation: str
     participant: str
-    peer_id: bytes
+    peer_id: PeerId
     private_key: Ed25519PrivateKey
     wire: Wire
     contacts: Contacts
     publisher_of: PublisherOf
     fetch_body: Fetch
-    fetch_names: Callable[[bytes], Awaitable[Names]]
+    fetch_names: Callable[[PeerId], Awaitable[Names]]
     events: Events
     exclusion: Callable[[], str] = str
     clock: Callable[[], float] = wall_clock
@@ -97,17 +99,17 @@ class _OverlayWire:
 class _PeerContacts:
     overlay: Overlay
 
-    def known(self) -> Iterable[bytes]:
+    def known(self) -> Iterable[PeerId]:
         own = self.overlay.identity.peer_id
         return [record.peer_id for record in self.overlay.peers.all() if record.peer_id != own]
 
-    def address_of(self, peer_id: bytes) -> Address | None:
+    def address_of(self, peer_id: PeerId) -> Address | None:
         if self.overlay.gossip.health(peer_id).gone:
             return None
         addresses = self.overlay.peers.addresses_of(peer_id)
         return addresses[0] if addresses else None
 
-    def participant_of(self, peer_id: bytes) -> str:
+    def participant_of(self, peer_id: PeerId) -> str:
         record = self.overlay.peers.get(peer_id)
         return "" if record is None else record.participant
 
@@ -117,10 +119,10 @@ class _PeerContacts:
         return any(self.known()) or bool(self.overlay.membership.chain_of(participant))
 
 
-def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings:
+def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
     """The pieces of a running overlay."""
 
-    def publisher_of(peer_id: bytes) -> Publisher:
+    def publisher_of(peer_id: PeerId) -> Publisher:
         record = overlay.peers.get(peer_id)
         if record is None:
             raise UntrustedError(f"peer {peer_id.hex()} is unknown or revoked")
@@ -128,20 +130,20 @@ def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings
             raise UntrustedError(f"peer {record.name}: its certificate has expired")
         return Publisher(record.participant, record.public_key)
 
-    async def fetch_body(peer_id: bytes, digest: bytes) -> bytes:
+    async def fetch_body(peer_id: PeerId, digest: bytes) -> bytes:
         connection = await overlay.connect(peer_id)
         _, body = await connection.call_with_body(BODY, BodyRequest(digest), BodyFollows)
         return body
 
-    async def fetch_names(peer_id: bytes) -> Names:
+    async def fetch_names(peer_id: PeerId) -> Names:
         connection = await overlay.connect(peer_id)
         return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
 
     @contextmanager
     def returning(heed: Callable[[], None]) -> Iterator[None]:
-        dead: set[bytes] = set()
+        dead: set[PeerId] = set()
 
-        def changed(peer_id: bytes, health: Health) -> None:
+        def changed(peer_id: PeerId, health: Health) -> None:
             if health is Health.DEAD:
                 dead.add(peer_id)
             elif health is Health.ALIVE and peer_id in dead:
@@ -152,7 +154,7 @@ def surroundings_of(overlay: Overlay, rng: Random | None = None) -> Surroundings
             yield
 
     own = overlay.identity
-    return Surroundings(
+    return LocalPeer(
         federation=overlay.membership.federation,
         participant=own.participant,
         peer_id=own.peer_id,
