@@ -26,6 +26,7 @@ from engine.streams.cursors import Cursor
 from engine.streams.feed import Feed
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.killpoints import KillPoint, kill_point
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
@@ -51,13 +52,16 @@ class MovingCalls:
 
     # -- asked of a worker --------------------------------------------------------------------
 
+    @kill_point(KillPoint.MOVE_ASSIGN)
     async def assign(self, caller: Caller, request: Assignment, _: bytes) -> Progress:
         return await self._engine.assignments.assign(_peer(caller), caller.participant, request)
 
+    @kill_point(KillPoint.MOVE_ACTIVATE)
     async def activate(self, caller: Caller, request: Activate, _: bytes) -> Done:
         await self._engine.assignments.activate(_peer(caller), request)
         return Done()
 
+    @kill_point(KillPoint.MOVE_RELEASE)
     async def release(self, caller: Caller, request: Release, _: bytes) -> Released:
         return await self._engine.assignments.release(_peer(caller), request)
 
@@ -73,6 +77,7 @@ class MovingCalls:
     async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
         return await self._engine.mover.give_back(_peer(caller), request)
 
+    @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""
         placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))

@@ -16,6 +16,7 @@ from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
+from overlay.killpoints import KillPoint, kill_point
 from overlay.names import ObjectName
 
 AGAIN_S: Final = 1.0
@@ -60,6 +61,7 @@ class Announcements:
         self._catalog.publish_soon(STREAM, name, entry)
         self._catalog.publish_soon(PRODUCER, name, Producer(stream))
 
+    @kill_point(KillPoint.CATALOG_ANNOUNCE_ALTERED)
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
         """Publish what streams of ours are from now on: within moments, or later where that takes
         longer."""
@@ -71,6 +73,7 @@ class Announcements:
         """Publish a stream alone."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
 
+    @kill_point(KillPoint.CATALOG_NAME_PRODUCER)
     async def publish_term(self, term: Term, *, worker: str = "", edition: int = 0) -> None:
         """Publish that this peer holds a stream's term.
 
@@ -81,6 +84,7 @@ class Announcements:
         producer = Producer(term.subject, worker, term.secondary, term.number, edition)
         await self._catalog.publish(PRODUCER, ObjectName.parse(term.subject), producer)
 
+    @kill_point(KillPoint.CATALOG_WITHDRAW)
     async def withdraw(self, stream: str) -> None:
         """Take both back; what is not published here, or no more, or by another peer of ours by
         now, is no error."""

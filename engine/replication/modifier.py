@@ -39,6 +39,7 @@ from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
+from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 TEND_S: Final = 1.0
@@ -174,6 +175,7 @@ class Modifier:
                 elsewhere = await self._primaries.reach(running, alone=plan.wish.alone)
             yield elsewhere
 
+    @kill_point(KillPoint.MODIFICATION_DECIDE)
     async def _decide(self, running: RunningQuery, plan: _Plan) -> int:
         """Write it down: from which boundary on it counts."""
         async with running.paused(plan.names):

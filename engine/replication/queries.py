@@ -42,6 +42,7 @@ from overlay.errors import (
     StorageError,
     UnavailableError,
 )
+from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 from overlay.node import Overlay
 
@@ -325,6 +326,7 @@ class QueryHost:
 
     # -- what is decided about them -------------------------------------------------------------
 
+    @kill_point(KillPoint.QUERY_PLACE)
     def place(self, placed: PlacedTask, placement: Placement) -> None:
         """Write down who works on a task from now on; it counts from then. Blocking.
 
@@ -340,6 +342,7 @@ class QueryHost:
         placed.placements = placements
         self.changed.tell(placed.name, before, placement)
 
+    @kill_point(KillPoint.QUERY_WRITE)
     def write(self, running: RunningQuery, **changes: object) -> None:
         """Write down what changes of a query; it counts from then. Blocking.
 

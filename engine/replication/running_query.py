@@ -15,6 +15,7 @@ from engine.replication.stored_query import StoredQuery
 from engine.tasks.former import changing
 from engine.tasks.plan import Task
 from overlay.errors import ClosedError
+from overlay.killpoints import KillPoint, kill_point
 
 
 class RunningQuery:
@@ -110,6 +111,7 @@ class RunningQuery:
         """Whether one has to."""
         return any(task.runner.halt.at < END for task in self.tasks)
 
+    @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:
         """Tell the catalog of it and its outputs.
 

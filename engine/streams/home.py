@@ -29,6 +29,7 @@ from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from overlay.errors import InvalidInputError, UnavailableError
+from overlay.killpoints import KillPoint, kill_point
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
@@ -274,6 +275,7 @@ class Home:
         finally:
             self._source.shortened(boundary, self.log.boundary, self.revised)
 
+    @kill_point(KillPoint.SOURCE_RETIRE)
     async def retire(self) -> None:
         """Take no posts any more: the stream is about to go. Returns once none is under way."""
         async with self._order, self._lock:

@@ -56,6 +56,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.files import storing
+from overlay.killpoints import KillPoint, kill_point
 
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
@@ -223,6 +224,7 @@ class StreamLog:
             return self.tail(rows, whole_files=whole_files)
         return self.start if found is None else found
 
+    @kill_point(KillPoint.LOG_BEGIN)
     def begin(self, boundary: int) -> None:
         """Let a new log start here: what was before is not known. Blocking.
 
@@ -236,6 +238,7 @@ class StreamLog:
         self._recent.start = self.boundary = boundary
         self._notify()
 
+    @kill_point(KillPoint.LOG_REOPEN)
     def reopen(self, boundary: int) -> None:
         """The stream has not ended after all, and goes on from that boundary, which is behind its
         last tuple. Blocking.
@@ -271,6 +274,7 @@ class StreamLog:
         """
         self._install(upto, table, self._stage(upto, table))
 
+    @kill_point(KillPoint.LOG_COMMIT)
     async def commit(self, upto: int, table: pa.Table | None) -> float:
         """`append`, with the file written in a worker thread; the CPU seconds it took."""
         async with self._appending:

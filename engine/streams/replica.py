@@ -17,6 +17,7 @@ from engine.streams.journal import Position
 from engine.streams.settling import Settling
 from engine.streams.source import Source
 from overlay.errors import DecodeError
+from overlay.killpoints import KillPoint, kill_point
 
 
 class Replica:
@@ -31,6 +32,7 @@ class Replica:
         self._source = source
         self.settling: Settling = source.settling
 
+    @kill_point(KillPoint.SOURCE_LEAD)
     def lead(self, fence: int, *, reopened: int | None = None) -> None:
         """Begin a segment of the journal as the leader of that fence. Posts go through once
         `settling.leading` is set.

@@ -53,6 +53,7 @@ from overlay.errors import (
     StorageError,
     UnavailableError,
 )
+from overlay.killpoints import KillPoint, kill_point
 
 _NUMBERED_BYTES: Final = 16
 """What a home adds to each row: stime and seq."""
@@ -248,6 +249,7 @@ class Source:
         """The stream's, as its journal has it; that may not be on all replicas yet."""
         return self._config.definition
 
+    @kill_point(KillPoint.SOURCE_ALTER)
     def alter(self, definition: StreamDefinition) -> None:
         """The stream is defined so from here on: behind what was posted, before what will be. Of a
         stream with replicas it counts once it is settled.
@@ -279,6 +281,7 @@ class Source:
         before = logged if now.ended_at is None else now.ended_at
         return max(before, now.greatest, now.revised_at)
 
+    @kill_point(KillPoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
         """Go on from there although it has ended; nobody has seen its end, and its logs are
         shortened. Of a stream with replicas it counts once the leader's fence is installed.

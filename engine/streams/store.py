@@ -36,6 +36,7 @@ from overlay.concurrency import Locks
 from overlay.errors import BrokenError, NotFoundError, StorageError
 from overlay.events import Events
 from overlay.files import load_json, save_json, storing
+from overlay.killpoints import KillPoint, kill_point
 from overlay.memory import Budgets
 
 OUTPUT: Final = "out"
@@ -172,6 +173,7 @@ class StreamStore:
         await trio.to_thread.run_sync(save_json, path, stored)
         kept.role = role
 
+    @kill_point(KillPoint.STREAM_DEFINE)
     async def define(self, kept: KeptStream, entry: StreamEntry) -> None:
         """The stream is defined so from now on, and what is beside it. Whoever has to do with it
         hears so; see `defined`. On disk on return, or after the next time: it is written down
@@ -210,6 +212,7 @@ class StreamStore:
         """Who was given the end of a source stream or of its revisions, for people."""
         return load_end_readers(self.folder_of(kept.key) / _ENDED)
 
+    @kill_point(KillPoint.STREAM_FORGET_END)
     def forget_end(self, kept: KeptStream) -> None:
         """It has not ended after all. Blocking."""
         path = self.folder_of(kept.key) / _ENDED
@@ -376,6 +379,7 @@ class StreamStore:
         for text in lost:
             self._events.note("error", f"misses rows of {entry.stream.name}: {text}")
 
+    @kill_point(KillPoint.STREAM_DROP)
     async def drop(self, key: LogKey) -> None:
         """Close a log and delete what is in it."""
         if await self._let_go(key):
@@ -458,6 +462,7 @@ async def _nobody_has_it(_kept: KeptStream, _lost: EpochFile) -> None:
     await trio.lowlevel.checkpoint()
 
 
+@kill_point(KillPoint.STREAM_REMOVE_FILES)
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -29,6 +29,7 @@ from engine.tasks.status import TaskStatus
 from engine.tasks.windows import Interval, needed_after, needs, whole_after
 from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
+from overlay.killpoints import KillPoint, kill_point
 from overlay.log import bound
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
@@ -301,6 +302,7 @@ class TaskRunner:
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
         await self.halt.passed(self._output.boundary)
 
+    @kill_point(KillPoint.TASK_RUN_EPOCH)
     async def _run_epoch(self) -> None:
         if self._output.boundary == BEGINNING:
             self._begin()

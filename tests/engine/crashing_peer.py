@@ -1,43 +1,47 @@
 """`medusa-peer` that kills itself where a test wants it to: SIGKILL, in the middle of what it does.
 
-Steps are functions, named module:qualname in $MEDUSA_CRASH_STEPS (separated by commas); each of
-them is wrapped before the peer imports anything else. A test arms one of them with `arm`: a file in
-the peer's home, looked for at every call of a step, and removed before the peer dies, so that it
-lives when it is started again.
+Its kill points are armed before it imports anything else. A test gives an `Order` for one of them
+with `arm`: a file in the peer's home, looked for at every kill point, and removed before the peer
+dies, so that it lives when it is started again.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import inspect
 import os
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-STEPS: Final = "MEDUSA_CRASH_STEPS"
-FILE: Final = "crash.json"
+from overlay import killpoints
+from overlay.killpoints import KillPoint, When
 
-When = Literal["before", "after"]
+FILE: Final = "crash.json"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Die at a call of a step.
+    """Die at a kill point.
 
     Attributes:
-        step: module:qualname. when: before its body runs, or after it has returned.
+        when: before the step runs, or after it has returned.
         call: which one since this order was given, 1 for the next.
     """
 
-    step: str
+    point: KillPoint
     when: When = "before"
     call: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.when} {self.point} ({self.call})"
+
+
+def both(point: KillPoint, call: int = 1) -> list[Order]:
+    """To die before the step, and after it."""
+    return [Order(point, "before", call), Order(point, "after", call)]
 
 
 def arm(home: Path, order: Order) -> None:
@@ -58,59 +62,21 @@ def disarm(home: Path) -> None:
 
 
 class Crasher:
-    """Wraps steps. kill: never returns, in a real peer."""
+    """Dies of the order in a peer's home. kill: never returns, in a real peer."""
 
     def __init__(self, home: Path, kill: Callable[[], Any]) -> None:
         self._file = home / FILE
         self._kill = kill
         self._calls: Counter[tuple[Order, int]] = Counter()
 
-    def wrap(self, step: str) -> None:
-        """Replace the function by one that may kill.
-
-        Raises:
-            ImportError, AttributeError: there is no such step: a test that arms it tests nothing.
-            TypeError: it is neither a function nor a coroutine function.
-        """
-        module, _, path = step.partition(":")
-        *outer, name = path.split(".")
-        place: Any = importlib.import_module(module)
-        for part in outer:
-            place = getattr(place, part)
-        function = inspect.getattr_static(place, name)
-        if not inspect.isfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{step} is no plain function")
-        setattr(place, name, self._wrapped(step, function))
-
-    def _wrapped(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def run(*args: Any, **kwargs: Any) -> Any:
-                self.reach(step, "before")
-                result = await function(*args, **kwargs)
-                self.reach(step, "after")
-                return result
-
-            return run
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.reach(step, "before")
-            result = function(*args, **kwargs)
-            self.reach(step, "after")
-            return result
-
-        return call
-
-    def reach(self, step: str, when: When) -> None:
+    def reach(self, point: KillPoint, when: When) -> None:
         """Die, if that was the order."""
         try:
             given = self._file.stat().st_mtime_ns
             order = msgspec.json.decode(self._file.read_bytes(), type=Order)
         except FileNotFoundError:
             return
-        if (order.step, order.when) != (step, when):
+        if (order.point, order.when) != (point, when):
             return
         self._calls[order, given] += 1
         if self._calls[order, given] == order.call:
@@ -128,9 +94,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         home = Path(arguments[arguments.index("--home") + 1])
-        crasher = Crasher(home, die)
-        for step in os.environ[STEPS].split(","):
-            crasher.wrap(step)
+        killpoints.arm(Crasher(home, die).reach)
     from tools.commands.peer.peer_command import main as medusa_peer
 
     medusa_peer()

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import trio
-from crashing_peer import STEPS, Order, When, arm, is_armed
+from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
 
 from testnet.kit import peers
 from testnet.kit.peers import Peer
 
-Step = tuple[str, When, int]
-"""Where a peer dies: the function, in `engine`, and the rest of an `Order`."""
 
-
-def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, functions: Iterable[str]) -> None:
-    """Every `medusa-peer` is one that may be armed from now on.
-
-    Args:
-        folder: for its program. functions: in `engine`, at which it may be told to die.
-    """
+def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `medusa-peer` is one that may be armed from now on. folder: for its program."""
     program = Path(__file__).with_name("crashing_peer.py")
     script = folder / "medusa-peer"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
     script.chmod(0o755)
     monkeypatch.setattr(peers, "_installed", lambda _: str(script))
-    monkeypatch.setenv(STEPS, ",".join(sorted({f"engine.{name}" for name in functions})))
 
 
 class Victim:
@@ -38,9 +29,8 @@ class Victim:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
 
-    def arm(self, step: Step) -> None:
-        name, when, call = step
-        arm(self._peer.home.folder, Order(f"engine.{name}", when, call))
+    def arm(self, order: Order) -> None:
+        arm(self._peer.home.folder, order)
 
     async def revive(self) -> None:
         """Once it has died of the order."""

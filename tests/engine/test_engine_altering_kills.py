@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from crashing_peer import Order
 from engine_peers import rows, schema_of, to_the_end, until
-from killed_peers import Step, Victim, let_crash
+from kill_sweeps import ALTERING_STREAMS, DELETING_STREAMS, REOPENING_STREAMS
+from killed_peers import Victim, let_crash
 
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition
@@ -20,31 +22,10 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 
-ALTERING: list[Step] = [
-    ("streams.source:Source.alter", "before", 1),
-    ("streams.source:Source.alter", "after", 1),
-    ("replication.announcements:Announcements.announce_altered", "after", 1),
-    ("streams.store:StreamStore.define", "after", 1),
-]
-DELETING: list[Step] = [
-    ("streams.home:Home.retire", "after", 1),
-    ("streams.store:StreamStore.drop", "before", 1),
-    ("streams.store:_remove", "before", 1),
-    ("streams.store:StreamStore.drop", "after", 1),
-    ("replication.announcements:Announcements.withdraw", "after", 1),
-]
-REOPENING: list[Step] = [
-    ("streams.source:Source.reopen", "before", 1),
-    ("streams.source:Source.reopen", "after", 1),
-    ("streams.log:StreamLog.reopen", "after", 1),
-    ("streams.store:StreamStore.forget_end", "after", 1),
-]
-
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = [name for name, _, _ in (*ALTERING, *DELETING, *REOPENING)]
-    let_crash(tmp_path, monkeypatch, functions)
+    let_crash(tmp_path, monkeypatch)
 
 
 async def until_ended(client: AsyncMedusaClient, stream: str) -> None:
@@ -55,7 +36,7 @@ async def until_ended(client: AsyncMedusaClient, stream: str) -> None:
     await until(has_ended)
 
 
-async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[Step]) -> None:
+async def kill_at(altering: list[Order], deleting: list[Order], reopening: list[Order]) -> None:
     async with open_federation() as federation:
         federation.config = CONFIG + "[engine]\nepoch_s = 0.05\n"
         peer = await federation.found(PARTICIPANT)
@@ -122,10 +103,10 @@ async def kill_at(altering: list[Step], deleting: list[Step], reopening: list[St
 
 @pytest.mark.process
 async def test_a_killed_peer_leaves_nothing_half_done() -> None:
-    await kill_at(ALTERING[1:2], DELETING[2:3], REOPENING[1:2])
+    await kill_at(ALTERING_STREAMS[1:2], DELETING_STREAMS[2:3], REOPENING_STREAMS[1:2])
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_a_killed_peer_leaves_nothing_half_done_anywhere() -> None:
-    await kill_at(ALTERING, DELETING, REOPENING)
+    await kill_at(ALTERING_STREAMS, DELETING_STREAMS, REOPENING_STREAMS)

@@ -1,13 +1,22 @@
-"""The harness of the kill tests: it kills at the call asked for, and says where it cannot."""
+"""The kill tests' own means: a peer dies at the call asked for, and every kill point is reached."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
+import msgspec
 import pytest
-from crashing_peer import Crasher, Order, When, arm, disarm, is_armed
+from crashing_peer import FILE, Crasher, Order, When, arm, disarm, is_armed
+from kill_sweeps import SWEEPS
+
+import engine
+from overlay import killpoints
+from overlay.killpoints import KillPoint, kill_point, watched
 
 
 class Killed(BaseException):
@@ -18,41 +27,29 @@ def kill() -> None:
     raise Killed
 
 
-class Ledger:
-    def __init__(self) -> None:
-        self.done: list[int] = []
+WRITE, SEND = KillPoint.LOG_COMMIT, KillPoint.PRIMARY_TELL
 
-    def write(self, number: int) -> int:
+
+class Ledger:
+    """Of two steps, one of them a coroutine."""
+
+    def __init__(self, home: Path) -> None:
+        self.done: list[int] = []
+        reached = Crasher(home, kill).reach
+        self.write = watched(WRITE, self._write, reached)
+        self.send = watched(SEND, self._send, reached)
+
+    def _write(self, number: int) -> int:
         self.done.append(number)
         return number
 
-    async def send(self, number: int) -> int:
+    async def _send(self, number: int) -> int:
         return self.write(number)
-
-    @property
-    def size(self) -> int:
-        return len(self.done)
-
-
-@pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> type[Ledger]:
-    module = ModuleType("a_module_of_the_test")
-    copy = type("Ledger", (Ledger,), dict(vars(Ledger)))
-    module.Ledger = copy  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return copy
-
-
-WRITE = "a_module_of_the_test:Ledger.write"
-SEND = "a_module_of_the_test:Ledger.send"
 
 
 @pytest.mark.parametrize(("when", "left"), [("before", [1, 2]), ("after", [1, 2, 3])])
-def test_the_call_asked_for_and_no_other(
-    ledger: type[Ledger], tmp_path: Path, when: When, left: list[int]
-) -> None:
-    Crasher(tmp_path, kill).wrap(WRITE)
-    book = ledger()
+def test_the_call_asked_for_and_no_other(tmp_path: Path, when: When, left: list[int]) -> None:
+    book = Ledger(tmp_path)
     assert book.write(1) == 1
     arm(tmp_path, Order(WRITE, when, call=2))
     assert book.write(2) == 2
@@ -63,11 +60,8 @@ def test_the_call_asked_for_and_no_other(
     assert book.write(4) == 4
 
 
-async def test_coroutines_and_other_steps(ledger: type[Ledger], tmp_path: Path) -> None:
-    crasher = Crasher(tmp_path, kill)
-    crasher.wrap(WRITE)
-    crasher.wrap(SEND)
-    book = ledger()
+async def test_coroutines_and_other_steps(tmp_path: Path) -> None:
+    book = Ledger(tmp_path)
     arm(tmp_path, Order(SEND, "after"))
     assert book.write(1) == 1, "another step"
     with pytest.raises(Killed):
@@ -79,9 +73,8 @@ async def test_coroutines_and_other_steps(ledger: type[Ledger], tmp_path: Path) 
     assert book.done == [1, 2]
 
 
-def test_calls_are_counted_from_each_order_on(ledger: type[Ledger], tmp_path: Path) -> None:
-    Crasher(tmp_path, kill).wrap(WRITE)
-    book = ledger()
+def test_calls_are_counted_from_each_order_on(tmp_path: Path) -> None:
+    book = Ledger(tmp_path)
     arm(tmp_path, Order(WRITE, call=2))
     book.write(1)
     disarm(tmp_path)
@@ -92,15 +85,43 @@ def test_calls_are_counted_from_each_order_on(ledger: type[Ledger], tmp_path: Pa
         book.write(4)
 
 
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
-        ("no_module_of_ours:f", ImportError),
-        ("a_module_of_the_test:Ledger.erase", AttributeError),
-        ("a_module_of_the_test:Ledger.size", TypeError),
-    ],
-)
-@pytest.mark.usefixtures("ledger")
-def test_a_step_that_is_none_is_refused(tmp_path: Path, step: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        Crasher(tmp_path, kill).wrap(step)
+def test_an_order_for_no_kill_point_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"point": "log.comit"}')
+    with pytest.raises(msgspec.ValidationError, match=r"log\.comit"):
+        Crasher(tmp_path, kill).reach(WRITE, "before")
+
+
+def test_only_functions_are_kill_points_and_each_is_one() -> None:
+    def other() -> None: ...
+
+    with pytest.raises(TypeError, match="no plain function"):
+        kill_point(WRITE)(partial(other))
+    importlib.import_module("engine.streams.log")
+    with pytest.raises(RuntimeError, match=r"log\.commit stands at engine\.streams\.log:"):
+        kill_point(WRITE)(other)
+
+
+def test_every_kill_point_stands_in_the_engine_and_is_reached_by_a_sweep() -> None:
+    for module in pkgutil.walk_packages(engine.__path__, "engine."):
+        importlib.import_module(module.name)
+    assert set(killpoints.placed()) == set(KillPoint)
+    assert {order.point for orders in SWEEPS.values() for order in orders} == set(KillPoint)
+
+
+def test_no_peer_has_kill_points_that_did_not_ask_before_it_was_imported() -> None:
+    importlib.import_module("engine.streams.log")
+    with pytest.raises(RuntimeError, match="before the modules"):
+        killpoints.arm(lambda point, when: None)
+
+
+@pytest.mark.parametrize("armed", [False, True])
+def test_unarmed_a_step_is_the_function_itself(armed: bool) -> None:
+    program = f"""
+from overlay import killpoints
+if {armed}:
+    killpoints.arm(lambda point, when: print(point, when))
+from engine.streams.log import StreamLog
+print(hasattr(StreamLog.commit, "__wrapped__"), flush=True)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert ended.stdout.decode().strip() == str(armed)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import trio
+from crashing_peer import Order
 from deadline import DEADLINE_S
 from engine_peers import rows, schema_of, to_the_end, until
 from homes_town import once_confirmed
+from kill_sweeps import DELETING_LEADERS, REOPENING_LEADERS
 from killed_homes import PARTICIPANT, QUIET_S, STREAM, stable_home
-from killed_peers import Step, Victim, let_crash
+from killed_peers import Victim, let_crash
 from msgspec import structs
 from revised_streams import deletions
 
@@ -24,33 +26,10 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 
-STEPS_OF_REOPENING: list[Step] = [
-    ("replication.homes.election:Election.reopen", "after", 1),
-    ("streams.log:StreamLog.reopen", "after", 1),
-    ("streams.log:StreamLog.reopen", "after", 2),
-    ("streams.replica:Replica.lead", "before", 1),
-    ("streams.replica:Replica.lead", "after", 1),
-    ("replication.homes.logs:ElectorLogs.serve", "before", 1),
-    ("replication.homes.logs:ElectorLogs.serve", "after", 1),
-]
-
-STEPS_OF_DELETING: list[Step] = [
-    ("replication.homes.election:Election.delete", "after", 1),
-    ("replication.homes.ballot_files:BallotFiles.save", "before", 1),
-    ("replication.homes.ballot_files:BallotFiles.save", "after", 1),
-    ("replication.homes.keeper:Keeper._drop", "before", 1),
-    ("replication.homes.logs:ElectorLogs.erase", "before", 1),
-    ("streams.store:_remove", "before", 1),
-    ("replication.homes.logs:ElectorLogs.erase", "after", 1),
-    ("replication.announcements:Announcements.withdraw", "after", 1),
-    ("replication.homes.announcing:Announcing.withdraw", "after", 1),
-]
-
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = [name for name, _, _ in (*STEPS_OF_REOPENING, *STEPS_OF_DELETING)]
-    let_crash(tmp_path, monkeypatch, functions)
+    let_crash(tmp_path, monkeypatch)
 
 
 async def reopen(client: AsyncMedusaClient) -> None:
@@ -83,7 +62,7 @@ async def three() -> AsyncIterator[tuple[list[Peer], AsyncMedusaClient]]:
             yield electors, client
 
 
-async def reopened_while_killing(steps: list[Step]) -> None:
+async def reopened_while_killing(steps: list[Order]) -> None:
     async with three() as (electors, client):
         await client.create_stream(StreamDefinition(STREAM, SCHEMA.name, k_safety=1))
         with trio.fail_after(DEADLINE_S * (1 + len(steps))):
@@ -113,7 +92,7 @@ async def reopened_while_killing(steps: list[Step]) -> None:
             assert sum(table.num_rows for table in beside) == last
 
 
-async def deleted_while_killing(steps: list[Step]) -> None:
+async def deleted_while_killing(steps: list[Order]) -> None:
     async with three() as (electors, client):
         for number, step in enumerate(steps):
             stream = f"medusa://{PARTICIPANT}/d{number}"
@@ -163,21 +142,21 @@ async def test_a_home_that_is_killed_between_its_end_and_its_reopening() -> None
 
 @pytest.mark.process
 async def test_a_home_that_is_killed_while_it_reopens() -> None:
-    await reopened_while_killing(STEPS_OF_REOPENING[2:5:2])
+    await reopened_while_killing(REOPENING_LEADERS[2:5:2])
 
 
 @pytest.mark.process
 async def test_a_home_that_is_killed_while_it_deletes() -> None:
-    await deleted_while_killing([STEPS_OF_DELETING[0], STEPS_OF_DELETING[4]])
+    await deleted_while_killing([DELETING_LEADERS[0], DELETING_LEADERS[4]])
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_homes_that_are_killed_wherever_they_delete() -> None:
-    await deleted_while_killing(STEPS_OF_DELETING)
+    await deleted_while_killing(DELETING_LEADERS)
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_homes_that_are_killed_wherever_they_reopen() -> None:
-    await reopened_while_killing(STEPS_OF_REOPENING)
+    await reopened_while_killing(REOPENING_LEADERS)

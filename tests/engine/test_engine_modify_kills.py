@@ -16,14 +16,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import trio
-from crashing_peer import Crasher, Order, When, arm, is_armed
+from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
 from engine_modified import Answer, Edition, answers, change, sieve_and_sums
 from engine_peers import rows, schema_of
+from kill_sweeps import MODIFYING, Role
 from killed_peers import let_crash
 
 from engine.language.modification import BoxChange, modified_query
@@ -31,6 +31,7 @@ from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import MedusaError
+from overlay.killpoints import KillPoint
 from testnet.kit.peers import CONFIG, Peer, open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
@@ -40,42 +41,10 @@ ROWS = 37
 """In a post; a window holds 100, or other numbers."""
 LOOK_S = 0.05
 
-Side = Literal["primary", "secondary"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """Where somebody dies. name: of the function, in `engine`."""
-
-    victim: Side
-    name: str
-    when: When
-
-    @property
-    def order(self) -> Order:
-        return Order(f"engine.{self.name}", self.when)
-
-    def __str__(self) -> str:
-        return f"{self.victim}, {self.when} {self.name}"
-
-
-def both(victim: Side, name: str) -> list[Step]:
-    return [Step(victim, name, "before"), Step(victim, name, "after")]
-
-
-ALL = [
-    *both("primary", "replication.modifier:Modifier._decide"),
-    *both("primary", "replication.queries:QueryHost.write"),
-    *both("primary", "replication.replicas.primaries:Primaries.tell"),
-    *both("secondary", "replication.replicas.standby:Standby.take_edition"),
-    *both("secondary", "replication.replicas.standby:Standby._adopt"),
-    *both("primary", "replication.running_query:RunningQuery.publish"),
-]
-
 
 @pytest.fixture(autouse=True)
 def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch, [step.name for step in ALL])
+    let_crash(tmp_path, monkeypatch)
 
 
 @dataclass
@@ -162,11 +131,11 @@ class Scene:
         self.editions.append(Edition(query, done.since))
         print(f"  from {done.since} on", flush=True)
 
-    async def kill_at(self, step: Step, wish: BoxChange) -> None:
-        victim = (await self.cast())[step.victim]
+    async def kill_at(self, role: Role, order: Order, wish: BoxChange) -> None:
+        victim = (await self.cast())[role]
         process = victim.process
         assert process is not None
-        arm(victim.home.folder, step.order)
+        arm(victim.home.folder, order)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.modify, wish)
             with trio.fail_after(DEADLINE_S):
@@ -227,17 +196,17 @@ class PlaceName:
         return f"medusa://{PARTICIPANT}/{path}"
 
 
-async def survives(*steps: Step) -> None:
+async def survives(*steps: tuple[Role, Order]) -> None:
     async with open_scene() as scene:
-        for number, step in enumerate(steps):
+        for number, (role, order) in enumerate(steps):
             began = trio.current_time()
-            print(f"{step}:", flush=True)
+            print(f"{role}, {order}:", flush=True)
             wish = (
                 change("sieve", expression_0=f"value % {number + 3} = 1")
                 if number % 2
                 else change("sum", window_size=f"0.000{60 + 20 * number:03}")
             )
-            await scene.kill_at(step, wish)
+            await scene.kill_at(role, order, wish)
             print(f"  {trio.current_time() - began:.1f} s", flush=True)
     times = range(scene.posted)
     wanted = answers(scene.editions, scene.source, times, scene.sums, "total", "number")
@@ -246,26 +215,14 @@ async def survives(*steps: Step) -> None:
     assert (len(found), differing[:3]) == (len(wanted), []), "received, and what must have come"
 
 
-@pytest.mark.parametrize("step", sorted({step.order.step for step in ALL}))
-def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """So that a step that was renamed is found here, in no time, and by its name."""
-    wrapped: list[str] = []
-    crasher = Crasher(tmp_path, lambda: None)
-    monkeypatch.setattr(
-        crasher, "_wrapped", lambda name, function: wrapped.append(name) or function
-    )
-    crasher.wrap(step)
-    assert wrapped == [step]
-
-
 @pytest.mark.process
 @pytest.mark.spark
 async def test_killed_where_it_is_decided() -> None:
     """Around the steps that count; the others are in the campaign."""
     await survives(
-        Step("primary", "replication.queries:QueryHost.write", "after"),
-        Step("primary", "replication.replicas.primaries:Primaries.tell", "after"),
-        Step("secondary", "replication.replicas.standby:Standby.take_edition", "after"),
+        ("primary", Order(KillPoint.QUERY_WRITE, "after")),
+        ("primary", Order(KillPoint.PRIMARY_TELL, "after")),
+        ("secondary", Order(KillPoint.STANDBY_TAKE_VERSION, "after")),
     )
 
 
@@ -274,4 +231,4 @@ async def test_killed_where_it_is_decided() -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 async def test_killed_at_every_step() -> None:
-    await survives(*ALL)
+    await survives(*MODIFYING)

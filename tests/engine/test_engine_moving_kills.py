@@ -14,18 +14,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import pyarrow as pa
 import pytest
 import trio
-from crashing_peer import Crasher, Order, When, arm, is_armed
+from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
+from kill_sweeps import MOVES, At
 from killed_peers import let_crash
 
 from engine.objects.schema import BEGINNING
 from overlay.errors import ConflictError, MedusaError
+from overlay.killpoints import KillPoint
 from testnet.bench.minutes import (
     MINUTE_US,
     Answer,
@@ -55,60 +56,10 @@ PART_S = 0.25
 """Between two posts, seconds: a minute of stime passes in 24 s."""
 LOOK_S = 0.05
 
-Side = Literal["owner", "worker"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """Where somebody dies.
-
-    Attributes:
-        name: of the function, in `engine`, as crashing_peer takes it.
-        to: where the task is moved meanwhile: from home to the worker, or back.
-    """
-
-    name: str
-    when: When
-    call: int = 1
-    to: Side = "worker"
-
-    @property
-    def order(self) -> Order:
-        return Order(f"engine.{self.name}", self.when, self.call)
-
-    def __str__(self) -> str:
-        return f"{self.when} {self.name} ({self.call}), to {self.to}"
-
-
-def both(name: str, call: int = 1, to: Side = "worker") -> list[Step]:
-    return [Step(name, "before", call, to), Step(name, "after", call, to)]
-
-
-OWNER = [
-    *both("replication.moves.mover:Mover._prepare"),
-    *both("api.moving:MovingCalls.read_input"),
-    *both("replication.queries:QueryHost.place"),
-    *both("replication.moves.mover:Mover._send_subscribers"),
-    *both("replication.moves.telling:Teller._tell_one"),
-    *both("streams.log:StreamLog.commit", call=3),
-    *both("replication.queries:QueryHost.place", to="owner"),
-    *both("replication.moves.telling:Teller._tell_one", to="owner"),
-]
-WORKER = [
-    *both("api.moving:MovingCalls.assign"),
-    *both("replication.moves.assignment_files:AssignmentFiles.save"),
-    *both("replication.moves.assignments:Assignments._follow_inputs"),
-    *both("tasks.runner:TaskRunner._run_epoch"),
-    *both("streams.log:StreamLog.commit", call=3),
-    *both("api.moving:MovingCalls.activate"),
-    *both("api.moving:MovingCalls.release", to="owner"),
-    *both("replication.moves.assignments:Assignments._drop", to="owner"),
-]
-
 
 @pytest.fixture(autouse=True)
 def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch, [step.name for step in (*OWNER, *WORKER)])
+    let_crash(tmp_path, monkeypatch)
 
 
 @dataclass
@@ -177,7 +128,7 @@ class Scene:
         with trio.fail_after(DEADLINE_S):
             await self.consumer.reach(self.traffic.boundary)
 
-    async def place(self, where: Side) -> None:
+    async def place(self, where: At) -> None:
         """Have the task run there, whatever it takes."""
         with trio.fail_after(DEADLINE_S):
             while True:
@@ -190,20 +141,20 @@ class Scene:
                 else:
                     return
 
-    async def move(self, where: Side) -> None:
+    async def move(self, where: At) -> None:
         running = self.worker.running
         assert running is not None
         await move_task(self.owner.home, TASK, running.peer if where == "worker" else "")
 
-    async def kill_at(self, step: Step, victim: Peer) -> None:
+    async def kill_at(self, order: Order, victim: Peer, to: At) -> None:
         """Move, and have the victim die of it; then let it live again."""
-        await self.place("owner" if step.to == "worker" else "worker")
+        await self.place("owner" if to == "worker" else "worker")
         await self.settle()
         process = victim.process
         assert process is not None
-        arm(victim.home.folder, step.order)
+        arm(victim.home.folder, order)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._try_to_move, step.to)
+            nursery.start_soon(self._try_to_move, to)
             with trio.fail_after(DEADLINE_S):
                 await process.wait()
             assert process.returncode == -signal.SIGKILL, victim.tail()
@@ -213,7 +164,7 @@ class Scene:
             nursery.cancel_scope.cancel()
         await self.settle()
 
-    async def _try_to_move(self, where: Side) -> None:
+    async def _try_to_move(self, where: At) -> None:
         """It may fail, since somebody dies; what counts is what comes out in the end."""
         try:
             await self.move(where)
@@ -262,28 +213,17 @@ async def open_scene() -> AsyncIterator[Scene]:
             traffic.over.set()
 
 
-async def survives(*kills: tuple[Side, Step]) -> None:
+async def survives(*kills: tuple[At, Order, At]) -> None:
     async with open_scene() as scene:
-        for victim, step in kills:
+        for victim, order, to in kills:
             began = trio.current_time()
-            await scene.kill_at(step, scene.owner if victim == "owner" else scene.worker)
-            print(f"{victim}, {step}: {trio.current_time() - began:.1f} s", flush=True)
+            await scene.kill_at(order, scene.owner if victim == "owner" else scene.worker, to)
+            took = trio.current_time() - began
+            print(f"{victim}, {order}, to {to}: {took:.1f} s", flush=True)
     wanted = scene.traffic.answers()
     found = sorted(scene.consumer.answers)
     assert len(found) == len(wanted), "an answer is missing, or came twice"
     assert found == wanted
-
-
-@pytest.mark.parametrize("step", sorted({step.order.step for step in (*OWNER, *WORKER)}))
-def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """So that a step that was renamed is found here, in no time, and by its name."""
-    wrapped: list[str] = []
-    crasher = Crasher(tmp_path, lambda: None)
-    monkeypatch.setattr(
-        crasher, "_wrapped", lambda name, function: wrapped.append(name) or function
-    )
-    crasher.wrap(step)
-    assert wrapped == [step]
 
 
 @pytest.mark.process
@@ -291,8 +231,8 @@ def test_a_step_is_a_function(step: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 async def test_killed_where_it_is_decided() -> None:
     """Around the step that counts; the others are in the campaign."""
     await survives(
-        ("owner", Step("replication.queries:QueryHost.place", "after")),
-        ("worker", Step("api.moving:MovingCalls.activate", "before")),
+        ("owner", Order(KillPoint.QUERY_PLACE, "after"), "worker"),
+        ("worker", Order(KillPoint.MOVE_ACTIVATE), "worker"),
     )
 
 
@@ -300,8 +240,6 @@ async def test_killed_where_it_is_decided() -> None:
 @pytest.mark.process
 @pytest.mark.spark
 @pytest.mark.parametrize("to", ["worker", "owner"], ids=["out", "home"])
-@pytest.mark.parametrize(
-    ("victim", "steps"), [("owner", OWNER), ("worker", WORKER)], ids=["owner", "worker"]
-)
-async def test_killed_at_every_step_of_a_move(victim: Side, steps: list[Step], to: Side) -> None:
-    await survives(*((victim, step) for step in steps if step.to == to))
+@pytest.mark.parametrize("victim", ["owner", "worker"])
+async def test_killed_at_every_step_of_a_move(victim: At, to: At) -> None:
+    await survives(*((victim, order, to) for order in MOVES[victim, to]))

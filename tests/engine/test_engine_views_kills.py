@@ -8,51 +8,37 @@ from pathlib import Path
 
 import pytest
 import trio
+from crashing_peer import Order
 from engine_peers import rows, schema_of, to_the_end
-from killed_peers import Step, Victim, let_crash
+from kill_sweeps import DELETING_VIEWS, MAKING_VIEWS
+from killed_peers import Victim, let_crash
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
 from engine.objects.view import Last, View
 from overlay.errors import NotFoundError
+from overlay.killpoints import KillPoint
 from testnet.kit.peers import CONFIG, open_federation
 from tools.client.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
 
-MAKING: list[Step] = [
-    ("replication.views.host:Views._open", "before", 1),
-    ("streams.log:StreamLog.begin", "before", 1),
-    ("replication.following.book:Followers.follow_past", "before", 1),
-    ("replication.views.host:Views._publish", "before", 1),
-    ("replication.announcements:Announcements.publish_term", "after", 1),
-    ("replication.views.host:Views._publish", "after", 1),
-    ("streams.log:StreamLog.commit", "before", 1),
-    ("streams.log:StreamLog.commit", "after", 1),
-]
-DELETING: list[Step] = [
-    ("replication.views.host:Views._remove", "before", 1),
-    ("replication.following.book:Followers.part_with", "before", 1),
-    ("streams.store:StreamStore.drop", "after", 1),
-    ("replication.announcements:Announcements.withdraw", "after", 1),
-    ("replication.views.host:Views._remove", "after", 1),
-]
 SOME = {
-    ("streams.log:StreamLog.begin", "before", 1),
-    ("replication.views.host:Views._publish", "before", 1),
-    ("streams.log:StreamLog.commit", "after", 1),
-    ("streams.store:StreamStore.drop", "after", 1),
+    Order(KillPoint.LOG_BEGIN),
+    Order(KillPoint.VIEW_PUBLISH),
+    Order(KillPoint.LOG_COMMIT, "after"),
+    Order(KillPoint.STREAM_DROP, "after"),
 }
 """Those that every run of the suite tries."""
 
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch, [name for name, _, _ in (*MAKING, *DELETING)])
+    let_crash(tmp_path, monkeypatch)
 
 
-async def kill_at(making: list[Step], deleting: list[Step]) -> None:
+async def kill_at(making: list[Order], deleting: list[Order]) -> None:
     async with open_federation() as federation:
         federation.config = CONFIG + "[engine]\nepoch_s = 0.05\n"
         peer = await federation.found(PARTICIPANT)
@@ -100,11 +86,12 @@ async def kill_at(making: list[Step], deleting: list[Step]) -> None:
 @pytest.mark.process
 async def test_killed_where_it_is_decided() -> None:
     await kill_at(
-        [step for step in MAKING if step in SOME], [step for step in DELETING if step in SOME]
+        [step for step in MAKING_VIEWS if step in SOME],
+        [step for step in DELETING_VIEWS if step in SOME],
     )
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_killed_at_every_step() -> None:
-    await kill_at(MAKING, DELETING)
+    await kill_at(MAKING_VIEWS, DELETING_VIEWS)

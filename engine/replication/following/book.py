@@ -16,6 +16,7 @@ from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
+from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 
 INPUT: Final = "in"
@@ -111,6 +112,7 @@ class Followers:
             self._use(kept, user, origin, after)
             return kept
 
+    @kill_point(KillPoint.FOLLOWER_FOLLOW_PAST)
     async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
         """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
         view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
@@ -149,6 +151,7 @@ class Followers:
         users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
         return set().union(*users)
 
+    @kill_point(KillPoint.FOLLOWER_PART_WITH)
     async def part_with(self, kept: KeptStream) -> None:
         """This peer produces the stream no more. Where it is read here, its log goes on as a mirror
         of who does; else it is dropped."""

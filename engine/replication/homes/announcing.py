@@ -13,6 +13,7 @@ from engine.replication.announcements import Announcements
 from engine.replication.homes.ballot import SourceTerm
 from overlay.errors import MedusaError
 from overlay.events import Events
+from overlay.killpoints import KillPoint, kill_point
 
 ANNOUNCE_AGAIN_S: Final = 1.0
 """Between two tries to tell the catalog who is home, seconds."""
@@ -87,6 +88,7 @@ class Announcing:
             except MedusaError as error:
                 self._events.note("warning", f"could not leave {stream} to its home: {error}")
 
+    @kill_point(KillPoint.LEADER_WITHDRAW)
     async def withdraw(self, streams: Iterable[str]) -> None:
         """The stream is deleted."""
         async with self._telling:

@@ -13,6 +13,7 @@ from engine.objects.definitions import StreamEntry
 from engine.replication.homes.ballot import Ballot
 from overlay.errors import DamagedError, NotFoundError
 from overlay.files import load_folder, load_json, refuse, save_json, storing
+from overlay.killpoints import KillPoint, kill_point
 
 ABSTAINS: Final = "abstains"
 """The file that names the streams on which this peer has no vote; no ballot has that name."""
@@ -56,6 +57,7 @@ class BallotFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
         save_json(self._folder / ABSTAINS, sorted(streams))
 
+    @kill_point(KillPoint.BALLOT_SAVE)
     def save(self, stored: StoredBallot) -> None:
         """
         Raises:

@@ -71,6 +71,7 @@ from engine.replication.homes.messages import (
 )
 from engine.replication.term import next_number
 from engine.streams.journal import START, Position
+from overlay.killpoints import KillPoint, kill_point
 
 BEATS: Final = 4
 """Signs of life of a home within the time after which it counts as silent."""
@@ -149,6 +150,7 @@ class Election(Elector):
         asked = self._term is not None and self._term.deleted
         return self.role is Role.INSTALLING and asked
 
+    @kill_point(KillPoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
         """As the home: ask all electors to agree that the stream is deleted; see `deleted`. There
         is no way back: whoever hears of it may bring it to its end."""
@@ -163,6 +165,7 @@ class Election(Elector):
             return None
         return self._keep(tell(self.ballot, reader))
 
+    @kill_point(KillPoint.LEADER_REOPEN)
     def reopen(self, now: float) -> list[Effect]:
         """As the home: stand anew, to begin the next segment of the journal before the stream's
         end, if all electors say that nobody was told of it; see `Won` and `refused`."""

@@ -51,6 +51,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 LAPSE: Final = 3
@@ -333,6 +334,7 @@ class Keeper:
         await trio.to_thread.run_sync(self._files.save, stored)
         self._unsaved = None
 
+    @kill_point(KillPoint.VOTER_DROP)
     async def _drop(self) -> None:
         """Leave nothing of the stream but the ballot, which says that it is deleted."""
         self.announcing.stop()

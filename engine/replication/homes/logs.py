@@ -11,6 +11,7 @@ from engine.streams.home import Home
 from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.retention import Hold
 from engine.streams.store import HOME, StreamStore
+from overlay.killpoints import KillPoint, kill_point
 
 HOLDER: Final = Hold("home")
 """The name under which a replica's logs are kept as far back as the home's are."""
@@ -66,6 +67,7 @@ class ElectorLogs:
         async with self.home.exclusive():
             self.home.replica.lead(fence)
 
+    @kill_point(KillPoint.VOTER_SERVE)
     async def serve(self) -> None:
         """As the home: posts go through, and readers are given the stream."""
         async with self.home.exclusive():
@@ -97,6 +99,7 @@ class ElectorLogs:
         await self._store.drop(self.kept.key)
         self.kept = None
 
+    @kill_point(KillPoint.VOTER_ERASE)
     async def erase(self, stream: str) -> None:
         """`drop`, for good: no post comes any more, and what is not open goes as well."""
         kept, self.kept = self.kept, None

@@ -9,6 +9,7 @@ from pathlib import Path
 from engine.replication.moves.assigned_task import StoredAssignment
 from overlay.errors import DamagedError
 from overlay.files import load_folder, refuse, save_json, storing
+from overlay.killpoints import KillPoint, kill_point
 
 
 class AssignmentFiles:
@@ -22,6 +23,7 @@ class AssignmentFiles:
         mend = "remove it: the task's owner takes it home"
         return load_folder(self._folder, StoredAssignment, mend=mend, damaged=damaged)
 
+    @kill_point(KillPoint.ASSIGNMENT_SAVE)
     def save(self, stored: StoredAssignment) -> None:
         """
         Raises:

@@ -57,6 +57,7 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
+from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
 from overlay.node import Overlay
 
@@ -232,6 +233,7 @@ class Assignments:
             assigned.hold_for_bill(since)
         self.activated.tell(assigned.stored, since)
 
+    @kill_point(KillPoint.ASSIGNMENT_FOLLOW_INPUTS)
     async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
         task, owner = assigned.task, assigned.stored.owner
         network = network_of(assigned.stored.assignment)
@@ -420,6 +422,7 @@ class Assignments:
         assigned.runner = assigned.kept = None
         return reached
 
+    @kill_point(KillPoint.ASSIGNMENT_DROP)
     async def _drop(self, assigned: AssignedTask) -> None:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)

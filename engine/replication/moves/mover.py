@@ -61,6 +61,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
 from overlay.node import Overlay
 
@@ -273,6 +274,7 @@ class Mover:
         if to:
             parse_peer_id(to)
 
+    @kill_point(KillPoint.MOVE_PREPARE)
     async def _prepare(
         self, stored: StoredQuery, placed: PlacedTask, to: str, fence: int, deal: Deal
     ) -> int:
@@ -332,6 +334,7 @@ class Mover:
             stood_s = time.monotonic() - committed_at
         self.records.append(msgspec.structs.replace(record, stall_ms=1000 * stood_s))
 
+    @kill_point(KillPoint.MOVE_SEND_SUBSCRIBERS)
     async def _send_subscribers(self, placed: PlacedTask) -> None:
         """The catalog first, so that who is sent away finds the worker there."""
         worker = placed.current.term.holder

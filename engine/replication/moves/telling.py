@@ -16,6 +16,7 @@ from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from overlay.errors import MedusaError, UnavailableError
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 CALL_S: Final = 10.0
@@ -98,6 +99,7 @@ class Teller:
         altered = tuple(sorted(self._altered(placed).items())) if works else None
         return placed.name, placement.term.number, altered
 
+    @kill_point(KillPoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: PlacedTask, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
         connection = await self._overlay.connect(parse_peer_id(placement.term.holder))

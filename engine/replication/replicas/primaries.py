@@ -37,6 +37,7 @@ from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.names import PeerId
 from overlay.node import Overlay
 
@@ -154,6 +155,7 @@ class Primaries:
             await self._keep_up(running, self.care(running.name))
         return given
 
+    @kill_point(KillPoint.PRIMARY_TELL)
     async def tell(self, running: RunningQuery) -> int:
         """Let its secondary have the query as it is now; see `KeptUp.earliest`.
 

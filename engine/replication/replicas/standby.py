@@ -41,6 +41,7 @@ from engine.tasks.plan import Task
 from engine.tasks.windows import needed_after
 from overlay.errors import ConflictError, MedusaError
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 SAVE_S: Final = 5.0
@@ -315,6 +316,7 @@ class Standby:
             self.stored = stored
             await self._queries.logs.define_outputs(self.stored, self._tasks)
 
+    @kill_point(KillPoint.STANDBY_TAKE_VERSION)
     async def take_edition(self, told: StoredQuery) -> int:
         """Go on where it stands with what the primary says of the query now, which `follows`.
 
@@ -353,6 +355,7 @@ class Standby:
         await self._heed_status()
         return BEGINNING
 
+    @kill_point(KillPoint.STANDBY_ADOPT)
     def _adopt(self, stored: StoredQuery, tasks: Sequence[Task]) -> int:
         """Write it down, unless it comes too late; see `take_edition`."""
         if stored.entry.edition > self.stored.entry.edition:

@@ -31,6 +31,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.identity import Identity
+from overlay.killpoints import KillPoint, kill_point
 from overlay.names import ObjectName
 
 MAX_VIEWS: Final = 256
@@ -198,6 +199,7 @@ class Views:
         )
         return StreamEntry(definition, source.schema)
 
+    @kill_point(KillPoint.VIEW_OPEN)
     async def _open(self, kept: KeptStream) -> None:
         """Let it be filled."""
         set_up(kept)
@@ -208,11 +210,13 @@ class Views:
         self._feeding[kept.name] = feeding
         self._nursery.start_soon(feeding.run)
 
+    @kill_point(KillPoint.VIEW_PUBLISH)
     async def _publish(self, entry: StreamEntry) -> None:
         assert entry.stream.view is not None, "a view's stream says what it shows"
         await self._announcements.announce(entry, Term(entry.stream.name))
         await self._catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
 
+    @kill_point(KillPoint.VIEW_REMOVE)
     async def _remove(self, view: View) -> None:
         feeding = self._feeding.pop(view.name, None)
         if feeding is not None:
