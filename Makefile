@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadfile
 
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
