@@ -10,13 +10,13 @@ from pathlib import Path
 import trio
 
 from dht.catalog import Catalog
-from engine.objects.definitions import StreamEntry
 from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM
 from engine.objects.private import guard
 from engine.objects.readers import Readers
 from engine.replication.altering import Altering
 from engine.replication.announcements import Announcements
+from engine.replication.copies import Copies
 from engine.replication.deleting import Deleting
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
@@ -32,7 +32,6 @@ from engine.replication.relabelling import Relabelling
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.resuming import Resuming
-from engine.replication.term import Term
 from engine.replication.versions.monitor import VersionMonitor
 from engine.replication.views.host import Views
 from engine.replication.views.locating import Locator
@@ -44,9 +43,7 @@ from engine.streams.leases import Leases
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions
 from engine.tasks.execution import Executor, OpenExecutor
-from engine.tasks.network import Network
 from overlay.concurrency import Locks
-from overlay.errors import ConflictError
 from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -60,12 +57,13 @@ class Engine:
         store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
         readers: who may read them. relabelling: keeps up with that.
         directory: the peers that produce the others. announcements: what the catalog is told of
-            ours. mirrors: our copies of the others.
+            ours. followers: our copies of the others.
         queries: every query whose primary it is. resuming: takes up those of the last run.
         primaries: finds them secondaries. standbys: the queries whose secondary it is.
         mover: lets other peers work on their tasks.
         modifier: gives running queries other parameters. altering: streams other definitions.
         deleting: deletes streams and schemas, and reopens streams.
+        copies: finds what this peer has of a stream or query.
         assignments: the tasks that it runs for other peers. returning: has their owners take them.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
         versions: has the best producer of what is read here read.
@@ -213,6 +211,13 @@ class Engine:
             schemas=self.schemas,
             locks=locks,
         )
+        self.copies = Copies(
+            store=self.store,
+            queries=self.queries,
+            standbys=self.standbys,
+            assignments=self.assignments,
+            homes=self.homes,
+        )
         catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
         self.relabelling = Relabelling(
@@ -291,62 +296,6 @@ class Engine:
             self.relabelling,
         ):
             self._nursery.start_soon(part.tend)
-
-    def may_come_to_produce(self, stream: str) -> bool:
-        """Whether it is an output of a query whose secondary this peer is, or that it has kept and
-        is about to take up; or a source stream that it is an elector of."""
-        if self.homes.get(stream) is not None or self.homes.abstains(stream):
-            return True
-        stored = [standby.stored for standby in self.standbys.all()]
-        stored += self.queries.pending.values()
-        return any(stream in each.entry.outputs for each in stored)
-
-    def network(self, query: str) -> Network | None:
-        """A query, if this peer has anything to do with it."""
-        for running in self.queries.all():
-            if running.name == query:
-                return running.stored.network
-        for stored in (
-            *(each.stored for each in self.standbys.all()),
-            *self.queries.pending.values(),
-        ):
-            if stored.name == query:
-                return stored.network
-        for assigned in self.assignments.all():
-            if assigned.task.query == query:
-                return assigned.network
-        return None
-
-    def rendition(self, stream: str) -> KeptStream | None:
-        """The version of a stream that other peers can read here: what is served, or what is
-        computed beside a primary."""
-        return self.store.serving(stream) or self.standbys.rendition(stream)
-
-    def version(self, kept: KeptStream) -> int:
-        """Its number: changes with what it is made from."""
-        queries = [running.stored for running in self.queries.all()]
-        queries += [standby.stored for standby in self.standbys.all()]
-        made = next((stored for stored in queries if kept.name in stored.entry.outputs), None)
-        if made is None:
-            return kept.version
-        read = sum(each.version for each in self.store.all() if each.name in made.inputs)
-        return made.entry.query.version + read
-
-    async def host_source(self, entry: StreamEntry) -> None:
-        """Become the home of a source stream and tell the catalog.
-
-        Raises:
-            ConflictError: this peer keeps another stream under that name.
-            MedusaError: it asks for replicas, and there are none; see `Homes.found`.
-        """
-        if entry.stream.k_safety:
-            await self.homes.found(entry)
-            return
-        kept = await self.store.keep(entry, Role.SOURCE)
-        if (kept.entry, kept.role) != (entry, Role.SOURCE):
-            raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
-        for announced in entries_of(entry):
-            await self.announcements.announce(announced, Term(announced.stream.name))
 
 
 @asynccontextmanager

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import trio
 
-from engine.engine import Engine
 from engine.objects.definitions import StreamEntry, may_write
+from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
+from engine.replication.copies import Copies
+from engine.replication.directory import Directory
 from engine.replication.following.origin import SUBSCRIBE
 from engine.replication.homes import changing
+from engine.replication.homes.homes import Homes
 from engine.replication.homes.posting import take_posts
 from engine.replication.term import Term
 from engine.streams.acceptance import Writer
 from engine.streams.cursors import cursor_for, message_of
+from engine.streams.delivery import Delivery
 from engine.streams.feed import Feed
 from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import (
@@ -35,8 +40,8 @@ from engine.streams.messages import (
     Tuples,
 )
 from engine.streams.retention import too_old
-from engine.streams.store import HOME
-from engine.streams.subscriptions import reader_in_words
+from engine.streams.store import HOME, StreamStore
+from engine.streams.subscriptions import Subscriptions, reader_in_words
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
 from overlay.errors import (
@@ -50,6 +55,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.names import ObjectName
+from overlay.node import Overlay
 from overlay.rpc import Caller, Duplex, EndOfCall
 from overlay.streams import Buffer
 
@@ -64,14 +70,28 @@ COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})
 """Roles of a stream whose owner, or primary, may have more of its past."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FlowParts:
+    """The parts of a peer through which tuples flow in and out."""
+
+    overlay: Overlay
+    store: StreamStore
+    subscriptions: Subscriptions
+    delivery: Delivery
+    readers: Readers
+    directory: Directory
+    copies: Copies
+    homes: Homes
+
+
 class FlowCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, parts: FlowParts) -> None:
+        self._parts = parts
 
     def register(self) -> None:
-        service = self._engine.overlay.service
+        service = self._parts.overlay.service
         service.streaming(
             "post_event", PostEvent, self.post_event, clients=True, takes=(Post,), sends=(Posted,)
         )
@@ -89,7 +109,7 @@ class FlowCalls:
         _check_label("producer", request.producer)
         entry = await self._entry(caller, request.stream)
         self._check_writer(caller, entry)
-        store = self._engine.store
+        store = self._parts.store
         if entry.stream.k_safety:
             await self._post_replicated(caller, request, duplex)
             return
@@ -109,10 +129,10 @@ class FlowCalls:
             await duplex.send(await store.intake.post(kept, writer, post, body))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
-        homes = self._engine.homes
+        homes = self._parts.homes
         keeper = homes.get(request.stream)
         if keeper is not None and keeper.is_home:
-            await take_posts(keeper, self._engine.store, _writer(caller, request), duplex)
+            await take_posts(keeper, self._parts.store, _writer(caller, request), duplex)
         elif caller.peer_id is not None:
             raise UnavailableError(f"{request.stream}: this peer is not its home now; ask again")
         else:
@@ -123,14 +143,14 @@ class FlowCalls:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
         await self._check_reader(caller, request.stream)
-        with self._engine.delivery.subscription(caller):
+        with self._parts.delivery.subscription(caller):
             await self._subscribe(caller, request, duplex)
 
     async def _subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
-        engine = self._engine
-        kept = engine.store.serving(request.stream)
+        parts = self._parts
+        kept = parts.store.serving(request.stream)
         if kept is None and caller.peer_id is not None:
-            kept = engine.standbys.rendition(request.stream)
+            kept = parts.copies.rendition(request.stream)
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             await self._relay(caller, request, duplex)
             return
@@ -144,13 +164,13 @@ class FlowCalls:
         self._check_current(caller, kept, request)
         after = _literal(kept, request.after, caller)
         if after < kept.log.start:
-            why = engine.subscriptions.why(kept.name, request.subscriber, caller.participant)
+            why = parts.subscriptions.why(kept.name, request.subscriber, caller.participant)
             raise too_old(kept.name, kept.log.start, after, why)
         if request.subscriber and after == END:
-            engine.subscriptions.check_known(kept.name, request.subscriber, caller.participant)
+            parts.subscriptions.check_known(kept.name, request.subscriber, caller.participant)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
-        holding = engine.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
+        holding = parts.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
 
         async def released(_: int, upto: int) -> None:
             await kept.released(upto)
@@ -161,7 +181,7 @@ class FlowCalls:
             raise NotRetainedError(f"{kept.name}: you are waited for no longer: {reader.why}")
 
         cursor = cursor_for(kept, after, request.tentative, whole=caller.peer_id is not None)
-        shares = engine.delivery.shares(caller)
+        shares = parts.delivery.shares(caller)
         async with holding as reader:
             feed = Feed(cursor, END, released, reader.acknowledge, reader.boundary, shares)
             with _over_for_now(kept.name):
@@ -172,12 +192,12 @@ class FlowCalls:
     ) -> tuple[Tuples, Buffer]:
         """One pull: what follows the caller's boundary, as far as one message holds it."""
         await self._check_reader(caller, request.stream)
-        with self._engine.delivery.subscription(caller):
+        with self._parts.delivery.subscription(caller):
             return await self._pull(caller, request)
 
     async def _pull(self, caller: Caller, request: ReceiveEvents) -> tuple[Tuples, Buffer]:
         timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
-        kept = self._engine.store.serving(request.stream)
+        kept = self._parts.store.serving(request.stream)
         if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
             producer = await self._producer(caller, request.stream, oldest=True)
             with _over_for_now(request.stream):
@@ -196,7 +216,7 @@ class FlowCalls:
                 while kept.log.boundary <= after < END:
                     await kept.log.wait_beyond(after)
                     after = _literal(kept, after, caller)
-            self._engine.readers.check(kept.entry.stream, caller.participant)
+            self._parts.readers.check(kept.entry.stream, caller.participant)
             if kept.log.boundary > after:
                 part = await kept.log.part(after)
                 if part.upto is None:
@@ -216,15 +236,15 @@ class FlowCalls:
     ) -> None:
         if boundary == END:
             who = reader_in_words(subscriber, caller.participant)
-            keeper = self._engine.homes.get(kept.name) if kept.variant == HOME else None
+            keeper = self._parts.homes.get(kept.name) if kept.variant == HOME else None
             if keeper is not None:
                 await changing.tell_end(keeper, who)
             else:
-                await self._engine.store.note_end_read(kept, who)
+                await self._parts.store.note_end_read(kept, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""
-        number = self._engine.directory.number(request.stream)
+        number = self._parts.directory.number(request.stream)
         request = msgspec.structs.replace(request, fence=max(number, request.fence))
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
@@ -239,7 +259,7 @@ class FlowCalls:
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
         self._check_relays(caller, stream)
-        return await self._engine.directory.connect(stream, oldest=oldest)
+        return await self._parts.directory.connect(stream, oldest=oldest)
 
     def _check_relays(self, caller: Caller, stream: str) -> None:
         """This peer relays a call for its own clients only. If it relayed calls of peers, two peers
@@ -250,26 +270,26 @@ class FlowCalls:
         """
         if caller.peer_id is None:
             return
-        if self._engine.may_come_to_produce(stream):
+        if self._parts.copies.may_come_to_produce(stream):
             raise UnavailableError(f"{stream} is not produced by this peer yet")
         raise NotFoundError(f"{stream} is not produced by this peer any more")
 
     async def _entry(self, caller: Caller, stream: str) -> StreamEntry:
-        kept = self._engine.rendition(stream) or self._engine.store.get(stream)
+        kept = self._parts.copies.rendition(stream) or self._parts.store.get(stream)
         if kept is not None:
             return kept.entry
-        keeper = self._engine.homes.get(stream)
+        keeper = self._parts.homes.get(stream)
         if keeper is not None:
             return keeper.entries[stream]
         self._check_relays(caller, stream)
-        return await self._engine.directory.entry(stream)
+        return await self._parts.directory.entry(stream)
 
     def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:
         """
         Raises:
             NotFoundError: another peer has taken over; a peer of that participant knows it.
         """
-        directory = self._engine.directory
+        directory = self._parts.directory
         if request.fence <= directory.number(request.stream) or caller.peer_id is None:
             return
         if caller.participant == ObjectName.parse(request.stream).participant:
@@ -283,7 +303,7 @@ class FlowCalls:
     ) -> list[Callable[[], Awaitable[None]]]:
         """What ends a subscription that begins now: where the stream went, or that the caller may
         not read it any more."""
-        moved_away, altered, readers = kept.moved_away, kept.altered, self._engine.readers
+        moved_away, altered, readers = kept.moved_away, kept.altered, self._parts.readers
 
         async def until_moved() -> None:
             await moved_away.wait()
@@ -304,14 +324,14 @@ class FlowCalls:
 
     async def _check_reader(self, caller: Caller, stream: str) -> None:
         entry = await self._entry(caller, stream)
-        self._engine.readers.check(entry.stream, caller.participant)
+        self._parts.readers.check(entry.stream, caller.participant)
 
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
         stream, may_post = entry.stream, may_write(entry.stream, caller.participant)
         refusal = NotAuthorisedError(
             f"{caller.participant} may not post to {stream.name}; {stream.owner} names its writers"
         )
-        if not may_post and not self._engine.readers.may_read(stream, caller.participant):
+        if not may_post and not self._parts.readers.may_read(stream, caller.participant):
             raise refusal  # nor hear what it is
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from engine.engine import Engine
+from engine.objects.readers import Readers
 from engine.replication.following.origin import READ_INPUT
+from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.checks import check_worker
 from engine.replication.moves.messages import (
     Activate,
@@ -22,23 +23,41 @@ from engine.replication.moves.messages import (
     Release,
     Released,
 )
+from engine.replication.moves.mover import Mover
+from engine.replication.queries import QueryHost
 from engine.streams.cursors import Cursor
+from engine.streams.delivery import Delivery
 from engine.streams.feed import Feed
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.killpoints import KillPoint, kill_point
+from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class MovingCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._participant = engine.overlay.identity.participant
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        queries: QueryHost,
+        readers: Readers,
+        delivery: Delivery,
+        mover: Mover,
+        assignments: Assignments,
+    ) -> None:
+        self._overlay = overlay
+        self._queries = queries
+        self._readers = readers
+        self._delivery = delivery
+        self._mover = mover
+        self._assignments = assignments
+        self._participant = overlay.identity.participant
 
     def register(self) -> None:
-        service = self._engine.overlay.service
+        service = self._overlay.service
         service.unary("task.assign", Assignment, self.assign, limit=MAX_STRUCT_BYTES)
         service.unary("task.activate", Activate, self.activate)
         service.unary("task.release", Release, self.release)
@@ -54,42 +73,41 @@ class MovingCalls:
 
     @kill_point(KillPoint.MOVE_ASSIGN)
     async def assign(self, caller: Caller, request: Assignment, _: bytes) -> Progress:
-        return await self._engine.assignments.assign(_peer(caller), caller.participant, request)
+        return await self._assignments.assign(_peer(caller), caller.participant, request)
 
     @kill_point(KillPoint.MOVE_ACTIVATE)
     async def activate(self, caller: Caller, request: Activate, _: bytes) -> Done:
-        await self._engine.assignments.activate(_peer(caller), request)
+        await self._assignments.activate(_peer(caller), request)
         return Done()
 
     @kill_point(KillPoint.MOVE_RELEASE)
     async def release(self, caller: Caller, request: Release, _: bytes) -> Released:
-        return await self._engine.assignments.release(_peer(caller), request)
+        return await self._assignments.release(_peer(caller), request)
 
     # -- asked of the owner -------------------------------------------------------------------
 
     async def confirm(self, caller: Caller, request: Confirm, _: bytes) -> Confirmed:
         await trio.lowlevel.checkpoint()
-        return self._engine.mover.confirm(_peer(caller), request)
+        return self._mover.confirm(_peer(caller), request)
 
     async def pass_on(self, caller: Caller, request: PassOn, _: bytes) -> MoveRecord:
-        return await self._engine.mover.pass_on(_peer(caller), request)
+        return await self._mover.pass_on(_peer(caller), request)
 
     async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
-        return await self._engine.mover.give_back(_peer(caller), request)
+        return await self._mover.give_back(_peer(caller), request)
 
     @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""
-        placed = self._engine.mover.worker_of(request.task, request.fence, _peer(caller))
-        stored, _ = self._engine.queries.find(request.task)
-        readers = self._engine.readers
-        check_worker(placed.runner.task, stored.network, caller.participant, readers)
+        placed = self._mover.worker_of(request.task, request.fence, _peer(caller))
+        stored, _ = self._queries.find(request.task)
+        check_worker(placed.runner.task, stored.network, caller.participant, self._readers)
         log = placed.runner.input(request.stream)
         if log is None:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")
         until = log.boundary
 
-        shares = self._engine.delivery.shares(caller)
+        shares = self._delivery.shares(caller)
         await Feed(Cursor(log, request.after), until, shares=shares).serve(duplex)
 
     # -- asked by a client --------------------------------------------------------------------
@@ -97,8 +115,8 @@ class MovingCalls:
     async def move_task(self, caller: Caller, request: MoveTask, _: bytes) -> MoveRecord:
         if caller.participant != self._participant:
             raise NotAuthorisedError(f"only clients of {self._participant} move its tasks")
-        here = self._engine.overlay.identity.peer_id.hex()
-        return await self._engine.mover.move(request.task, request.to, Deal(giver=here))
+        here = self._overlay.identity.peer_id.hex()
+        return await self._mover.move(request.task, request.to, Deal(giver=here))
 
 
 def _peer(caller: Caller) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.engine import Engine
 from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
-from engine.replication.replicas.primaries import Care
+from engine.replication.queries import QueryHost
+from engine.replication.replicas.primaries import Care, Primaries
 from engine.replication.replicas.standby import Standby
+from engine.replication.replicas.standbys import Standbys
 from engine.replication.running_query import RunningQuery
 from engine.replication.status import ReplicaStatus
 
@@ -16,14 +17,13 @@ UNKNOWN: Final = -1
 """`behind_us` where the secondary keeps no outputs, or has not said how far it is."""
 
 
-def replica_status(engine: Engine) -> tuple[ReplicaStatus, ...]:
+def replica_status(
+    queries: QueryHost, primaries: Primaries, standbys: Standbys
+) -> tuple[ReplicaStatus, ...]:
     """Of the queries whose primary it is, then of those whose secondary."""
     return (
-        *(
-            _of_primary(running, engine.primaries.care(running.name))
-            for running in engine.queries.replicated()
-        ),
-        *(_of_standby(standby) for standby in engine.standbys.all()),
+        *(_of_primary(running, primaries.care(running.name)) for running in queries.replicated()),
+        *(_of_standby(standby) for standby in standbys.all()),
     )
 
 

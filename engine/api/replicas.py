@@ -6,10 +6,11 @@ from functools import partial
 
 import trio
 
-from engine.engine import Engine
 from engine.objects.availability import Mode
 from engine.objects.schema import BEGINNING, END
 from engine.replication.following.origin import READ_REPLICA
+from engine.replication.mending import Mending
+from engine.replication.queries import QueryHost
 from engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -19,23 +20,37 @@ from engine.replication.replicas.messages import (
     ReadReplica,
     StandBy,
 )
+from engine.replication.replicas.primaries import Primaries
+from engine.replication.replicas.standbys import Standbys
 from engine.streams.cursors import Cursor
 from engine.streams.feed import Feed, at_once
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError
+from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class ReplicaCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        overlay: Overlay,
+        queries: QueryHost,
+        primaries: Primaries,
+        standbys: Standbys,
+        mending: Mending,
+    ) -> None:
+        self._overlay = overlay
+        self._queries = queries
+        self._primaries = primaries
+        self._standbys = standbys
+        self._mending = mending
 
     def register(self) -> None:
-        self._engine.mending.register()
-        service = self._engine.overlay.service
+        self._mending.register()
+        service = self._overlay.service
         long = partial(service.unary, own=True, limit=MAX_STRUCT_BYTES)
         long("replica.stand_by", StandBy, self.stand_by)
         long("replica.keep_up", KeepUp, self.keep_up)
@@ -48,27 +63,27 @@ class ReplicaCalls:
     # -- asked of a secondary -------------------------------------------------------------------
 
     async def stand_by(self, caller: Caller, request: StandBy, _: bytes) -> KeptUp:
-        return await self._engine.standbys.stand_by(_peer(caller), caller.participant, request)
+        return await self._standbys.stand_by(_peer(caller), caller.participant, request)
 
     async def keep_up(self, caller: Caller, request: KeepUp, _: bytes) -> KeptUp:
-        return await self._engine.standbys.keep_up(_peer(caller), request)
+        return await self._standbys.keep_up(_peer(caller), request)
 
     async def dismiss(self, caller: Caller, request: Dismiss, _: bytes) -> Dismissed:
-        return await self._engine.standbys.dismiss(_peer(caller), caller.participant, request)
+        return await self._standbys.dismiss(_peer(caller), caller.participant, request)
 
     # -- asked of a primary -----------------------------------------------------------------------
 
     async def incumbent(self, caller: Caller, request: Incumbent, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
-        self._engine.primaries.incumbent(_peer(caller), request.query, request.fence)
+        self._primaries.incumbent(_peer(caller), request.query, request.fence)
         return Done()
 
     async def read(self, caller: Caller, request: ReadReplica, duplex: Duplex) -> None:
         """A stream of the query, for its secondary to copy: a checkpoint at a time to a passive
         standby, to an active one what there is now."""
-        primaries = self._engine.primaries
+        primaries = self._primaries
         log = primaries.replicated(_peer(caller), request.query, request.stream)
-        availability = self._engine.queries.get(request.query).stored.availability
+        availability = self._queries.get(request.query).stored.availability
         passive = availability.mode is Mode.PASSIVE_STANDBY
         every_s = availability.checkpoint_s if passive else None
         if passive and request.after > BEGINNING:

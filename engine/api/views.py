@@ -6,63 +6,65 @@ participant's is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
-from engine.engine import Engine
+from engine.api.administration import Administration
 from engine.objects.kinds import VIEW, lookup
+from engine.objects.readers import Readers
 from engine.objects.view import View
+from engine.replication.views.host import Views
+from engine.replication.views.locating import Locator
 from engine.replication.views.messages import CreateView, DeleteView, Locate, Located
 from engine.streams.kept import Role
 from engine.streams.messages import Done
+from engine.streams.store import StreamStore
 from overlay.errors import NotFoundError
-from overlay.names import ObjectName
 from overlay.rpc import Caller
-
-ROUTED_CALL_S: Final = 20.0
-"""Patience with another peer of ours that keeps the view, seconds."""
 
 
 class ViewCalls:
-    """The handlers; `register` puts them on the peer's service.
+    """The handlers; `register` puts them on the peer's service."""
 
-    Args:
-        own_name: an object name, if it is one of our participant; else it raises.
-    """
-
-    def __init__(self, engine: Engine, own_name: Callable[[str], ObjectName]) -> None:
-        self._engine = engine
-        self._own_name = own_name
+    def __init__(
+        self,
+        ours: Administration,
+        store: StreamStore,
+        views: Views,
+        locator: Locator,
+        readers: Readers,
+    ) -> None:
+        self._ours = ours
+        self._store = store
+        self._views = views
+        self._locator = locator
+        self._readers = readers
 
     def register(self) -> None:
-        service = self._engine.overlay.service
+        service = self._ours.overlay.service
         service.unary("create_view", CreateView, self.create_view, clients=True, own=True)
         service.unary("delete_view", DeleteView, self.delete_view, clients=True, own=True)
         service.unary("locate", Locate, self.locate)
 
     async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> View:
-        self._own_name(request.view.name)
-        return await self._engine.views.create(request.view)
+        self._ours.own_name(request.view.name)
+        return await self._views.create(request.view)
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
-        name = self._own_name(request.name)
-        kept = self._engine.store.get(request.name)
+        name = self._ours.own_name(request.name)
+        kept = self._store.get(request.name)
         here = kept is not None and kept.role is Role.VIEW
         if here or caller.peer_id is not None:  # else records out of date would make a circle
-            await self._engine.views.delete(request.name)
+            await self._views.delete(request.name)
             return Done()
-        published = await lookup(self._engine.catalog, VIEW, name)
-        if published.publisher == self._engine.overlay.identity.peer_id:
+        published = await lookup(self._ours.catalog, VIEW, name)
+        if published.publisher == self._ours.overlay.identity.peer_id:
             raise NotFoundError(f"{name} is not kept by this peer any more")
-        connection = await self._engine.overlay.connect(published.publisher)
-        return await connection.call("delete_view", request, Done, timeout_s=ROUTED_CALL_S)
+        return await self._ours.route(published.publisher, "delete_view", request, Done)
 
     async def locate(self, caller: Caller, request: Locate, _: bytes) -> Located:
         """Another peer asks about a stream of ours that it may read."""
-        kept = self._engine.store.serving(request.stream)
+        kept = self._store.serving(request.stream)
         if kept is None or kept.role is Role.ASSIGNED:
             raise NotFoundError(f"{request.stream} is not produced by this peer")
-        self._engine.readers.check(kept.entry.stream, caller.participant)
-        return await self._engine.locator.locate_here(
+        self._readers.check(kept.entry.stream, caller.participant)
+        return await self._locator.locate_here(
             kept, request.shows, caller.participant, fixed=request.fixed
         )

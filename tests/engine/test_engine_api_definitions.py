@@ -14,7 +14,7 @@ from engine_interpreted import interpret
 from engine_peers import files, known, make_stream, open_town, passing, rows, schema_of
 from query_xml import write_query
 
-from engine.api import definitions
+from engine.api import documents
 from engine.api.messages import (
     Created,
     CreateQuery,
@@ -328,7 +328,7 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
         return call
 
     monkeypatch.setattr(
-        "engine.api.definitions.read_document", noted("read", definitions.read_document)
+        "engine.api.documents.read_document", noted("read", documents.read_document)
     )
     monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
     async with open_town(tmp_path) as town:

@@ -216,7 +216,7 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
             await stands_by(one, two, "q")
             await post(client, source, range(250))
             await sums.take(249)
-            assert two.up.engine.rendition(one.name("sums")) is not None
+            assert two.up.engine.copies.rendition(one.name("sums")) is not None
             believes(made, one, other.id, Health.ALIVE)
             believes(made, one, two.id, Health.DEAD)
             await stands_by(one, other, "q")
@@ -225,7 +225,7 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
             async with one.client() as patient:
                 done = await modify(patient, query.name, MORE, alone=True)
             assert two.up.engine.standbys.get(query.name) is not None
-            assert two.up.engine.rendition(one.name("sums")) is None
+            assert two.up.engine.copies.rendition(one.name("sums")) is None
             believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
             await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
             assert not has(two, query.name)

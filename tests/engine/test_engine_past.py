@@ -151,7 +151,9 @@ async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
             await client.copy_query(mit.name("q"), mit.name("q2"), 100)
             await client.copy_query(mit.name("q2"), mit.name("q3"), 110)
             engine = mit.up.engine
-            numbers = [engine.version(mit.kept(path)) for path in ("sums", "q2/sums", "q3/sums")]
+            numbers = [
+                engine.copies.version(mit.kept(path)) for path in ("sums", "q2/sums", "q3/sums")
+            ]
             assert numbers == [0, 1, 2]
             assert "q3/sums" in str(await client.list_objects())
             with pytest.raises(ConflictError, match="exists and differs"):

@@ -177,7 +177,7 @@ async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(tmp_path: P
         here.utah.up.engine.assignments.admit = lambda *_: None
         mover = here.mit.up.engine.mover
         await mover.move(out, here.utah.id, Deal(giver=here.mit.id))
-        assert here.utah.up.engine.rendition(out) is not None
+        assert here.utah.up.engine.copies.rendition(out) is not None
         for place in (here.mit, here.utah):
             await here.refused(out, place)
         await until(lambda: sibling.up.engine.standbys.rendition(held) is not None)

@@ -17,13 +17,8 @@ from typing import Final
 import trio
 
 from dht.catalog import open_catalog
-from engine.api.definitions import DefinitionCalls
-from engine.api.flow import FlowCalls
-from engine.api.moving import MovingCalls
-from engine.api.replicas import ReplicaCalls
+from engine.api import calls
 from engine.api.serving import PeerService
-from engine.api.status import StatusCalls
-from engine.api.versions import VersionCalls
 from engine.engine import Engine, open_engine
 from engine.replication.restored import ASK_S, begin_again, is_restored
 from engine.streams.freezing import freeze
@@ -255,12 +250,7 @@ async def _open(
 
 def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
     """Put every call of this peer on its service. clients: who is told of in its status."""
-    DefinitionCalls(engine).register()
-    FlowCalls(engine).register()
-    MovingCalls(engine).register()
-    ReplicaCalls(engine).register()
-    StatusCalls(engine, clients).register()
-    VersionCalls(engine).register()
+    calls.register_calls(engine, clients)
     overlay = engine.overlay
 
     async def admit(caller: Caller, request: Admit, _: bytes) -> Admitted:

@@ -1,0 +1,154 @@
+"""The peer of a participant that carries out a call about one of its objects: this one, or another.
+
+Objects are administered under their participant's name. Any peer of that participant takes the call
+and hands it on when another one of them keeps the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from dht.catalog import Catalog
+from engine.objects.alteration import Alteration
+from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
+from engine.objects.kinds import QUERY, STREAM, lookup
+from engine.replication.homes.homes import Homes
+from engine.replication.queries import QueryHost
+from engine.streams.store import StreamStore
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName, PeerId
+from overlay.node import Overlay
+from overlay.rpc import Caller
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+ROUTED_CALL_S = 20.0
+"""Patience with another peer of ours that carries a call out, seconds."""
+
+LISTED = 16
+"""Participants named in a remark; the others are counted."""
+
+
+class Administration:
+    """The objects under our participant's name, and the peers that keep them.
+
+    Attributes:
+        overlay, catalog: how those peers and objects are found.
+    """
+
+    def __init__(
+        self,
+        *,
+        overlay: Overlay,
+        catalog: Catalog,
+        store: StreamStore,
+        homes: Homes,
+        queries: QueryHost,
+    ) -> None:
+        self.overlay = overlay
+        self.catalog = catalog
+        self._store = store
+        self._homes = homes
+        self._queries = queries
+
+    def own_name(self, text: str) -> ObjectName:
+        name = ObjectName.parse(text)
+        own = self.overlay.identity.participant
+        if name.participant != own:
+            raise NotAuthorisedError(f"{name} is administered by {name.participant}, not by {own}")
+        return name
+
+    def check_sibling(self, what: str, peer: PeerId) -> None:
+        """
+        Raises:
+            InvalidInputError: it is another participant's.
+        """
+        own = self.overlay.identity.participant
+        known = self.overlay.peers.get(peer)
+        if known is not None and known.participant != own:
+            raise InvalidInputError(
+                f"{what} must be a peer of {own}; {peer.hex()[:8]} is one of {known.participant}"
+            )
+
+    def strangers(self, name: str, said: StreamDefinition | Alteration) -> tuple[str, ...]:
+        """Which participants it names that are no members: of a name that is written wrong nothing
+        else is seen."""
+        membership = self.overlay.membership
+        members = membership.participants()
+        remarks = []
+        for attribute in ("readers", "writers", "declassify"):
+            named = getattr(said, attribute)
+            strangers = set() if named is UNSET else {*named} - {ANY, CONTRACT, *members}
+            if strangers:
+                remarks.append(
+                    f"{name}: {attribute} names {_listed(strangers)}, no member of federation "
+                    f"{membership.name}; its members are {_listed(members)}"
+                )
+        return tuple(remarks)
+
+    async def at_its_home(
+        self,
+        caller: Caller,
+        name: ObjectName,
+        method: str,
+        request: msgspec.Struct,
+        here: Callable[[], Awaitable[T]],
+        *,
+        response: type[T],
+    ) -> T:
+        """A call about a stream, carried out by `here` where this peer is its home; a call of
+        another peer is not handed on once more: records out of date would make a circle."""
+        stream = str(name)
+        keeper, kept = self._homes.get(stream), self._store.get(stream)
+        at_home = keeper.is_home if keeper is not None else kept is not None and kept.is_at_home
+        if at_home or caller.peer_id is not None:
+            return await here()
+        entry = (await lookup(self.catalog, STREAM, name)).value
+        if entry.stream.k_safety:
+            connection = await self._homes.connect(stream)
+        else:
+            home = parse_peer_id(entry.stream.home)
+            if home == self.overlay.identity.peer_id:
+                return await here()
+            try:
+                connection = await self.overlay.connect(home)
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"{stream}: its home, peer {home.hex()[:8]}, cannot be reached, nothing "
+                    f"has changed: {error}"
+                ) from None
+        return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+    async def at_its_peer(
+        self,
+        name: ObjectName,
+        method: str,
+        request: msgspec.Struct,
+        response: type[T],
+        here: Callable[[], Awaitable[T]],
+    ) -> T:
+        """A call about a query, carried out by `here` where this peer keeps it."""
+        entry: QueryEntry = (await lookup(self.catalog, QUERY, name)).value
+        try:
+            peer = parse_peer_id(entry.peer)
+            if peer == self.overlay.identity.peer_id or self._queries.occupied(str(name)):
+                return await here()
+            return await self.route(peer, method, request, response)
+        except NotFoundError as error:  # who has taken it over may not have told the catalog yet
+            raise UnavailableError(f"{name} is changing hands: {error}") from None
+
+    async def route(
+        self, peer: PeerId, method: str, request: msgspec.Struct, response: type[T]
+    ) -> T:
+        connection = await self.overlay.connect(peer)
+        return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
+
+
+def _listed(names: Collection[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(sorted(names)[:LISTED])}{more}"

@@ -1,0 +1,84 @@
+"""Every call of a peer, put on its service."""
+
+from __future__ import annotations
+
+from engine.api.administration import Administration
+from engine.api.definitions import SchemaCalls, StreamCalls
+from engine.api.documents import DocumentCalls
+from engine.api.flow import FlowCalls, FlowParts
+from engine.api.listing import ListingCalls
+from engine.api.moving import MovingCalls
+from engine.api.own_status import OwnStatus, OwnTasks
+from engine.api.queries import QueryCalls
+from engine.api.replicas import ReplicaCalls
+from engine.api.status import StatusCalls
+from engine.api.versions import VersionCalls
+from engine.api.views import ViewCalls
+from engine.engine import Engine
+from overlay.clients import Clients
+
+
+def register_calls(engine: Engine, clients: Clients) -> None:
+    """Put the calls of a peer's engine on its service. clients: the peer's status names them."""
+    _register_administration(engine)
+    FlowCalls(
+        FlowParts(
+            overlay=engine.overlay,
+            store=engine.store,
+            subscriptions=engine.subscriptions,
+            delivery=engine.delivery,
+            readers=engine.readers,
+            directory=engine.directory,
+            copies=engine.copies,
+            homes=engine.homes,
+        )
+    ).register()
+    MovingCalls(
+        overlay=engine.overlay,
+        queries=engine.queries,
+        readers=engine.readers,
+        delivery=engine.delivery,
+        mover=engine.mover,
+        assignments=engine.assignments,
+    ).register()
+    ReplicaCalls(
+        engine.overlay, engine.queries, engine.primaries, engine.standbys, engine.mending
+    ).register()
+    VersionCalls(engine.overlay, engine.copies, engine.readers).register()
+    own = OwnStatus(
+        overlay=engine.overlay,
+        clients=clients,
+        store=engine.store,
+        directory=engine.directory,
+        tasks=OwnTasks(
+            engine.queries, engine.assignments, engine.primaries, engine.standbys, engine.executor
+        ),
+        capacity_cores=engine.config.capacity_cores,
+        started_at=engine.started_at,
+    )
+    StatusCalls(engine.overlay, own, engine.copies, engine.store, engine.readers).register()
+    ListingCalls(engine.overlay, engine.catalog, engine.queries).register()
+
+
+def _register_administration(engine: Engine) -> None:
+    ours = Administration(
+        overlay=engine.overlay,
+        catalog=engine.catalog,
+        store=engine.store,
+        homes=engine.homes,
+        queries=engine.queries,
+    )
+    schemas = SchemaCalls(ours, engine.schemas, engine.deleting)
+    streams = StreamCalls(
+        ours,
+        store=engine.store,
+        homes=engine.homes,
+        announcements=engine.announcements,
+        altering=engine.altering,
+        deleting=engine.deleting,
+    )
+    queries = QueryCalls(ours, engine.queries, engine.locator, engine.modifier)
+    views = ViewCalls(ours, engine.store, engine.views, engine.locator, engine.readers)
+    documents = DocumentCalls(engine.overlay, schemas, streams, queries, views)
+    for calls in (schemas, streams, queries, views, documents):
+        calls.register()

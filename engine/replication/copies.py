@@ -1,0 +1,75 @@
+"""The streams and queries that this peer has a copy of, in whatever part it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.replication.homes.homes import Homes
+from engine.replication.moves.assignments import Assignments
+from engine.replication.queries import QueryHost
+from engine.replication.replicas.standbys import Standbys
+from engine.replication.stored_query import StoredQuery
+from engine.streams.kept import KeptStream
+from engine.streams.store import StreamStore
+from engine.tasks.network import Network
+
+
+class Copies:
+    """Finds what this peer has of a stream or query: as primary, secondary, worker or voter."""
+
+    def __init__(
+        self,
+        *,
+        store: StreamStore,
+        queries: QueryHost,
+        standbys: Standbys,
+        assignments: Assignments,
+        homes: Homes,
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._standbys = standbys
+        self._assignments = assignments
+        self._homes = homes
+
+    def may_come_to_produce(self, stream: str) -> bool:
+        """Whether it is an output of a query whose secondary this peer is, or that it has kept and
+        is about to take up; or a source stream that it is an elector of."""
+        if self._homes.get(stream) is not None or self._homes.abstains(stream):
+            return True
+        return any(stream in stored.entry.outputs for stored in self._waiting())
+
+    def network(self, query: str) -> Network | None:
+        """A query, if this peer has anything to do with it."""
+        for running in self._queries.all():
+            if running.name == query:
+                return running.stored.network
+        for stored in self._waiting():
+            if stored.name == query:
+                return stored.network
+        for assigned in self._assignments.all():
+            if assigned.task.query == query:
+                return assigned.network
+        return None
+
+    def _waiting(self) -> Iterator[StoredQuery]:
+        """The queries that it may take over, then those of the last run that it may take up."""
+        for standby in self._standbys.all():
+            yield standby.stored
+        yield from self._queries.pending.values()
+
+    def rendition(self, stream: str) -> KeptStream | None:
+        """The version of a stream that other peers can read here: what is served, or what is
+        computed beside a primary."""
+        return self._store.serving(stream) or self._standbys.rendition(stream)
+
+    def version(self, kept: KeptStream) -> int:
+        """The number of this peer's version of a stream: it changes with what the stream is made
+        from."""
+        queries = [running.stored for running in self._queries.all()]
+        queries += [standby.stored for standby in self._standbys.all()]
+        made = next((stored for stored in queries if kept.name in stored.entry.outputs), None)
+        if made is None:
+            return kept.version
+        read = sum(each.version for each in self._store.all() if each.name in made.inputs)
+        return made.entry.query.version + read
