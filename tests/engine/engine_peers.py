@@ -139,10 +139,10 @@ class Place:
     def name(self, path: str) -> str:
         return f"medusa://{self.participant}/{path}"
 
-    def kept(self, path: str) -> KeptStream:
+    def kept(self, path: str, variant: str = "") -> KeptStream:
         """What this peer keeps of a stream; `path` may be a whole name."""
         name = path if path.startswith("medusa://") else self.name(path)
-        kept = self.up.engine.store.get(name)
+        kept = self.up.engine.store.get(name, variant)
         assert kept is not None, f"{name} is not kept by {self.participant}"
         return kept
 

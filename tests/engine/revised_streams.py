@@ -68,8 +68,8 @@ def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
     )
 
 
-def logged(place: Place, path: str) -> pa.Table:
-    log = place.kept(path).log
+def logged(place: Place, path: str, variant: str = "") -> pa.Table:
+    log = place.kept(path, variant).log
     epochs = []
     after = log.start
     while (epoch := log.read(after)) is not None:

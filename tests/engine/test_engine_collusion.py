@@ -60,7 +60,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
                     await client.post_event(source, table, boundary=stimes[-1])
                     await trio.sleep(0.1)
                 nursery.cancel_scope.cancel()
-            counters = other.up.engine.overlay.gossip.members
+            counters = other.up.engine.overlay.gossip.counters
             assert counters.suspected > 3, "they were heard"
             await client.post_event(source, None, end=True)
             await sums.take(END)

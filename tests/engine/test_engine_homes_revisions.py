@@ -337,4 +337,4 @@ async def test_what_can_not_be_revised_with_replicas(tmp_path: Path) -> None:
         await client.post_event(stream, rows([(10, 1)]), end=True)
         with pytest.raises(InvalidInputError, match="has ended"):
             await client.post_revisions(stream, deletions([10]))
-        assert logged(places[0], f"{stream}/revisions@{HOME}").num_rows == 0
+        assert logged(places[0], f"{stream}/revisions", HOME).num_rows == 0

@@ -581,7 +581,7 @@ def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
 
 def test_the_intrusion_query_s_own_document() -> None:
     """Five tasks; the second window reads tuples that carry the first one's last microsecond."""
-    template = Path(__file__).parents[2] / "testnet" / "intrusion.xml"
+    template = Path(__file__).parents[2] / "testnet" / "connections" / "intrusion.xml"
     inputs = [f'<input port="{n}" stream="medusa://p{n}.org/conns"/>' for n in (1, 2, 3)]
     text = template.read_text().replace("{participant}", "mit.edu")
     (query,) = read_document(text.replace("{inputs}", "".join(inputs))).queries
