@@ -72,7 +72,7 @@ class Mending:
         self._durable = store.is_durable
         self._mending: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}
-        store.mend = self.mend
+        store.mend.made_by(self.mend)
 
     def register(self) -> None:
         self._overlay.service.streaming(LEND, Lend, self.lend, sends=(Tuples,))

@@ -71,7 +71,7 @@ class Relabelling:
         self._assignments = assignments
         self._returning = returning
         self._changed = trio.Event()
-        store.defined = self.heed
+        store.defined.add(self.heed)
         readers.changed.add(self.contracts_changed)
 
     def heed(self, _kept: KeptStream) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
@@ -57,6 +57,7 @@ from overlay.errors import (
 )
 from overlay.files import storing
 from overlay.killpoints import KillPoint, kill_point
+from overlay.listeners import Decision, Listeners
 
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
@@ -102,9 +103,9 @@ class StreamLog:
         self.retention = retention
         self.shared = recent.shared
         self.lost: tuple[str, ...] = ()
-        self.damaged: Callable[[str], None] = _unheard
-        self.mend: Callable[[EpochFile], Awaitable[None]] = _nobody_has_it
-        self.shown_from: Callable[[], int] = lambda: BEGINNING
+        self.damaged: Listeners[[str]] = Listeners()
+        self.mend: Decision[[EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
+        self.shown_from: Decision[[], int] = Decision(lambda: BEGINNING)
         self.boundary = files[-1].upto if files else BEGINNING
         self.appended_rows = 0
         self.moved_at = time.monotonic()
@@ -466,7 +467,7 @@ class StreamLog:
         for file in self._files:
             if file.path == path and not file.lost:
                 file.lost = True
-                self.damaged(lost_in_words(file))
+                self.damaged.tell(lost_in_words(file))
 
     async def verify(self, after: int, upto: int) -> None:
         """Read the files with rows in (after, upto] as a whole, to find what is damaged.
@@ -572,7 +573,3 @@ class StreamLog:
 
 async def _nobody_has_it(_: EpochFile) -> None:
     await trio.lowlevel.checkpoint()
-
-
-def _unheard(_: str) -> None:
-    return None

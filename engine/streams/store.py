@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from overlay.errors import BrokenError, NotFoundError, StorageError
 from overlay.events import Events
 from overlay.files import load_json, save_json, storing
 from overlay.killpoints import KillPoint, kill_point
+from overlay.listeners import Decision, Listeners
 from overlay.memory import Budgets
 
 OUTPUT: Final = "out"
@@ -126,8 +127,8 @@ class StreamStore:
         self.tending = Tending(self.all, subscriptions, config, events)
         self.room = self.tending.room
         self.intake = Intake(config, self.room, clock, events, nursery)
-        self.mend: Callable[[KeptStream, EpochFile], Awaitable[None]] = _nobody_has_it
-        self.defined: Callable[[KeptStream], None] = lambda _: None
+        self.mend: Decision[[KeptStream, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
+        self.defined: Listeners[[KeptStream]] = Listeners()
 
     def get(self, stream: str, variant: str = "") -> KeptStream | None:
         """A log of that stream; see `LogKey`."""
@@ -180,7 +181,7 @@ class StreamStore:
         elsewhere as well."""
         for each, of in zip((kept, *self.beside(kept)), entries_of(entry), strict=False):
             each.define(of)
-            self.defined(each)
+            self.defined.tell(each)
         stored = KeptEntry(entry, kept.role, kept.variant)
         try:
             await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
@@ -283,10 +284,8 @@ class StreamStore:
         def tell(text: str) -> None:
             self._events.note("error", f"misses rows of {kept.name}: {text}")
 
-        async def mend(lost: EpochFile) -> None:
-            await self.mend(kept, lost)
-
-        kept.log.damaged, kept.log.mend = tell, mend
+        kept.log.damaged.add(tell)
+        kept.log.mend.made_by(partial(self.mend, kept))
         for lost in kept.log.lost_files:
             tell(lost_in_words(lost))
         kept.measure(trio.current_time())

@@ -70,7 +70,7 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
     events = Events()
     runner, source = runner_of(spark, tmp_path, events)
     said: list[str] = []
-    source.damaged = said.append
+    source.damaged.add(said.append)
     for start in range(0, 400, 50):
         source.append(start + 49, logged([(at, at) for at in range(start, start + 50)], start))
     path = source.folder / "99_149.parquet"

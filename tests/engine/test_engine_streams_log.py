@@ -317,7 +317,7 @@ def test_what_is_gone_is_not_counted_as_nothing(tmp_path: Path) -> None:
         log.count(log.start - 1, log.boundary)
     (tmp_path / f"{log.start}_{log.boundary}.parquet").write_bytes(b"PAR1")
     said: list[str] = []
-    log.damaged = said.append
+    log.damaged.add(said.append)
     for _ in range(2):
         with pytest.raises(NotRetainedError, match=f"up to {log.boundary} are damaged"):
             log.count(log.start, log.boundary - 8)
@@ -547,7 +547,7 @@ def test_a_flipped_bit_is_found_when_it_is_read(tmp_path: Path) -> None:
     flip_page(tmp_path / "10_20.parquet")
     log = opened(tmp_path)
     said: list[str] = []
-    log.damaged = said.append
+    log.damaged.add(said.append)
     assert log.lost_files == ()
     assert rows_around(log) == rows[:50] + rows[100:]
     (text,) = said

@@ -55,9 +55,9 @@ def set_up(kept: KeptStream) -> None:
         log.begin(view.after)
     shows = view.shows
     if not view.is_fixed and isinstance(shows, Last):
-        log.shown_from = partial(log.tail, shows.rows)
+        log.shown_from.made_by(partial(log.tail, shows.rows))
     elif not view.is_fixed and isinstance(shows, Recent):
-        log.shown_from = partial(recent, log, shows)
+        log.shown_from.made_by(partial(recent, log, shows))
     if log.boundary >= view.until and log.boundary < END:
         log.append(END, None)  # it was made between two tuples
     trim(kept)
