@@ -36,6 +36,10 @@ class Watched(Generic[T]):
         await self._next_set.wait()
         return self._value
 
+    async def changed_from(self, seen: T) -> T:
+        """Wait for a value other than the one that was seen, if the present one is that."""
+        return await self.until(lambda value: value != seen)
+
     async def until(self, fits: Callable[[T], bool]) -> T:
         """Wait for a value that fits, if the present one does not. A value that is replaced before
         the task runs again is not looked at."""
@@ -82,7 +86,7 @@ class Locks:
         return self._locks.setdefault(name, trio.Lock())
 
 
-async def until_one_ends(*tasks: Callable[[], Awaitable[None]]) -> None:
+async def until_one_ends(*tasks: Callable[[], Awaitable[object]]) -> None:
     """Run the tasks together until the first of them returns or fails; the others are cancelled.
 
     Raises:
@@ -92,7 +96,7 @@ async def until_one_ends(*tasks: Callable[[], Awaitable[None]]) -> None:
     failures: list[MedusaError | trio.EndOfChannel] = []
     async with trio.open_nursery() as nursery:
 
-        async def watch(task: Callable[[], Awaitable[None]]) -> None:
+        async def watch(task: Callable[[], Awaitable[object]]) -> None:
             try:
                 await task()
             except (MedusaError, trio.EndOfChannel) as error:

@@ -303,17 +303,18 @@ class FlowCalls:
     ) -> list[Callable[[], Awaitable[None]]]:
         """What ends a subscription that begins now: where the stream went, or that the caller may
         not read it any more."""
-        moved_away, altered, readers = kept.moved_away, kept.altered, self._parts.readers
+        moved_away, altered = kept.moved_away.value, kept.altered.value
+        readers = self._parts.readers
 
         async def until_moved() -> None:
-            await moved_away.wait()
+            await kept.moved_away.changed_from(moved_away)
             raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
 
         async def until_altered() -> None:
-            await altered.wait()
+            await kept.altered.changed_from(altered)
             while caller.peer_id is None:
                 readers.check(kept.entry.stream, caller.participant)
-                await kept.altered.wait()
+                await kept.altered.changed()
             readers.check(kept.entry.stream, caller.participant)
             # a peer finds out what the stream is now, and who may read what it makes of it
             raise BrokenError(f"{kept.name} is defined otherwise from now on: ask again")

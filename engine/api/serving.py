@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from overlay.client_tokens import Scope
+from overlay.concurrency import Bell
 from overlay.errors import UnavailableError
 from overlay.events import Events
 from overlay.rpc import Caller, Duplex, Service
@@ -26,7 +27,7 @@ class PeerService(Service):
         self._ready = False
         self._stopping = False
         self._under_way: dict[trio.CancelScope, None] = {}  # the oldest first
-        self._left = trio.Event()
+        self._left = Bell()
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
@@ -40,7 +41,7 @@ class PeerService(Service):
                 scope.cancel()
             with trio.CancelScope(shield=True):
                 while self._under_way:
-                    self._left = trio.Event()
+                    self._left.clear()
                     await self._left.wait()
 
     async def serve(self, caller: Caller, duplex: Duplex, events: Events) -> None:
@@ -56,7 +57,7 @@ class PeerService(Service):
                 await super().serve(caller, duplex, events)
             finally:
                 del self._under_way[scope]
-                self._left.set()
+                self._left.ring()
         if scope.cancelled_caught:
             _refuse(duplex, "stopping")
 

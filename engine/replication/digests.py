@@ -17,6 +17,7 @@ from engine.replication.book import key_of
 from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
 from engine.streams.config import EngineConfig
+from overlay.concurrency import Bell
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
 from overlay.names import PeerId
@@ -74,7 +75,7 @@ class Digests:
         self._config = config
         self._next = 0
         self._digests: dict[PeerId, Digest] = {}
-        self._soon = trio.Event()
+        self._soon = Bell()
         queries.appointed = self.publish_soon
 
     def is_busy(self, peer: PeerId) -> bool:
@@ -84,7 +85,7 @@ class Digests:
 
     def publish_soon(self) -> None:
         """Something that others wait for is new."""
-        self._soon.set()
+        self._soon.ring()
 
     async def tend(self) -> None:
         """For ever."""
@@ -93,7 +94,7 @@ class Digests:
             for peer, content in gossip.digests.items():
                 self._heed(peer, content)
             while True:
-                self._soon = trio.Event()
+                self._soon.clear()
                 gossip.publish(encode(self._own()))
                 for peer in self._digests.keys() - gossip.digests.keys():
                     del self._digests[peer]

@@ -16,6 +16,7 @@ from engine.objects.definitions import Producer, QueryEntry, StreamEntry
 from engine.objects.kinds import PRODUCER, QUERY, STREAM, lookup
 from engine.replication.book import Book, Rendition, remember
 from engine.replication.term import QUERIES, Term
+from overlay.concurrency import Watched
 from overlay.connection import Connection
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UnavailableError
 from overlay.listeners import Listeners
@@ -46,7 +47,7 @@ class Directory:
         self._catalog = catalog
         self._nursery = nursery
         self._book = Book()
-        self._news = trio.Event()
+        self._believed: Watched[Term | None] = Watched(None)
         self._asked: dict[tuple[str, str], trio.Event] = {}
         self._entries: dict[str, StreamEntry] = {}
         self._preferred: dict[str, PeerId] = {}
@@ -76,8 +77,7 @@ class Directory:
             return False
         if not self._book.believe(term, now):
             return False
-        self._news.set()
-        self._news = trio.Event()
+        self._believed.set(term)
         if term.holder:
             self.changed.tell(term)
         return True
@@ -249,8 +249,7 @@ class Directory:
             if not self.number(stream):
                 raise
             with trio.move_on_after(HANDOVER_S) as waiting:
-                while self._book.holder(stream) in {tried, None}:
-                    await self._news.wait()
+                await self._believed.until(lambda _: self._book.holder(stream) not in {tried, None})
             if waiting.cancelled_caught:
                 raise
         return await self._connect(stream, oldest=oldest)

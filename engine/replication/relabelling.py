@@ -35,6 +35,7 @@ from engine.streams.kept import KeptStream, Role
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions, consumer_of
 from engine.tasks.network import Network
+from overlay.concurrency import Bell
 from overlay.errors import MedusaError, NotAuthorisedError
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -70,25 +71,25 @@ class Relabelling:
         self._mover = mover
         self._assignments = assignments
         self._returning = returning
-        self._changed = trio.Event()
+        self._changed = Bell()
         store.defined.add(self.heed)
         readers.changed.add(self.contracts_changed)
 
     def heed(self, _kept: KeptStream) -> None:
         """A stream that is kept here is defined otherwise."""
-        self._changed.set()
+        self._changed.ring()
 
     def contracts_changed(self) -> None:
         """Somebody has a contract who had none, or has none any more."""
         for kept in self._store.all():
             if any(CONTRACT in policy.readers for policy in kept.entry.stream.policies):
                 kept.define(kept.entry)
-        self._changed.set()
+        self._changed.ring()
 
     async def tend(self) -> None:
         """For ever."""
         while True:
-            self._changed = trio.Event()
+            self._changed.clear()
             await self._try(self.look)
             with trio.move_on_after(AGAIN_S):
                 await self._changed.wait()

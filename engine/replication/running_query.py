@@ -88,18 +88,18 @@ class RunningQuery:
         names = changing((task.runner.task for task in self.tasks), upto)
         for task in self.tasks:
             if task.name in names and task.boundary <= upto:
-                task.runner.halt.move(upto)
+                task.runner.halt.set(upto)
 
     def stand_still(self, names: Collection[str]) -> None:
         """Let these tasks go no further than they are, until `go_on`. While they are paused."""
         for task in self.tasks:
             if task.name in names:
-                task.runner.halt.move(task.boundary)
+                task.runner.halt.set(task.boundary)
 
     def go_on(self) -> None:
         """No task has to wait any more."""
         for task in self.tasks:
-            task.runner.halt.move(END)
+            task.runner.halt.set(END)
 
     def wait_s(self, parted_s: float) -> float:
         """How long until nobody else gives out results of it, if it takes a peer so long to find
@@ -109,7 +109,7 @@ class RunningQuery:
     @property
     def halted(self) -> bool:
         """Whether one has to."""
-        return any(task.runner.halt.at < END for task in self.tasks)
+        return any(task.runner.halt.value < END for task in self.tasks)
 
     @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:

@@ -28,6 +28,7 @@ from engine.streams.revisions.revising import Revising
 from engine.streams.source import Source
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
+from overlay.concurrency import Watched
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
 
@@ -62,8 +63,8 @@ class Home:
         self._advancing = trio.Lock()
         self.log = log
         self.late_log = late_log
-        self._ready = trio.Event()
-        self._grown = trio.Event()
+        self._ready = Watched(source.ready)
+        self._grown = Watched(source.position)
         self._retired = False
 
     @property
@@ -298,8 +299,7 @@ class Home:
     async def wait_grown(self, beyond: Position) -> None:
         """Returns once the journal has more than that."""
         await trio.lowlevel.checkpoint()
-        while self._source.position <= beyond:
-            await self._grown.wait()
+        await self._grown.until(lambda _: self._source.position > beyond)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -322,16 +322,13 @@ class Home:
 
     def _tell(self) -> None:
         if self._source.ready > self.log.boundary:
-            self._ready.set()
-            self._ready = trio.Event()
-        self._grown.set()
-        self._grown = trio.Event()
+            self._ready.set(self._source.ready)
+        self._grown.set(self._source.position)
 
     async def wait_ready(self) -> None:
         """Returns once a post has moved the boundary beyond the log's: `advance` has work."""
         await trio.lowlevel.checkpoint()
-        while self._source.ready <= self.log.boundary:
-            await self._ready.wait()
+        await self._ready.until(lambda _: self._source.ready > self.log.boundary)
 
     async def advance(self, now: float, *, may_leap: bool = True) -> bool:
         """Moves what is ready now into the logs, in several epochs if it is much; whether any was.

@@ -107,14 +107,14 @@ class Intake:
                 self._note_refusal(kept, str(error))
                 raise
             except BusyError:
-                kept.hurry.set()
+                kept.hurry.ring()
                 with trio.move_on_after(AGAIN_S):  # a stream that breaks tells nobody
                     await home.log.wait_beyond(moved)
                 continue
             kept.memory.set(home.pending_bytes)
             self._refusals.pop(kept.key, None)
             if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
-                kept.hurry.set()
+                kept.hurry.ring()
             return posted
 
     def _note_refusal(self, kept: KeptStream, reason: str) -> None:
@@ -140,12 +140,13 @@ class Intake:
         failing = False
         told = home.lost
         while True:
+            altered = partial(kept.altered.changed_from, kept.altered.value)
             clocked = kept.entry.stream.idle is Idle.CLOCK
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                await until_one_ends(home.wait_ready, kept.altered.wait)
+                await until_one_ends(home.wait_ready, altered)
             with trio.move_on_after(pacer.delay(trio.current_time())):
                 await kept.hurry.wait()
-            kept.hurry = trio.Event()
+            kept.hurry.clear()
             pacer.started(trio.current_time())
             try:
                 await home.advance(self._clock(), may_leap=self._clock.is_confirmed)

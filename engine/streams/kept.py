@@ -19,6 +19,7 @@ from engine.streams.messages import StreamStatus
 from engine.streams.pacing import Rate
 from engine.streams.revisions.columns import revisions_entry
 from engine.streams.suffix import Suffix
+from overlay.concurrency import Bell, Watched
 from overlay.memory import Share
 
 
@@ -76,29 +77,6 @@ class KeptEntry(Struct, frozen=True):
     variant: str = ""
 
 
-class Gate:
-    """Holds epochs back from consumers until what they must not outrun has come as far.
-
-    Attributes:
-        boundary: so far they may read, microseconds; only grows.
-    """
-
-    def __init__(self, boundary: int) -> None:
-        self.boundary = boundary
-        self._opened = trio.Event()
-
-    def open(self, boundary: int) -> None:
-        if boundary > self.boundary:
-            self.boundary = boundary
-            self._opened.set()
-            self._opened = trio.Event()
-
-    async def passed(self, boundary: int) -> None:
-        """Returns once they may read up to there."""
-        while self.boundary < boundary:
-            await self._opened.wait()
-
-
 @dataclass(eq=False)
 class KeptStream:
     """One stream.
@@ -110,10 +88,11 @@ class KeptStream:
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
         scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
-        hurry: set where the next epoch should not wait for its time.
-        moved_away: set where another peer computes the stream from now on, and replaced.
-        altered: set where the stream's definition has changed, and replaced.
-        gate: how far consumers may read; None: as far as the log goes.
+        hurry: rung where the next epoch should not wait for its time.
+        moved_away: how often another peer has begun to compute the stream.
+        altered: how often the stream's definition has changed.
+        gate: the boundary up to which consumers may read, until what they must not outrun has come
+            further, microseconds; None: as far as the log goes.
         suffix: what follows the log tentatively.
         memory: what waits in memory to come into the log, or to be whole.
         version: of a mirror: counts the changes of what it is made from.
@@ -131,10 +110,10 @@ class KeptStream:
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     at_rest: trio.Event = field(default_factory=trio.Event)
-    hurry: trio.Event = field(default_factory=trio.Event)
-    moved_away: trio.Event = field(default_factory=trio.Event)
-    altered: trio.Event = field(default_factory=trio.Event)
-    gate: Gate | None = None
+    hurry: Bell = field(default_factory=Bell)
+    moved_away: Watched[int] = field(default_factory=lambda: Watched(0))
+    altered: Watched[int] = field(default_factory=lambda: Watched(0))
+    gate: Watched[int] | None = None
     suffix: Suffix = field(init=False)
     memory: Share = field(default_factory=Share)
     version: int = 0
@@ -167,25 +146,28 @@ class KeptStream:
     async def released(self, boundary: int) -> None:
         """Returns once consumers may have the stream up to there."""
         if self.gate is not None:
-            await self.gate.passed(boundary)
+            await self.gate.until(lambda opened: opened >= boundary)
 
     def shut(self, boundary: int) -> None:
-        """Let consumers read no further than that from now on, until `gate` opens."""
-        if self.gate is None or self.gate.boundary == END:
-            self.gate = Gate(boundary)
+        """Let consumers read no further than that from now on, until `open_gate`."""
+        if self.gate is None or self.gate.value == END:
+            self.gate = Watched(boundary)
+
+    def open_gate(self, boundary: int) -> None:
+        """Let consumers read up to there, if they are held back; they keep what they may read."""
+        if self.gate is not None and boundary > self.gate.value:
+            self.gate.set(boundary)
 
     def define(self, entry: StreamEntry) -> None:
         """It is defined so from now on; who waits for `altered` hears of it."""
         self.entry = entry
         if self.role is not Role.MIRROR:
             self.log.retention.history_us = entry.stream.history_us
-        self.altered.set()
-        self.altered = trio.Event()
+        self.altered.set(self.altered.value + 1)
 
     def send_away(self) -> None:
         """Let the peers that read it from here find its new worker."""
-        self.moved_away.set()
-        self.moved_away = trio.Event()
+        self.moved_away.set(self.moved_away.value + 1)
 
     def measure(self, now: float) -> None:
         """Take note of what has moved. now: on trio's clock, seconds."""

@@ -48,6 +48,7 @@ from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
 from engine.streams.restoring import lost_in_words, not_here, read_all
 from engine.streams.retention import Hold, Retention
 from engine.streams.scanning import scan
+from overlay.concurrency import Watched
 from overlay.errors import (
     ClosedError,
     InternalError,
@@ -69,7 +70,6 @@ DISK_BYTES: Final = 256 * 2**30
 class StreamLog:
     """
     Attributes:
-        boundary: every row with stime <= it is in the log; microseconds.
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
         retention: who needs what. shared: bounds its recent epochs with those of others.
@@ -98,7 +98,6 @@ class StreamLog:
         self._appending = trio.Lock()
         self._encoding = trio.Lock()
         self._compacting = False
-        self._moved = trio.Event()
         self._closed = False
         self.retention = retention
         self.shared = recent.shared
@@ -106,7 +105,7 @@ class StreamLog:
         self.damaged: Listeners[[str]] = Listeners()
         self.mend: Decision[[EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
         self.shown_from: Decision[[], int] = Decision(lambda: BEGINNING)
-        self.boundary = files[-1].upto if files else BEGINNING
+        self._boundary = Watched(files[-1].upto if files else BEGINNING)
         self.appended_rows = 0
         self.moved_at = time.monotonic()
 
@@ -137,6 +136,11 @@ class StreamLog:
         log = cls(folder, schema, files, *parts, disk_bytes=disk_bytes, durable=durable)
         log.lost = tuple(lost)
         return log
+
+    @property
+    def boundary(self) -> int:
+        """Every row with stime <= it is in the log; microseconds."""
+        return self._boundary.value
 
     @property
     def folder(self) -> Path:
@@ -236,8 +240,8 @@ class StreamLog:
         writer = EpochWriter(self.folder, self._schema, compress=False, durable=self._durable)
         writer.finish()
         self._folder.commit(writer, boundary, boundary, None)
-        self._recent.start = self.boundary = boundary
-        self._notify()
+        self._recent.start = boundary
+        self._move_to(boundary)
 
     @kill_point(KillPoint.LOG_REOPEN)
     def reopen(self, boundary: int) -> None:
@@ -253,8 +257,7 @@ class StreamLog:
             raise UnavailableError(f"the end of the log in {self.folder} is being read: try again")
         self._folder.shorten(boundary)
         self._recent.begin(boundary)
-        self.boundary = boundary
-        self._notify()
+        self._move_to(boundary)
 
     @property
     def before_end(self) -> int:
@@ -382,7 +385,7 @@ class StreamLog:
         await trio.lowlevel.checkpoint()
         while self.boundary <= boundary:
             self._check_open()
-            await self._moved.wait()
+            await self._boundary.changed()
 
     def link_into(self, folder: Path) -> None:
         """Give its files second names in a new folder: the log as it is at this moment. Blocking.
@@ -491,7 +494,7 @@ class StreamLog:
         """Wakes whoever waits, with a ClosedError; the files stay."""
         self._closed = True
         self._recent.clear()
-        self._moved.set()
+        self._boundary.set(self.boundary)
 
     def _stage(self, upto: int, table: pa.Table | None) -> EpochWriter | None:
         """Writes the epoch under a temporary name; None: an empty one that needs no file."""
@@ -524,14 +527,12 @@ class StreamLog:
             self._folder.commit(writer, self.boundary, upto, table)
         rows = tidy(table) if table is not None else self._schema.empty_table()
         self._recent.add(Epoch(self.boundary, upto, rows))
-        self.boundary = upto
         self.appended_rows += rows.num_rows
-        self._notify()
+        self._move_to(upto)
 
-    def _notify(self) -> None:
+    def _move_to(self, boundary: int) -> None:
         self.moved_at = time.monotonic()
-        self._moved.set()
-        self._moved = trio.Event()
+        self._boundary.set(boundary)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.

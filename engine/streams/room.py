@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import trio
-
+from overlay.concurrency import Watched
 from overlay.errors import StorageFullError
 from overlay.events import Events
 
@@ -36,7 +35,7 @@ class Room:
         self._taken = taken
         self._make = make
         self._events = events
-        self._made = trio.Event()
+        self._seen = Watched(0)
         self._told = False
 
     @property
@@ -70,15 +69,13 @@ class Room:
 
     async def wait(self) -> None:
         """Return once there is room."""
-        while self._taken() > self._limit_bytes:
-            await self._made.wait()
+        await self._seen.until(lambda _: self._taken() <= self._limit_bytes)
 
     def look(self) -> None:
         """Wake those that wait for room, and warn a person in time."""
         taken = self._taken()
         if taken <= self._limit_bytes:
-            self._made.set()
-            self._made = trio.Event()
+            self._seen.set(taken)
         share = taken / self._limit_bytes
         if share >= NEARLY and not self._told:
             self._events.note(

@@ -25,6 +25,7 @@ from engine.streams.log import StreamLog
 from engine.streams.ordering import between
 from engine.streams.parts import Part
 from engine.streams.retention import Hold
+from overlay.concurrency import Watched
 from overlay.errors import ClosedError, NotRetainedError
 from overlay.files import storing
 
@@ -87,7 +88,7 @@ class Suffix:
         self._stood_at = BEGINNING
         self.began_at = BEGINNING
         self._adding = trio.Lock()
-        self._moved = trio.Event()
+        self._added = Watched(BEGINNING)
         shutil.rmtree(self._folder, ignore_errors=True)  # of a process that has died
 
     @property
@@ -139,8 +140,7 @@ class Suffix:
             if failing:
                 self._stood_at = self._stable.boundary
             self._let_go(log)
-            self._moved.set()
-            self._moved = trio.Event()
+            self._added.set(upto)
 
     def _open(self, after: int) -> StreamLog:
         self.runs += 1
@@ -167,8 +167,7 @@ class Suffix:
     async def wait_beyond(self, boundary: int) -> None:
         """Returns once it reaches further than that."""
         await trio.lowlevel.checkpoint()
-        while self.boundary <= boundary:
-            await self._moved.wait()
+        await self._added.until(lambda _: self.boundary > boundary)
 
     async def part(self, after: int, taken: int) -> Part | None:
         """What follows `after`, and some rows behind it, in it; None where there is nothing, or no

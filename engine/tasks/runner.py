@@ -23,10 +23,10 @@ from engine.streams.recent import Epoch
 from engine.streams.retention import Hold
 from engine.tasks.editions import Editions
 from engine.tasks.execution import Executor, Result
-from engine.tasks.halt import Halt
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import Interval, needed_after, needs, whole_after
+from overlay.concurrency import Watched
 from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
@@ -80,7 +80,7 @@ class TaskRunner:
         events: Events,
     ) -> None:
         self.task = task
-        self.halt = Halt()
+        self.halt = Watched(END)
         self._inputs = inputs
         self._output = output
         self._executor = executor
@@ -157,7 +157,7 @@ class TaskRunner:
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""
         reach = self._reach(self._output.boundary)
-        return self._runs and min(reach, self.halt.at) >= boundary
+        return self._runs and min(reach, self.halt.value) >= boundary
 
     def modify(self, task: Task) -> None:
         """Go on with another edition of it. While it stands still, unless both make the same of
@@ -300,7 +300,8 @@ class TaskRunner:
         self._waiting_since = trio.current_time()
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
-        await self.halt.passed(self._output.boundary)
+        boundary = self._output.boundary
+        await self.halt.until(lambda upto: boundary < upto or boundary >= END)
 
     @kill_point(KillPoint.TASK_RUN_EPOCH)
     async def _run_epoch(self) -> None:
@@ -334,7 +335,7 @@ class TaskRunner:
 
     def _choose_boundary(self, after: int) -> int:
         """How far its next epoch comes: within one edition."""
-        return min(self._reach(after), self.task.edition_until(after), self.halt.at)
+        return min(self._reach(after), self.task.edition_until(after), self.halt.value)
 
     def _reach(self, after: int) -> int:
         """The smallest boundary of the inputs, or less if that were too much at once, or more than

@@ -142,19 +142,19 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
             await owner.start_query(query.name)
             await post(poster, source, range(10))
             kept = primary.kept(home.name("out"))
-            await until(lambda: kept.gate is not None and kept.gate.boundary == 9, "it is copied")
+            await until(lambda: kept.gate is not None and kept.gate.value == 9, "it is copied")
             with monkeypatch.context() as patch:
                 patch.setattr("engine.replication.replicas.care.has_copied", lambda *_: None)
                 await post(poster, source, range(10, 20))
                 await until(lambda: kept.log.boundary == 19)
                 assert kept.gate is not None
-                assert kept.gate.boundary == 9
+                assert kept.gate.value == 9
                 subscription = client.subscribe(home.name("out"))
                 with trio.fail_after(DEADLINE_S):
                     while subscription.boundary < 19:
                         await anext(subscription)
             await post(poster, source, range(20, 30))
-            await until(lambda: kept.gate is not None and kept.gate.boundary == 29)
+            await until(lambda: kept.gate is not None and kept.gate.value == 29)
 
 
 async def test_producers_keep_what_a_backup_may_need_and_no_more(

@@ -24,7 +24,7 @@ from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
-from overlay.concurrency import until_one_ends
+from overlay.concurrency import Bell, Watched, until_one_ends
 from overlay.errors import (
     BrokenError,
     BusyError,
@@ -93,10 +93,9 @@ class Follower:
         self._subscriber = subscriber
         self._course = course
         self.gone: Place | None = None
-        self._safe = END
-        self._safer = trio.Event()
+        self._safe = Watched(END)
         self._jitter = SystemRandom()
-        self._elsewhere = trio.Event()
+        self._elsewhere = Bell()
 
     async def run(self) -> None:
         """Follow the stream to its end; cancel to stop."""
@@ -106,19 +105,20 @@ class Follower:
     async def _run(self) -> None:
         wait_s = RETRY_S[0]
         listed = (self._look_up,) if self._course.listed else ()
-        while self._kept.log.boundary < END or self._safe < END:
+        while self._kept.log.boundary < END or self._safe.value < END:
             before = self._kept.log.boundary
-            self._elsewhere = elsewhere = trio.Event()
+            self._elsewhere.clear()
             try:
-                await until_one_ends(self.follow, elsewhere.wait, *listed)
+                await until_one_ends(self.follow, self._elsewhere.wait, *listed)
             except MedusaError as error:
                 self._note(error, wait_s)
                 self._take_refusal(error)
             if self._kept.log.boundary > before:
                 wait_s = RETRY_S[0]
             with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
-                await elsewhere.wait()
-            wait_s = RETRY_S[0] if elsewhere.is_set() else min(2 * wait_s, RETRY_S[1])
+                await self._elsewhere.wait()
+            at_once = self._elsewhere.is_rung
+            wait_s = RETRY_S[0] if at_once else min(2 * wait_s, RETRY_S[1])
 
     def read_from(self, origin: Origin) -> None:
         """Take it from there from now on."""
@@ -127,22 +127,20 @@ class Follower:
 
     def subscribe_anew(self) -> None:
         """The stream is to be read from another place now."""
-        self._elsewhere.set()
+        self._elsewhere.ring()
 
     def need(self, boundary: int) -> None:
         """Let the producer keep what follows that boundary, whatever is here already; END: it need
         keep nothing that is here."""
-        if boundary != self._safe:
-            self._safe = boundary
-            self._safer.set()
-            self._safer = trio.Event()
+        if boundary != self._safe.value:
+            self._safe.set(boundary)
 
     @property
     def _request(self) -> Subscribe:
         course, boundary = self._course, self._kept.log.boundary
         after = boundary if boundary > BEGINNING else course.after  # what has begun goes on
         fence = self._reach.directory.number(self._kept.name) if course.listed else 0
-        keep = min(after, self._safe)
+        keep = min(after, self._safe.value)
         seen = max(after, self._kept.suffix.boundary) if course.tentative else None
         return Subscribe(self._kept.name, after, self._subscriber, fence, keep, seen)
 
@@ -202,8 +200,7 @@ class Follower:
         finally:
             incoming.reconnected()  # an error's traceback would keep what it holds
             self._kept.memory.set(0)
-        while self._safe < END:
-            await self._safer.wait()
+        await self._safe.until(lambda boundary: boundary == END)
         if self._course.until < END:
             return  # of a part there is no last word
         with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
@@ -240,16 +237,16 @@ class Follower:
     async def _acknowledge(self, feed: Reading) -> None:
         """Tell the producer what it need not keep for us, whenever that is more."""
         log = self._kept.log
-        told = min(log.boundary, self._safe)
+        told = min(log.boundary, self._safe.value)
         while told < END:
-            safe = min(log.boundary, self._safe)
+            safe = min(log.boundary, self._safe.value)
             if safe > told:
                 await feed.send(Acknowledge(safe))
                 told = safe
             elif log.boundary <= told:
                 await log.wait_beyond(told)
             else:
-                await self._safer.wait()
+                await self._safe.changed()
         await trio.sleep_forever()
 
     def _take_refusal(self, error: MedusaError) -> None:

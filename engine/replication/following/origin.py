@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -196,7 +197,7 @@ class _Here:
         # as `engine.api.flow` serves it: the beginning is the oldest that is kept
         after = kept.log.oldest if request.after == BEGINNING else request.after
         self._kept = kept
-        self._moved_away = kept.moved_away
+        self._moved_away = kept.moved_away.value
         self._local = hold is not None
         self._consumer = hold or Hold("here", request.subscriber)
         self._parts = parts_of(cursor_for(kept, after, request.tentative, encoded=False))
@@ -213,9 +214,10 @@ class _Here:
         if self._local:
             await read()
         else:
-            await until_one_ends(read, self._moved_away.wait)
+            moved = partial(self._kept.moved_away.changed_from, self._moved_away)
+            await until_one_ends(read, moved)
         if not found:
-            if self._moved_away.is_set() and not self._local:
+            if self._kept.moved_away.value != self._moved_away and not self._local:
                 raise BrokenError(f"{self._kept.name} is produced by another peer from now on")
             raise EndOfCall
         message, part = found[0]

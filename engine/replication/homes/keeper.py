@@ -41,6 +41,7 @@ from engine.replication.term import QUERIES
 from engine.streams.journal import Position
 from engine.streams.kept import KeptStream, entries_of
 from engine.streams.store import StreamStore
+from overlay.concurrency import Watched
 from overlay.errors import (
     DamagedError,
     MedusaError,
@@ -117,7 +118,7 @@ class Keeper:
         self._unsaved: Ballot | None = None
         self._ships: dict[str, trio.CancelScope] = {}
         self._generation = 0
-        self._moved = trio.Event()
+        self._changes = Watched(0)
 
     def _set_entry(self, entry: StreamEntry) -> None:
         self.entry = entry
@@ -239,18 +240,17 @@ class Keeper:
 
     async def moved(self) -> None:
         """Returns once something has changed: who is home, or what its replicas have."""
-        await self._moved.wait()
+        await self._changes.changed()
 
     async def settled(self) -> None:
         """Returns once some elector is home."""
-        while not (self.is_home or self.election.home not in {"", self.around.own}):
-            await self._moved.wait()
+        nobody = {"", self.around.own}
+        await self._changes.until(lambda _: self.is_home or self.election.home not in nobody)
 
     async def home_changed(self) -> None:
         """Returns once another peer is home, or this one."""
         before = self.election.home
-        while self.election.home == before:
-            await self._moved.wait()
+        await self._changes.until(lambda _: self.election.home != before)
 
     async def suspended(self) -> None:
         """
@@ -258,8 +258,7 @@ class Keeper:
             UnavailableError: as soon as posts are not acknowledged here any more.
         """
         generation = self._generation
-        while self.is_home and self._generation == generation:
-            await self._moved.wait()
+        await self._changes.until(lambda _: not self.is_home or self._generation != generation)
         raise UnavailableError(f"{self.name}: its home is changing: send it again")
 
     async def acknowledged(self, upto: Position) -> None:
@@ -275,7 +274,7 @@ class Keeper:
             while self._generation == generation:
                 if self.election.committed >= upto:
                     return
-                await self._moved.wait()
+                await self._changes.changed()
         if self.trouble:
             raise StorageFullError(f"{self.name} waits for a replica: {self.trouble}")
         raise UnavailableError(f"{self.name}: its replicas have not answered: send it again")
@@ -373,8 +372,7 @@ class Keeper:
         self._notify()
 
     def _notify(self) -> None:
-        self._moved.set()
-        self._moved = trio.Event()
+        self._changes.set(self._changes.value + 1)
 
     async def _ask(self, to: str, message: Message) -> None:
         """A question to another elector; no answer is as good as none."""

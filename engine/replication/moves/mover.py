@@ -267,7 +267,7 @@ class Mover:
     def _check_movable(self, placed: PlacedTask, to: str) -> None:
         if not placed.running:
             raise StoppedError(f"{placed.name} does not run: start its query first")
-        if to and placed.runner.halt.at < END:
+        if to and placed.runner.halt.value < END:
             raise ConflictError(f"{placed.name} is being modified: try again")
         if placed.current.term.holder == to:
             raise ConflictError(f"{placed.name} is there already")

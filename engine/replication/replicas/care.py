@@ -210,8 +210,7 @@ def release(running: RunningQuery, care: Care, now: float) -> bool:
         return True
     else:
         for task in running.tasks:
-            if task.kept.gate is not None:
-                task.kept.gate.open(stored[task.name])
+            task.kept.open_gate(stored[task.name])
     return False
 
 
@@ -254,5 +253,4 @@ def released(running: RunningQuery, care: Care) -> dict[str, int]:
 
 def open_gates(running: RunningQuery) -> None:
     for task in running.tasks:
-        if task.kept.gate is not None:
-            task.kept.gate.open(END)
+        task.kept.open_gate(END)

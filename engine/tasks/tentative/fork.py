@@ -26,7 +26,7 @@ from engine.tasks.plan import Task
 from engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
 from engine.tasks.tentative.deadlines import Deadlines
 from engine.tasks.windows import Interval, needs
-from overlay.concurrency import until_one_ends
+from overlay.concurrency import Bell, until_one_ends
 from overlay.errors import MedusaError
 from overlay.events import Events
 
@@ -61,7 +61,7 @@ class Fork:
         self.bound_s = bound_s
         self._deadlines = Deadlines(inputs, bound_s, PACES * config.epoch_s)
         self._pacer = Pacer(QUICKER * config.epoch_s)
-        self._news = trio.Event()
+        self._news = Bell()
         self._reason = ""
 
     @property
@@ -96,7 +96,7 @@ class Fork:
             now = trio.current_time()
             self._deadlines.advanced(name, stable, now, tentative=False)
             self._deadlines.advanced(name, tentative, now, tentative=True)
-            self._news.set()
+            self._news.ring()
             if stable == END:
                 await trio.sleep_forever()
             await until_one_ends(log_moves, suffix_moves)
@@ -104,7 +104,7 @@ class Fork:
     async def _serve(self) -> None:
         failures = 0
         while self._output.log.boundary < END:
-            self._news = trio.Event()
+            self._news.clear()
             now = trio.current_time()
             self._deadlines.covered(self._output.suffix.visible)
             upto = self._deadlines.due(now)
