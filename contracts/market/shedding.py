@@ -303,7 +303,7 @@ class Shedder:
 
     def _withdraw(self, effects: list[Effect]) -> None:
         """Tell those that were pressed that it is no longer needed."""
-        for key in self._press.pressed:
+        for key in sorted(self._press.pressed):  # a set's order is another in every process
             state = self._partners[key]
             self.number += 1
             effects.append(Send(key[0], Offer(self.number, key[1], state.least, ())))

@@ -142,7 +142,7 @@ async def open_worker() -> AsyncIterator[Worker]:
     Raises:
         UnavailableError: it cannot be started.
     """
-    # The same hashes everywhere: the order of a set that shows would differ otherwise.
+    # No order of a set may show; should one, this has the seed fail again when it is replayed.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     try:
         process = await trio.lowlevel.open_process(

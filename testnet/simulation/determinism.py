@@ -5,7 +5,8 @@ it cancels several, clocks, random bytes, new keys, threads (their jobs run in t
 while virtual time passes), the order of folders, and the collector's moments. Two things stay
 random and must not matter: the bytes that OpenSSL makes for itself (only lengths go into the
 digest, and they are fixed), and addresses of objects (so no set of plain objects may decide an
-order). The order of sets of texts needs PYTHONHASHSEED to be set before Python starts.
+order). What a module draws while it is imported is not the seed's either: only the first seed of a
+process imports it.
 
 Ed25519 without doing the same work twice: what was signed here need not be verified here.
 
@@ -25,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import _bootstrap
 from typing import Any, Final, TypeVar
 from unittest import mock
 
@@ -161,9 +163,25 @@ def _random_bytes(rng: random.Random) -> list[Any]:
         def generate() -> Ed25519PrivateKey:
             return Ed25519PrivateKey.from_private_bytes(rng.randbytes(KEY_BYTES))
 
+    importer: Any = _bootstrap
+    importing, really_import, system = 0, importer._find_and_load, os.urandom
+
+    def import_module(*arguments: object) -> object:
+        """Of a module that is not there yet."""
+        nonlocal importing
+        importing += 1
+        try:
+            return really_import(*arguments)
+        finally:
+            importing -= 1
+
+    def draw(count: int) -> bytes:
+        return system(count) if importing else rng.randbytes(count)
+
     return [
-        mock.patch.object(os, "urandom", rng.randbytes),
-        mock.patch.object(random, "_urandom", rng.randbytes),  # SystemRandom, and so secrets
+        mock.patch.object(importer, really_import.__name__, import_module),
+        mock.patch.object(os, "urandom", draw),
+        mock.patch.object(random, "_urandom", draw),  # SystemRandom, and so secrets
         mock.patch("overlay.identity.Ed25519PrivateKey", _with(Ed25519PrivateKey, Ed25519Keys)),
     ]
 

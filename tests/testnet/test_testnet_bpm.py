@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections import deque
 from pathlib import Path
 from typing import get_args
@@ -214,6 +218,21 @@ def test_a_seed_gives_the_same_run() -> None:
 
     assert figures(SMALL) == figures(SMALL)
     assert figures(SMALL) != figures(Options(nodes=120, seed=2))
+
+
+PRICED = "from testnet.bpm.command import bpm; bpm()"
+SCARCE = ("--nodes", "60", "--load", "0.98", "--contracts", "3", "--prices", "mixed", "--json")
+
+
+@pytest.mark.process
+def test_a_seed_gives_the_same_run_whatever_the_hashes() -> None:
+    def figures(hashes: str) -> dict[str, object]:
+        environment = {**os.environ, "PYTHONHASHSEED": hashes}
+        command = [sys.executable, "-c", PRICED, *SCARCE]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        return {**json.loads(done.stdout), "seconds": 0, "bytes_per_node": 0}
+
+    assert figures("1") == figures("2")
 
 
 def test_without_contracts_nothing_moves() -> None:

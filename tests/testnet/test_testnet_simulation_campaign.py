@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -48,6 +51,27 @@ def test_what_runs_under_a_contract_is_paid_for_by_receipts_in_both_ledgers() ->
     assert result.violations == ()
     assert result.rows == 200
     assert result.receipts >= 2
+
+
+DIGESTS = """
+import sys
+from testnet.simulation.generate import generate
+from testnet.simulation.simulate import simulate
+for seed in map(int, sys.argv[1:]):
+    print(simulate(generate(seed), seed).digest)
+"""
+
+
+@pytest.mark.process
+def test_a_seed_has_one_history_alone_and_after_another_whatever_the_hashes() -> None:
+    def digests(hashes: str, *seeds: str) -> list[str]:
+        environment = {**os.environ, "PYTHONHASHSEED": hashes}
+        command = [sys.executable, "-c", DIGESTS, *seeds]
+        return subprocess.check_output(command, env=environment, text=True).split()
+
+    alone, after = digests("1", "11"), digests("2", "8", "11")
+    assert alone == after[1:]
+    assert alone != after[:1]
 
 
 @pytest.mark.process
