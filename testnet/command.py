@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
-from rich.console import Console
 
 from testnet.bpm.command import bpm
 from testnet.detection.command import detect
 from testnet.ha.command import ha
-from testnet.kit.command import json_option, keep_option, run_scenario
+from testnet.intrusion.command import intrusion
 from testnet.load.command import load
 from testnet.partition.command import partition
 from testnet.simulation.command import simulate
-
-if TYPE_CHECKING:
-    from testnet.intrusion.run import Result
-
-
-class SpeedType(click.ParamType[float | None]):
-    """`max`, or how many seconds of trace pass in one second."""
-
-    name = "speed"
-
-    def convert(
-        self,
-        value: str | float | None,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float | None:
-        if value is None or value == "max":
-            return None
-        try:
-            speed = float(value)
-        except ValueError:
-            speed = 0.0
-        if not 0 < speed < float("inf"):
-            self.fail(f"{value!r}: 'max', or seconds of trace per second, like 60", param, ctx)
-        return speed
 
 
 @click.group("medusa-testnet", context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,151 +19,5 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-@main.command()
-@click.option("--peers", default=3, show_default=True, metavar="N", type=click.IntRange(2, 64))
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Connections: Parquet, CSV, or Zeek's conn.log as TSV or JSON, gzipped or not. Give it "
-    "several times: trace i is posted at peer i. Without it, traffic is generated.",
-)
-@click.option(
-    "--speed",
-    default="max",
-    show_default=True,
-    metavar="max|N",
-    type=SpeedType(),
-    help="As fast as the peers take it, or N seconds of trace per second.",
-)
-@click.option(
-    "--out",
-    default="out",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where busy.csv, scan.csv and cluster.csv go.",
-)
-@json_option
-@keep_option
-@click.option(
-    "--seed", default=0, show_default=True, metavar="N", help="Of generated traffic, and of kills."
-)
-@click.option(
-    "--kills",
-    default=0,
-    metavar="N",
-    type=click.IntRange(0, 1_000),
-    help="Kill peers N times with SIGKILL, at random, and start them again. Without --speed, "
-    "posting goes on for as long as that.",
-)
-@click.option(
-    "--ha",
-    "mode",
-    default="none",
-    show_default=True,
-    type=click.Choice(("none", "upstream_backup", "passive_standby", "active_standby")),
-    help="What a second peer of the query's owner keeps of it. Killed, one of the two is started "
-    "again once the answers go on without it.",
-)
-@click.option(
-    "--k-safety",
-    default=0,
-    show_default=True,
-    metavar="K",
-    type=click.IntRange(0, 3),
-    help="Posts are acknowledged when K further peers of who posts have them, of 2 K that it gets.",
-)
-@click.option(
-    "--split",
-    "split_s",
-    type=click.FloatRange(0.5, 600.0),
-    metavar="SECONDS",
-    help="Cut the participants in the middle off from the first, who subscribes, and the last, who "
-    "owns the query, for so long.",
-)
-@click.option(
-    "--bound",
-    "bound_s",
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    type=click.FloatRange(0.5, 60.0),
-    help="With --split: how long answers may wait for what is missing.",
-)
-@click.option("--netns", is_flag=True, help="With --split: cut real cables; needs root.")
-@click.option(
-    "--trade",
-    is_flag=True,
-    help="With --split: the query's owner is overloaded, and has contracts with the others.",
-)
-def intrusion(  # noqa: PLR0917 - click passes them by name
-    peers: int,
-    traces: tuple[Path, ...],
-    speed: float | None,
-    out: Path,
-    as_json: bool,
-    keep: bool,
-    seed: int,
-    kills: int,
-    mode: str,
-    k_safety: int,
-    split_s: float | None,
-    bound_s: float,
-    netns: bool,
-    trade: bool,
-) -> None:
-    """Detect intrusions over the connections of several participants.
-
-    Each participant posts its connections at its own peer; one peer runs the query over all of
-    them; a subscriber at another receives the answers, which must equal a batch run's. Exits with 1
-    when they differ, with 2 when something failed.
-    """
-    # Late: --help and a mistyped option need none of this.
-    from engine.objects.availability import Mode
-    from testnet.intrusion.board import Board
-    from testnet.intrusion.kills import run_intrusion_kills
-    from testnet.intrusion.run import Options, run_intrusion
-    from testnet.intrusion.screen import open_screen, render_result
-    from testnet.intrusion.split import Split, run_intrusion_split
-
-    console = Console(stderr=as_json)
-    options = Options(
-        peers=peers,
-        traces=traces,
-        speed=speed,
-        out=out,
-        keep=keep,
-        seed=seed,
-        watch=console.is_terminal,
-        mode=Mode(mode),
-        k_safety=k_safety,
-    )
-
-    if split_s is not None and (kills or peers < 3):
-        raise click.UsageError("--split takes 3 peers at least, and no --kills")
-    board = Board()
-    scenario: Callable[[], Awaitable[Result]] = partial(run_intrusion, options, board)
-    if kills:
-        scenario = partial(run_intrusion_kills, options, kills, board)
-    elif split_s is not None:
-        split = Split(split_s, bound_s, netns, trade)
-        scenario = partial(run_intrusion_split, options, split, board)
-    run_scenario(
-        scenario,
-        open_screen(board, console),
-        console,
-        as_json=as_json,
-        render=render_result,
-        good=lambda result: result.exact,
-    )
-
-
-main.add_command(bpm)
-main.add_command(detect)
-main.add_command(ha)
-main.add_command(load)
-main.add_command(partition)
-main.add_command(simulate)
+for command in (bpm, detect, ha, intrusion, load, partition, simulate):
+    main.add_command(command)

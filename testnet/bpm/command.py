@@ -6,11 +6,12 @@ import sys
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import click
+import msgspec
 
-from testnet.kit.command import NumberRange, ending_in_one_line, json_option, print_json
+from testnet.kit.command import choice, json_option, number, print_results, run_each
 from testnet.kit.picture import picture_option
 
 MOST_NODES: Final = 1_000_000
@@ -21,99 +22,47 @@ MOST_PERCENT: Final = 90
 
 
 @click.command()
-@click.option(
-    "--nodes", default=995, show_default=True, metavar="N", type=click.IntRange(1, MOST_NODES)
-)
-@click.option(
-    "--contracts",
-    default=7,
-    show_default=True,
-    metavar="N",
-    type=click.IntRange(0, 1000),
-    help="The least of each node; the graph is random.",
-)
-@click.option(
+@number("--nodes", 995, 1, MOST_NODES)
+@number("--contracts", 7, 0, 1000, "The least of each node; the graph is random.")
+@choice(
     "--graph",
-    default="drawn",
-    show_default=True,
-    type=click.Choice(["drawn", "grown"]),
-    help="drawn: every node signs that many, and others sign with it; grown: as a tree, then"
+    ("drawn", "grown"),
+    "drawn: every node signs that many, and others sign with it; grown: as a tree, then"
     " whoever has too few signs more, so that most have few more than the least.",
 )
-@click.option(
-    "--load",
-    default=0.75,
-    show_default=True,
-    metavar="SHARE",
-    type=NumberRange(0, MOST_LOAD, min_open=True),
-    help="Of all capacity; above 1 the whole system is overloaded.",
+@number(
+    *("--load", 0.75, 0, MOST_LOAD),
+    "Of all capacity; above 1 the whole system is overloaded.",
+    "SHARE",
+    above=True,
 )
-@click.option(
-    "--range-tasks",
-    default=2,
-    show_default=True,
-    metavar="K",
-    type=click.IntRange(0, 10_000),
-    help="Width of the price range, in tasks; 0: one fixed price.",
+@number(
+    "--range-tasks", 2, 0, 10_000, "Width of the price range, in tasks; 0: one fixed price.", "K"
 )
-@click.option("--seed", default=1, show_default=True, metavar="N", type=click.IntRange(0))
-@click.option(
-    "--seeds",
-    default=1,
-    show_default=True,
-    metavar="N",
-    type=click.IntRange(1, MOST_SEEDS),
-    help="Run so many seeds, from --seed on.",
-)
-@click.option(
-    "--capacity",
-    default=80.0,
-    show_default=True,
-    metavar="UNITS",
-    type=NumberRange(1, 100_000),
-    help="Of each node; a task is one unit, 1 % of a core.",
-)
-@click.option(
+@number("--seed", 1, 0)
+@number("--seeds", 1, 1, MOST_SEEDS, "Run so many seeds, from --seed on.")
+@number("--capacity", 80.0, 1, 100_000, "Of each node; a task is one unit, 1 % of a core.", "UNITS")
+@choice(
     "--prices",
-    default="uniform",
-    show_default=True,
-    type=click.Choice(["uniform", "mixed"]),
-    help="Whether every contract has the same price range, or each its own.",
+    ("uniform", "mixed"),
+    "Whether every contract has the same price range, or each its own.",
 )
-@click.option(
-    "--vary",
-    default=0.0,
-    metavar="PERCENT",
-    type=NumberRange(0, MOST_PERCENT),
-    help="Once settled, change every node's own load by up to that much, 20 times.",
+@number(
+    *("--vary", 0.0, 0, MOST_PERCENT),
+    "Once settled, change every node's own load by up to that much, 20 times.",
+    "PERCENT",
+    shown=False,
 )
-@click.option(
-    "--churn",
-    default=0.0,
-    metavar="PERCENT",
-    type=NumberRange(0, MOST_PERCENT),
-    help="Once settled, let that many nodes leave and come back, 20 times.",
+@number(
+    *("--churn", 0.0, 0, MOST_PERCENT),
+    "Once settled, let that many nodes leave and come back, 20 times.",
+    "PERCENT",
+    shown=False,
 )
 @click.option("--sweep", is_flag=True, help="Run every price range and number of contracts.")
 @json_option
 @picture_option
-def bpm(
-    *,
-    nodes: int,
-    contracts: int,
-    graph: Literal["drawn", "grown"],
-    load: float,
-    range_tasks: int,
-    seed: int,
-    seeds: int,
-    capacity: float,
-    prices: Literal["uniform", "mixed"],
-    vary: float,
-    churn: float,
-    sweep: bool,
-    as_json: bool,
-    plot: Path | None,
-) -> None:
+def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: object) -> None:
     """Simulate the bounded-price mechanism: real Brains, thousands of them, in virtual time.
 
     Load starts skewed; nodes pass it on over pairwise contracts until nobody wants to. Exits with
@@ -124,25 +73,24 @@ def bpm(
 
     from testnet.bpm import picture, show
     from testnet.bpm.experiment import Options, Result, name_of, over_contracts, over_seeds, run
-    from testnet.kit.stages import open_progress
 
-    options = Options(
-        nodes, contracts, load, range_tasks, seed, capacity, prices, vary, churn, graph
-    )
+    options = msgspec.convert(given, Options)
     runs = list(over_seeds(options, seeds))
     if sweep:
         runs = list(chain.from_iterable(over_contracts(each) for each in runs))
+    names = [f"{number}/{len(runs)} {name_of(each)}:" for number, each in enumerate(runs, 1)]
     console = Console(stderr=as_json)
-    results: list[Result] = []
-    with ending_in_one_line():
-        with open_progress(console, show.render_progress) as progress:
-            for number, each in enumerate(runs, 1):
-                name = f"{number}/{len(runs)} {name_of(each)}:" if len(runs) > 1 else "bpm:"
-                results.append(run(each, partial(progress, name)))
+
+    def draw(results: list[Result]) -> None:
         if plot is not None:
             picture.draw_sweep(results, plot) if sweep else picture.draw(results[-1], plot)
+
+    named = zip(names if len(runs) > 1 else ["bpm:"], runs, strict=True)
+    results = run_each(
+        [(name, partial(run, each)) for name, each in named], console, show.render_progress, draw
+    )
     if as_json:
-        print_json(results[0] if len(runs) == 1 else results)
+        print_results(results)
     else:
         console.print(
             show.render_result(results[0]) if len(runs) == 1 else show.render_results(results)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import click
+import msgspec
 
-from testnet.kit.command import NumberRange, ending_in_one_line, json_option, print_json
+from testnet.kit.command import choice, json_option, number, print_results, run_each
 from testnet.kit.picture import picture_option
 
 MOST_NODES: Final = 100_000
@@ -52,44 +53,30 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     type=Sizes(),
     help="Peers; several numbers for a run of each.",
 )
-@click.option(
+@number(
     "--crashes",
-    default=40,
-    show_default=True,
-    metavar="K",
-    type=click.IntRange(0, MOST_CRASHES),
-    help="At each size, each a moment apart; in as many worlds as it takes for no more than 5 % of "
+    *(40, 0, MOST_CRASHES),
+    "At each size, each a moment apart; in as many worlds as it takes for no more than 5 % of "
     "the peers (or one) to crash in each.",
+    "K",
 )
-@click.option(
-    "--loss",
-    default=0.0,
-    metavar="SHARE",
-    type=NumberRange(0, MOST_SHARE),
-    help="Of the datagrams, like 0.1.",
+@number("--loss", 0.0, 0, MOST_SHARE, "Of the datagrams, like 0.1.", "SHARE", shown=False)
+@number(
+    *("--slow", 0.0, 0, MOST_SHARE),
+    "Of the peers, like 0.05: they run a tenth of the time, with pauses of seconds.",
+    "SHARE",
+    shown=False,
 )
-@click.option(
-    "--slow",
-    default=0.0,
-    metavar="SHARE",
-    type=NumberRange(0, MOST_SHARE),
-    help="Of the peers, like 0.05: they run a tenth of the time, with pauses of seconds.",
-)
-@click.option("--seed", default=1, show_default=True, metavar="N", type=click.IntRange(0))
-@click.option(
-    "--seconds",
-    default=0.0,
-    metavar="S",
-    type=NumberRange(0, MOST_SECONDS),
-    help="Virtual; watch for that long at least, for false alarms. It ends when all crashes are"
+@number("--seed", 1, 0)
+@number(
+    *("--seconds", 0.0, 0, MOST_SECONDS),
+    "Virtual; watch for that long at least, for false alarms. It ends when all crashes are"
     " known to everybody.",
+    "S",
+    shown=False,
 )
-@click.option(
-    "--preset",
-    default="lan",
-    show_default=True,
-    type=click.Choice(["local", "lan", "wan"]),
-    help="The detector's, and the delays that go with it.",
+@choice(
+    "--preset", ("local", "lan", "wan"), "The detector's, and the delays that go with it.", "lan"
 )
 @click.option(
     "--killed",
@@ -104,20 +91,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 )
 @json_option
 @picture_option
-def detect(
-    *,
-    sizes: tuple[int, ...],
-    crashes: int,
-    loss: float,
-    slow: float,
-    seed: int,
-    seconds: float,
-    preset: Literal["local", "lan", "wan"],
-    killed: bool,
-    datagrams_only: bool,
-    as_json: bool,
-    plot: Path | None,
-) -> None:
+def detect(sizes: tuple[int, ...], as_json: bool, plot: Path | None, **given: object) -> None:
     """Simulate the failure detector: real ones, up to thousands, in virtual time.
 
     Peers crash; how soon does the first one know, how soon the last, who was taken for dead and
@@ -128,27 +102,21 @@ def detect(
     from rich.console import Console
 
     from testnet.detection import show
-    from testnet.detection import show as picture
     from testnet.detection.experiment import run
-    from testnet.detection.figures import Options, Result, bytes_check, checks_of
-    from testnet.kit.stages import open_progress
+    from testnet.detection.figures import Options, bytes_check, checks_of
 
     console = Console(stderr=as_json)
-    results: list[Result] = []
-    with ending_in_one_line():
-        with open_progress(console, show.render_progress) as progress:
-            for nodes in sizes:
-                options = Options(
-                    nodes, crashes, loss, slow, seed, seconds, preset, killed, datagrams_only
-                )
-                results.append(run(options, partial(progress, f"{nodes:,} peers:")))
-        if plot is not None:
-            picture.draw(results, plot)
+    runs = [
+        (f"{nodes:,} peers:", partial(run, msgspec.convert({**given, "nodes": nodes}, Options)))
+        for nodes in sizes
+    ]
+    draw = None if plot is None else partial(show.draw, path=plot)
+    results = run_each(runs, console, show.render_progress, draw)
     checks = [
         (f"{result.nodes:,} peers", check) for result in results for check in checks_of(result)
     ]
     checks += [("all sizes", check) for check in bytes_check(results)]
     if as_json:
-        print_json(results[0] if len(results) == 1 else results)
+        print_results(results)
     console.print(show.render_verdict(checks) if as_json else show.render_results(results, checks))
     sys.exit(0 if all(check.holds for _, check in checks) else 1)

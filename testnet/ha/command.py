@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 
 from engine.objects.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
 from testnet.ha.variants import ALL, chosen
-from testnet.kit.command import json_option, keep_option, run_scenario
+from testnet.kit.command import choice, json_option, keep_option, run_scenario
 from testnet.kit.picture import picture_option
 
 
 @click.command()
-@click.option(
+@choice(
     "--mode",
-    default=ALL,
-    show_default=True,
-    type=click.Choice([ALL, *(mode.value for mode in Mode)]),
-    help="What the secondaries keep; a run without any comes first, to compare with.",
+    (ALL, *(mode.value for mode in Mode)),
+    "What the secondaries keep; a run without any comes first, to compare with.",
 )
 @click.option(
     "--recovery",
@@ -37,9 +35,7 @@ from testnet.kit.picture import picture_option
 )
 @picture_option
 @keep_option
-def ha(  # noqa: PLR0917 - click passes them by name
-    mode: str, recovery: str | None, short: bool, as_json: bool, plot: Path | None, keep: bool
-) -> None:
+def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     """Kill a chain of servers all at once, mode by mode: the poster's high-availability experiment.
 
     B, C, D and E work on A's stream, a query each, with secondaries on two standby peers. After a
@@ -54,15 +50,16 @@ def ha(  # noqa: PLR0917 - click passes them by name
     from testnet.kit.stages import about
 
     try:
-        variants = chosen(mode, recovery, short=short)
+        variants = chosen(mode, recovery, short=bool(given["short"]))
     except InvalidInputError as error:
         raise click.UsageError(str(error)) from None
     console = Console(stderr=as_json)
-    board = HaBoard(planned=variants, run_s=SHORT_RUN_S if short else RUN_S)
+    options = msgspec.convert({**given, "variants": variants}, Options)
+    board = HaBoard(planned=variants, run_s=SHORT_RUN_S if options.short else RUN_S)
     runs = "one run" if len(variants) == 1 else f"{len(variants)} runs"
     console.print(f"{runs} of the chain: {about(board.left_s)}", highlight=False)
     run_scenario(
-        partial(run_ha, Options(variants, keep, plot, short), board),
+        partial(run_ha, options, board),
         open_screen(board, console),
         console,
         as_json=as_json,

@@ -1,23 +1,33 @@
-"""How a scenario's command runs: until a signal, with one line where it fails, and an exit code."""
+"""A scenario's command: its options; and how it runs, until a signal, with one line where it fails,
+and an exit code.
+
+What click has read becomes the `Options` of the scenario by `msgspec.convert`, name by name.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from math import isnan
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 import trio
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
+from testnet.kit.stages import open_progress
 
+P = TypeVar("P")
 T = TypeVar("T")
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DIFFERENT: Final = 1
 FAILED: Final = 2
@@ -38,6 +48,42 @@ class NumberRange(click.FloatRange):
         if isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
         return number
+
+
+def number(  # noqa: PLR0917 - most have all of them
+    name: str,
+    default: float | None,
+    least: float,
+    most: float | None = None,
+    text: str | None = None,
+    metavar: str | None = "N",
+    *,
+    shown: bool | str = True,
+    above: bool = False,
+) -> Decorator:
+    """An option that is a number: a whole one where its default is.
+
+    Args:
+        name: with the name of the parameter behind it where that is another.
+        text: its help. shown: whether the help names the default, or what it says for it.
+        above: it must be more than `least`.
+    """
+    kind: Any = click.IntRange if isinstance(default, int) else NumberRange
+    return click.option(
+        *name.split(),
+        default=default,
+        show_default=shown,
+        metavar=metavar,
+        type=kind(least, most, min_open=above),
+        help=text,
+    )
+
+
+def choice(name: str, values: Sequence[str], text: str, default: str | None = None) -> Decorator:
+    """An option that is one of these texts; the first by default."""
+    default = values[0] if default is None else default
+    kind = click.Choice(values)
+    return click.option(*name.split(), default=default, show_default=True, type=kind, help=text)
 
 
 json_option: Final = click.option(
@@ -95,6 +141,33 @@ def run_scenario(
     else:
         console.print(render(result))
     sys.exit(FAILED if failed(result) else 0 if good(result) else DIFFERENT)
+
+
+def run_each(
+    runs: Sequence[tuple[str, Callable[[Callable[[P], None]], T]]],
+    console: Console,
+    render_progress: Callable[[str, P], Text],
+    draw: Callable[[list[T]], None] | None,
+) -> list[T]:
+    """Simulations, one after the other; gives their results.
+
+    Args:
+        runs: each with its name; it takes whoever is told how far it is.
+        draw: makes a picture of the results.
+    """
+    results: list[T] = []
+    with ending_in_one_line():
+        with open_progress(console, render_progress) as progress:
+            for name, run in runs:
+                results.append(run(partial(progress, name)))
+        if draw is not None:
+            draw(results)
+    return results
+
+
+def print_results(results: Sequence[object]) -> None:
+    """As JSON: one alone, several as a list."""
+    print_json(results[0] if len(results) == 1 else results)
 
 
 def print_json(result: object) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 
-from testnet.kit.command import json_option, keep_option, run_scenario
+from testnet.kit.command import json_option, keep_option, number, run_scenario
 from testnet.kit.picture import picture_option
 
 
@@ -17,23 +17,14 @@ from testnet.kit.picture import picture_option
 @picture_option
 @keep_option
 @click.option("--seed", default=0, show_default=True, metavar="N", help="Of the traffic.")
-@click.option(
-    "--step-seconds",
-    "step_s",
-    default=150.0,
-    show_default=True,
-    metavar="S",
-    type=click.FloatRange(min=1.0),
-    help="Longest that a step may take to become acceptable.",
+@number(
+    "--step-seconds step_s",
+    *(150.0, 1.0, None, "Longest that a step may take to become acceptable.", "S"),
 )
 @click.option(
-    "--short",
-    is_flag=True,
-    help="Two peers and the first step alone: under three minutes.",
+    "--short", is_flag=True, help="Two peers and the first step alone: under three minutes."
 )
-def load(  # noqa: PLR0917 - click passes them by name
-    as_json: bool, plot: Path | None, keep: bool, seed: int, step_s: float, short: bool
-) -> None:
+def load(as_json: bool, **given: object) -> None:
     """Trade load until nobody is overloaded: the demonstration of the papers in four steps.
 
     A is overloaded and sheds to B and C; load rises at B until all are full; D joins with a cheaper
@@ -48,9 +39,9 @@ def load(  # noqa: PLR0917 - click passes them by name
     from testnet.load.screen import open_screen, render_result
 
     console = Console(stderr=as_json)
-    options = Options(keep=keep, plot=plot, seed=seed, step_s=step_s, short=short)
-    board = LoadBoard(words=SHORT_STAGES if short else STAGES)
-    console.print(f"{'one step' if short else 'four steps'}: {about(board.left_s)}")
+    options = msgspec.convert(given, Options)
+    board = LoadBoard(words=SHORT_STAGES if options.short else STAGES)
+    console.print(f"{'one step' if options.short else 'four steps'}: {about(board.left_s)}")
     run_scenario(
         partial(run_load, options, board),
         open_screen(board, console),

@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 import testnet.intrusion.run
 from overlay.errors import UnavailableError
-from testnet.command import SpeedType, main
+from testnet.command import main
 from testnet.intrusion.board import Board
+from testnet.intrusion.command import SpeedType
 from testnet.intrusion.run import Options, compare
 from testnet.kit.command import unless_told_to_stop
 
